@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
+//! # How it is laid out
+//!
+//! A [`Rule`] names instants. For cron, [`Cron`] says which wall times match, [`Zone`] cuts time into
+//! stretches of constant offset, and the search between them places the one on the other.
+//! [`Exclusions`] says which of the named instants are allowed. There is no clock, no I/O and no
+//! randomness in here: the same question always has the same answer.
+
+mod civil;
+mod cron;
+mod exclude;
+mod place;
+mod rule;
+mod timestamp;
+mod warning;
+mod zone;
+
+pub use cron::{Cron, CronError, Dialect, Kind};
+pub use exclude::{Calendar, CalendarError, Exclusions, Outside, Verdict, Window, WindowError};
+pub use rule::{Rule, RuleError};
+pub use timestamp::{Timestamp, TimestampError};
+pub use warning::Warning;
+pub use zone::{Gap, Overlap, UnknownZone, Zone, Zones};

@@ -1,0 +1,157 @@
+//! What the author of a rule may not have meant.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::cron::{Cron, Dialect};
+use crate::place::Walls;
+use crate::rule::{Rule, When, Zoned};
+use crate::zone::wall_text;
+use crate::{Gap, Timestamp};
+
+/// How far ahead clock changes are looked at: each zone changes within a year, if at all.
+const LOOK_AHEAD: Duration = Duration::from_secs(400 * 86_400);
+
+/// Something that a rule does and its author may not expect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// It names no instant from now on.
+    NeverFires,
+    /// It names a wall time that the next clock change jumps over.
+    FiresInGap {
+        /// The wall time that will not be shown, such as `2026-03-29 02:30:00`.
+        wall: String,
+        /// The zone whose clocks jump.
+        zone: &'static str,
+        /// When it fires instead, or nothing if it is skipped.
+        instead: Option<Timestamp>,
+    },
+    /// It fires more than once a second.
+    FasterThanASecond,
+    /// The same text names other instants in the other dialect.
+    DiffersBetweenDialects {
+        /// What the text says in the dialect it was not read in.
+        other: Dialect,
+        /// That, in plain English.
+        meaning: String,
+    },
+    /// Other implementations read a part of the text otherwise.
+    ReadOtherwiseElsewhere(&'static str),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::NeverFires => write!(f, "never fires"),
+            Warning::FiresInGap {
+                wall,
+                zone,
+                instead: Some(at),
+            } => {
+                write!(
+                    f,
+                    "{wall} does not exist in {zone} (the clocks jump over it): fires at {at} instead"
+                )
+            }
+            Warning::FiresInGap {
+                wall,
+                zone,
+                instead: None,
+            } => {
+                write!(
+                    f,
+                    "{wall} does not exist in {zone} (the clocks jump over it): does not fire then"
+                )
+            }
+            Warning::FasterThanASecond => write!(f, "fires more than once a second"),
+            Warning::DiffersBetweenDialects { other, meaning } => {
+                write!(f, "in the {other} dialect this text means: {meaning}")
+            }
+            Warning::ReadOtherwiseElsewhere(what) => f.write_str(what),
+        }
+    }
+}
+
+pub(crate) fn of(rule: &Rule, now: Timestamp) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    match rule.when() {
+        When::Cron(zoned) => {
+            warnings.extend(never(rule, now));
+            warnings.extend(in_gap(zoned, now));
+            warnings.extend(other_dialect(&zoned.cron));
+            warnings.extend(elsewhere(&zoned.cron).map(Warning::ReadOtherwiseElsewhere));
+        }
+        When::Every { interval, .. } => {
+            warnings.extend(never(rule, now));
+            warnings.extend((*interval < 1_000).then_some(Warning::FasterThanASecond));
+        }
+        When::Once { .. } => warnings.extend(never(rule, now)),
+        When::Delay { .. } | When::Manual => {}
+    }
+    warnings
+}
+
+fn never(rule: &Rule, now: Timestamp) -> Option<Warning> {
+    rule.is_over_after(now).then_some(Warning::NeverFires)
+}
+
+/// The first wall time that will be lost. A rhythm through every hour loses nothing that anyone misses.
+fn in_gap(zoned: &Zoned, now: Timestamp) -> Option<Warning> {
+    let Zoned { cron, zone, .. } = zoned;
+    let placement = zoned.placement();
+    if placement.gap == Gap::Skip && cron.is_every_hour() {
+        return None;
+    }
+    let (from, to) = (now.second_ceil(), now.saturating_add(LOOK_AHEAD).second_floor());
+    let changes = zone
+        .stretches()
+        .iter()
+        .filter(|stretch| (from..to).contains(&stretch.start));
+    let (change, wall) = changes
+        .filter_map(|change| Some((change, cron.first_from(change.jumped_over().start)?)))
+        .find(|(change, wall)| change.jumped_over().contains(wall))?;
+    let instead = change
+        .lost(placement.gap)
+        .map(|_| Timestamp::from_seconds(change.start));
+    Some(Warning::FiresInGap {
+        wall: wall_text(wall),
+        zone: zone.name(),
+        instead,
+    })
+}
+
+fn other_dialect(cron: &Cron) -> Option<Warning> {
+    let other = cron.dialect().other();
+    let there = Cron::parse(cron.text(), other, "").ok()?;
+    let here = Cron::parse(cron.text(), cron.dialect(), "").ok()?;
+    let meaning = || there.describe();
+    (!there.names_the_same_as(&here)).then(|| Warning::DiffersBetweenDialects {
+        other,
+        meaning: meaning(),
+    })
+}
+
+fn elsewhere(cron: &Cron) -> impl Iterator<Item = &'static str> {
+    let quirks = cron.quirks();
+    [
+        (
+            quirks.open_step,
+            "a step on a single value (5/10) runs to the end of the field here; crontab refuses it",
+        ),
+        (
+            quirks.ends_in_sunday,
+            "a range that ends in SUN ends the week here; some implementations refuse it",
+        ),
+        (
+            quirks.stepped_day,
+            "a day field that begins with * restricts nothing by itself: both day fields must match, \
+             where some implementations take either",
+        ),
+        (
+            quirks.nearest_beyond_28,
+            "nW does not fire in a month without day n, where some implementations take its last weekday",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(applies, what)| applies.then_some(what))
+}
