@@ -36,17 +36,9 @@ impl Date {
         let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 {
-            month_from_march + 3
-        } else {
-            month_from_march - 9
-        };
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
-        Date {
-            year: year as i32,
-            month: month as u32,
-            day: day as u32,
-        }
+        Date { year: year as i32, month: month as u32, day: day as u32 }
     }
 
     /// The day number of this date (1970-01-01 is 0).
@@ -92,11 +84,7 @@ mod tests {
 
     #[test]
     fn dates_and_day_numbers_round_trip_over_five_centuries() {
-        let mut date = Date {
-            year: 1800,
-            month: 1,
-            day: 1,
-        };
+        let mut date = Date { year: 1800, month: 1, day: 1 };
         let first = date.day_number();
         for offset in 0..(500 * 365) {
             assert_eq!(Date::from_day_number(first + offset), date);
@@ -107,58 +95,27 @@ mod tests {
 
     #[test]
     fn known_days_have_their_weekday() {
-        for (year, month, day, expected) in [
-            (1970, 1, 1, 4),
-            (2000, 2, 29, 2),
-            (2026, 3, 8, 0),
-            (2100, 3, 1, 1),
-            (2199, 12, 31, 2),
-        ] {
-            assert_eq!(
-                weekday(Date { year, month, day }.day_number()),
-                expected,
-                "{year}-{month}-{day}"
-            );
+        for (year, month, day, expected) in
+            [(1970, 1, 1, 4), (2000, 2, 29, 2), (2026, 3, 8, 0), (2100, 3, 1, 1), (2199, 12, 31, 2)]
+        {
+            assert_eq!(weekday(Date { year, month, day }.day_number()), expected, "{year}-{month}-{day}");
         }
     }
 
     #[test]
     fn the_searched_years_have_their_bounds() {
-        let start = Date {
-            year: FIRST_YEAR,
-            month: 1,
-            day: 1,
-        }
-        .day_number()
-            * DAY;
-        let end = Date {
-            year: LAST_YEAR + 1,
-            month: 1,
-            day: 1,
-        }
-        .day_number()
-            * DAY;
+        let start = Date { year: FIRST_YEAR, month: 1, day: 1 }.day_number() * DAY;
+        let end = Date { year: LAST_YEAR + 1, month: 1, day: 1 }.day_number() * DAY;
         assert_eq!((start, end), (WALL_START, WALL_END));
     }
 
     fn day_after(date: Date) -> Date {
         if date.day < days_in_month(date.year, date.month) {
-            Date {
-                day: date.day + 1,
-                ..date
-            }
+            Date { day: date.day + 1, ..date }
         } else if date.month < 12 {
-            Date {
-                month: date.month + 1,
-                day: 1,
-                ..date
-            }
+            Date { month: date.month + 1, day: 1, ..date }
         } else {
-            Date {
-                year: date.year + 1,
-                month: 1,
-                day: 1,
-            }
+            Date { year: date.year + 1, month: 1, day: 1 }
         }
     }
 }

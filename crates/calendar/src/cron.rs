@@ -129,16 +129,7 @@ impl Cron {
     }
 
     pub(crate) fn names_the_same_as(&self, other: &Cron) -> bool {
-        let sets = |cron: &Cron| {
-            (
-                cron.seconds,
-                cron.minutes,
-                cron.hours,
-                cron.months,
-                cron.years,
-                cron.kind,
-            )
-        };
+        let sets = |cron: &Cron| (cron.seconds, cron.minutes, cron.hours, cron.months, cron.years, cron.kind);
         sets(self) == sets(other) && self.days == other.days
     }
 }

@@ -39,13 +39,7 @@ impl Window {
     /// `08:00-12:00,13:00-17:00`.
     pub fn parse(days: &str, hours: &str, zone: Zone, outside: Outside) -> Result<Window, WindowError> {
         let text = format!("{days} {hours}");
-        Ok(Window {
-            days: parse_days(days)?,
-            hours: parse_hours(hours)?,
-            zone,
-            outside,
-            text,
-        })
+        Ok(Window { days: parse_days(days)?, hours: parse_hours(hours)?, zone, outside, text })
     }
 
     /// Whole hours: `days_of_week` with 1 for Monday to 7 for Sunday, `hours_of_day` from 0 to 23.
@@ -64,37 +58,21 @@ impl Window {
             ));
         }
         if let Some(hour) = bad_hour {
-            return Err(WindowError::new(
-                "hours_of_day",
-                format!("{hour}: expected 0 to 23"),
-            ));
+            return Err(WindowError::new("hours_of_day", format!("{hour}: expected 0 to 23")));
         }
         if days_of_week.is_empty() || hours_of_day.is_empty() {
-            return Err(WindowError::new(
-                "days_of_week and hours_of_day",
-                "neither may be empty".into(),
-            ));
+            return Err(WindowError::new("days_of_week and hours_of_day", "neither may be empty".into()));
         }
         let days = days_of_week.iter().fold(0, |set, day| set | 1 << (day % 7));
-        let hours = hours_of_day
-            .iter()
-            .map(|hour| i64::from(*hour) * 3_600)
-            .map(|start| start..start + 3_600);
+        let hours =
+            hours_of_day.iter().map(|hour| i64::from(*hour) * 3_600).map(|start| start..start + 3_600);
         let text = format!("days {days_of_week:?} hours {hours_of_day:?}");
-        Ok(Window {
-            days,
-            hours: joined(hours.collect()),
-            zone,
-            outside,
-            text,
-        })
+        Ok(Window { days, hours: joined(hours.collect()), zone, outside, text })
     }
 
     /// Whether the instant lies inside.
     pub fn contains(&self, at: Timestamp) -> bool {
-        let wall = at
-            .second_floor()
-            .saturating_add(i64::from(self.zone.offset_at(at)));
+        let wall = at.second_floor().saturating_add(i64::from(self.zone.offset_at(at)));
         self.first_from(wall) == Some(wall)
     }
 
@@ -103,17 +81,11 @@ impl Window {
         if self.contains(at) {
             return Some(at);
         }
-        self.placement()
-            .first_from(self, at.second_ceil())
-            .map(Timestamp::from_seconds)
+        self.placement().first_from(self, at.second_ceil()).map(Timestamp::from_seconds)
     }
 
     fn placement(&self) -> Placement<'_> {
-        Placement {
-            zone: &self.zone,
-            gap: Gap::Skip,
-            overlap: Overlap::Both,
-        }
+        Placement { zone: &self.zone, gap: Gap::Skip, overlap: Overlap::Both }
     }
 
     fn begins_on(&self, day_number: i64) -> bool {
@@ -137,15 +109,9 @@ impl Walls for Window {
         let today = wall.div_euclid(DAY);
         // Yesterday's hours may run past midnight; within a week every weekday comes round.
         let days = (today - 1..=today + 7).filter(|day| self.begins_on(*day));
-        let spans = days.flat_map(|day| {
-            self.hours
-                .iter()
-                .map(move |span| day * DAY + span.start..day * DAY + span.end)
-        });
-        spans
-            .filter(|span| wall < span.end)
-            .map(|span| span.start.max(wall))
-            .min()
+        let spans = days
+            .flat_map(|day| self.hours.iter().map(move |span| day * DAY + span.start..day * DAY + span.end));
+        spans.filter(|span| wall < span.end).map(|span| span.start.max(wall)).min()
     }
 }
 
@@ -164,30 +130,20 @@ fn parse_days(text: &str) -> Result<u8, WindowError> {
 
 fn parse_day(name: &str) -> Result<u32, WindowError> {
     let names = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-    let position = names
-        .iter()
-        .position(|known| known.eq_ignore_ascii_case(name.trim()));
-    let refuse = || {
-        WindowError::new(
-            "days",
-            format!("{}: expected mon, tue, wed, thu, fri, sat or sun", quote(name)),
-        )
-    };
+    let position = names.iter().position(|known| known.eq_ignore_ascii_case(name.trim()));
+    let refuse =
+        || WindowError::new("days", format!("{}: expected mon, tue, wed, thu, fri, sat or sun", quote(name)));
     position.map(|day| day as u32).ok_or_else(refuse)
 }
 
 fn parse_hours(text: &str) -> Result<Vec<Range<i64>>, WindowError> {
-    text.split(',')
-        .map(parse_span)
-        .collect::<Result<Vec<_>, _>>()
-        .map(joined)
+    text.split(',').map(parse_span).collect::<Result<Vec<_>, _>>().map(joined)
 }
 
 fn parse_span(span: &str) -> Result<Range<i64>, WindowError> {
     let refuse = |what: &str| WindowError::new("hours", format!("{}: {what}", quote(span)));
-    let (start, end) = span
-        .split_once('-')
-        .ok_or_else(|| refuse("expected a start and an end such as 09:00-17:00"))?;
+    let (start, end) =
+        span.split_once('-').ok_or_else(|| refuse("expected a start and an end such as 09:00-17:00"))?;
     let read = |time| parse_time(time).ok_or_else(|| refuse("expected times from 00:00 to 24:00"));
     let (start, end) = (read(start)?, read(end)?);
     if start == end || start == DAY {
@@ -272,19 +228,12 @@ impl Calendar {
     ) -> Result<Calendar, CalendarError> {
         let exclude = parse_dates("exclude", exclude)?;
         let only = parse_dates("only", only)?;
-        Ok(Calendar {
-            zone,
-            exclude,
-            only,
-            outside,
-        })
+        Ok(Calendar { zone, exclude, only, outside })
     }
 
     /// Whether the date of this instant is allowed.
     pub fn contains(&self, at: Timestamp) -> bool {
-        let wall = at
-            .second_floor()
-            .saturating_add(i64::from(self.zone.offset_at(at)));
+        let wall = at.second_floor().saturating_add(i64::from(self.zone.offset_at(at)));
         self.first_day_from(wall.div_euclid(DAY)) == Some(wall.div_euclid(DAY))
     }
 
@@ -293,14 +242,8 @@ impl Calendar {
         if self.contains(at) {
             return Some(at);
         }
-        let placement = Placement {
-            zone: &self.zone,
-            gap: Gap::Skip,
-            overlap: Overlap::Both,
-        };
-        placement
-            .first_from(self, at.second_ceil())
-            .map(Timestamp::from_seconds)
+        let placement = Placement { zone: &self.zone, gap: Gap::Skip, overlap: Overlap::Both };
+        placement.first_from(self, at.second_ceil()).map(Timestamp::from_seconds)
     }
 
     /// Each turn leaves a listed range behind, so there are no more turns than ranges.
@@ -333,31 +276,12 @@ fn first_inside(ranges: &[Range<i64>], day: i64) -> Option<i64> {
 
 fn parse_dates<T: AsRef<str>>(list: &'static str, dates: &[T]) -> Result<Vec<Range<i64>>, CalendarError> {
     let parse = |(index, text): (usize, &T)| {
-        let refuse = || CalendarError {
-            list,
-            index,
-            text: quote(text.as_ref()),
-        };
-        let (first, last) = text
-            .as_ref()
-            .split_once('/')
-            .unwrap_or((text.as_ref(), text.as_ref()));
-        let (first, last) = (
-            parse_date(first).ok_or_else(refuse)?,
-            parse_date(last).ok_or_else(refuse)?,
-        );
-        if first <= last {
-            Ok(first..last + 1)
-        } else {
-            Err(refuse())
-        }
+        let refuse = || CalendarError { list, index, text: quote(text.as_ref()) };
+        let (first, last) = text.as_ref().split_once('/').unwrap_or((text.as_ref(), text.as_ref()));
+        let (first, last) = (parse_date(first).ok_or_else(refuse)?, parse_date(last).ok_or_else(refuse)?);
+        if first <= last { Ok(first..last + 1) } else { Err(refuse()) }
     };
-    dates
-        .iter()
-        .enumerate()
-        .map(parse)
-        .collect::<Result<Vec<_>, _>>()
-        .map(joined)
+    dates.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>().map(joined)
 }
 
 /// `YYYY-MM-DD` as a day number.
@@ -367,10 +291,7 @@ fn parse_date(text: &str) -> Option<i64> {
     };
     let number = |range: Range<usize>| {
         let digits = text.get(range)?;
-        digits
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then(|| digits.parse::<u32>().ok())?
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u32>().ok())?
     };
     Date::checked(number(0..4)? as i32, number(5..7)?, number(8..10)?).map(Date::day_number)
 }
@@ -398,10 +319,7 @@ impl CalendarError {
 impl fmt::Display for CalendarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CalendarError { list, index, text } = self;
-        write!(
-            f,
-            "{list}[{index}]: {text} is no date: expected 2026-12-25 or 2026-12-24/2027-01-01"
-        )
+        write!(f, "{list}[{index}]: {text} is no date: expected 2026-12-25 or 2026-12-24/2027-01-01")
     }
 }
 
@@ -441,9 +359,7 @@ impl Exclusions {
             None if !defers => Verdict::OutsideWindows,
             Some(calendar) if calendar.outside == Outside::Skip => Verdict::OutsideCalendar,
             Some(_) if !in_windows && !defers => Verdict::OutsideWindows,
-            _ => self
-                .first_allowed_from(at)
-                .map_or(Verdict::OutsideWindows, Verdict::Deferred),
+            _ => self.first_allowed_from(at).map_or(Verdict::OutsideWindows, Verdict::Deferred),
         }
     }
 
@@ -468,10 +384,7 @@ impl Exclusions {
         if self.windows.is_empty() {
             return Some(at);
         }
-        self.windows
-            .iter()
-            .filter_map(|window| window.first_from_instant(at))
-            .min()
+        self.windows.iter().filter_map(|window| window.first_from_instant(at)).min()
     }
 }
 
@@ -518,14 +431,8 @@ mod tests {
     #[test]
     fn hours_past_midnight_belong_to_the_day_they_begin_on() {
         let night = Window::parse("fri", "22:00-02:00", zone("UTC"), Outside::Skip).unwrap();
-        assert!(
-            night.contains(at("2026-01-10T01:59:59Z")),
-            "Saturday before two belongs to Friday"
-        );
-        assert!(
-            !night.contains(at("2026-01-09T01:59:59Z")),
-            "Friday before two belongs to Thursday"
-        );
+        assert!(night.contains(at("2026-01-10T01:59:59Z")), "Saturday before two belongs to Friday");
+        assert!(!night.contains(at("2026-01-09T01:59:59Z")), "Friday before two belongs to Thursday");
         check(&night, "2026-01-10T02:00:00Z", "2026-01-16T22:00:00Z");
     }
 
@@ -559,9 +466,7 @@ mod tests {
             ("mon", "09:00-09:00", "hours: \"09:00-09:00\": is empty"),
             ("mon", "", "hours: \"\": expected a start and an end"),
         ] {
-            let error = Window::parse(days, hours, zone("UTC"), Outside::Skip)
-                .unwrap_err()
-                .to_string();
+            let error = Window::parse(days, hours, zone("UTC"), Outside::Skip).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }
@@ -585,11 +490,7 @@ mod tests {
     fn windows_and_calendar_agree_on_the_next_allowed_instant() {
         let both = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(
-                &["2026-12-24/2026-12-28", "2026-12-29"],
-                &[],
-                Outside::Defer,
-            )),
+            calendar: Some(calendar(&["2026-12-24/2026-12-28", "2026-12-29"], &[], Outside::Defer)),
         };
         let expected = Verdict::Deferred(at("2026-12-30T08:00:00Z"));
         assert_eq!(both.judge(at("2026-12-23T17:00:00Z")), expected);
@@ -609,27 +510,16 @@ mod tests {
     fn only_listed_dates_are_allowed_and_then_it_is_over() {
         let listed = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(
-                &[],
-                &["2026-03-31", "2026-04-04", "2026-06-30"],
-                Outside::Defer,
-            )),
+            calendar: Some(calendar(&[], &["2026-03-31", "2026-04-04", "2026-06-30"], Outside::Defer)),
         };
         let judge = |text| listed.judge(at(text));
-        assert_eq!(
-            judge("2026-03-01T00:00:00Z"),
-            Verdict::Deferred(at("2026-03-31T07:00:00Z"))
-        );
+        assert_eq!(judge("2026-03-01T00:00:00Z"), Verdict::Deferred(at("2026-03-31T07:00:00Z")));
         assert_eq!(
             judge("2026-04-01T00:00:00Z"),
             Verdict::Deferred(at("2026-06-30T07:00:00Z")),
             "not on Saturday"
         );
-        assert_eq!(
-            judge("2026-06-30T15:00:00Z"),
-            Verdict::OutsideWindows,
-            "no allowed instant is left"
-        );
+        assert_eq!(judge("2026-06-30T15:00:00Z"), Verdict::OutsideWindows, "no allowed instant is left");
     }
 
     #[test]
@@ -655,10 +545,7 @@ mod tests {
             calendar: Some(calendar(&["2026-12-25"], &["2026-12-25"], Outside::Defer)),
         };
         for millis in [i64::MIN, -1, 0, i64::MAX] {
-            assert_eq!(
-                both.judge(Timestamp::from_millis(millis)),
-                Verdict::OutsideWindows
-            );
+            assert_eq!(both.judge(Timestamp::from_millis(millis)), Verdict::OutsideWindows);
         }
     }
 }

@@ -1,5 +1,8 @@
+//! Names the instants at which work is due.
+//!
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
+//!
 //! # How it is laid out
 //!
 //! A [`Rule`] names instants. For cron, [`Cron`] says which wall times match, [`Zone`] cuts time into

@@ -76,9 +76,7 @@ impl Placement<'_> {
     }
 
     fn fires_for_lost(&self, stretch: &Stretch, mut first_from: impl FnMut(i64) -> i64) -> bool {
-        stretch
-            .lost(self.gap)
-            .is_some_and(|lost| first_from(lost.start) < lost.end)
+        stretch.lost(self.gap).is_some_and(|lost| first_from(lost.start) < lost.end)
     }
 
     /// A fire for lost wall times merges with an ordinary one at the same instant.
@@ -101,19 +99,11 @@ struct Remembered<'a, W> {
 
 impl<'a, W: Walls> Remembered<'a, W> {
     fn first(set: &'a W) -> Self {
-        Remembered {
-            set,
-            asked: i64::MAX,
-            answer: i64::MIN,
-        }
+        Remembered { set, asked: i64::MAX, answer: i64::MIN }
     }
 
     fn last(set: &'a W) -> Self {
-        Remembered {
-            set,
-            asked: i64::MIN,
-            answer: i64::MAX,
-        }
+        Remembered { set, asked: i64::MIN, answer: i64::MAX }
     }
 
     /// `i64::MAX` for none.

@@ -48,26 +48,15 @@ pub(crate) struct Zoned {
 
 impl Zoned {
     pub(crate) fn placement(&self) -> Placement<'_> {
-        Placement {
-            zone: &self.zone,
-            gap: self.gap,
-            overlap: self.overlap,
-        }
+        Placement { zone: &self.zone, gap: self.gap, overlap: self.overlap }
     }
 }
 
 impl Rule {
     /// The instants at which the wall in `zone` shows a time that `cron` names.
     pub fn cron(cron: Cron, zone: Zone) -> Rule {
-        let zoned = Zoned {
-            cron,
-            zone,
-            gap: Gap::Default,
-            overlap: Overlap::Default,
-        };
-        Rule::new(When::Cron(Box::new(zoned)))
-            .with_gap(Gap::Default)
-            .with_overlap(Overlap::Default)
+        let zoned = Zoned { cron, zone, gap: Gap::Default, overlap: Overlap::Default };
+        Rule::new(When::Cron(Box::new(zoned))).with_gap(Gap::Default).with_overlap(Overlap::Default)
     }
 
     /// A fixed rate: every instant a whole number of intervals away from `anchor`, before or after it.
@@ -79,9 +68,7 @@ impl Rule {
 
     /// A fixed delay: asked with the end of the last run, answers when the next is due.
     pub fn delay(delay: Duration) -> Result<Rule, RuleError> {
-        Ok(Rule::new(When::Delay {
-            delay: whole_millis(delay)?,
-        }))
+        Ok(Rule::new(When::Delay { delay: whole_millis(delay)? }))
     }
 
     /// One instant.
@@ -95,11 +82,7 @@ impl Rule {
     }
 
     fn new(when: When) -> Rule {
-        Rule {
-            when,
-            from: None,
-            until: None,
-        }
+        Rule { when, from: None, until: None }
     }
 
     /// What becomes of wall times in the hour that does not exist. Only cron rules have wall times.
@@ -146,9 +129,7 @@ impl Rule {
     ///
     /// For a fixed delay `after` is the end of the last run.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let before_first = self
-            .from
-            .map_or(i64::MIN, |first| first.as_millis().saturating_sub(1));
+        let before_first = self.from.map_or(i64::MIN, |first| first.as_millis().saturating_sub(1));
         let after = after.as_millis().max(before_first);
         let next = self.when.first_from(after.checked_add(1)?)?;
         self.until.is_none_or(|last| next <= last).then_some(next)
@@ -156,9 +137,7 @@ impl Rule {
 
     /// The last instant named strictly earlier than `before`. A fixed delay does not know its past.
     pub fn last_before(&self, before: Timestamp) -> Option<Timestamp> {
-        let after_last = self
-            .until
-            .map_or(i64::MAX, |last| last.as_millis().saturating_add(1));
+        let after_last = self.until.map_or(i64::MAX, |last| last.as_millis().saturating_add(1));
         let before = before.as_millis().min(after_last);
         let last = self.when.last_upto(before.checked_sub(1)?)?;
         self.from.is_none_or(|first| first <= last).then_some(last)
@@ -177,9 +156,8 @@ impl Rule {
     /// How many instants [`Rule::between`] would give, without walking over them.
     pub fn count(&self, from: Timestamp, to: Timestamp) -> u64 {
         let start = self.from.map_or(from, |first| first.max(from)).as_millis();
-        let end = self.until.map_or(to.as_millis(), |last| {
-            last.as_millis().saturating_add(1).min(to.as_millis())
-        });
+        let end =
+            self.until.map_or(to.as_millis(), |last| last.as_millis().saturating_add(1).min(to.as_millis()));
         self.when.count(start..end)
     }
 
@@ -216,10 +194,7 @@ impl When {
         let found = match self {
             When::Cron(zoned) => {
                 let second = Timestamp::from_millis(from).second_ceil();
-                return zoned
-                    .placement()
-                    .first_from(&zoned.cron, second)
-                    .map(Timestamp::from_seconds);
+                return zoned.placement().first_from(&zoned.cron, second).map(Timestamp::from_seconds);
             }
             When::Every { interval, anchor } => {
                 let from = from.max(NAMEABLE.start);
@@ -229,19 +204,14 @@ impl When {
             When::Once { at } => (*at >= from).then_some(*at),
             When::Manual => None,
         };
-        found
-            .filter(|at| NAMEABLE.contains(at))
-            .map(Timestamp::from_millis)
+        found.filter(|at| NAMEABLE.contains(at)).map(Timestamp::from_millis)
     }
 
     fn last_upto(&self, upto: i64) -> Option<Timestamp> {
         let found = match self {
             When::Cron(zoned) => {
                 let second = Timestamp::from_millis(upto).second_floor();
-                return zoned
-                    .placement()
-                    .last_upto(&zoned.cron, second)
-                    .map(Timestamp::from_seconds);
+                return zoned.placement().last_upto(&zoned.cron, second).map(Timestamp::from_seconds);
             }
             When::Every { interval, anchor } => {
                 let upto = upto.clamp(NAMEABLE.start - 1, NAMEABLE.end - 1);
@@ -250,27 +220,19 @@ impl When {
             When::Once { at } => (*at <= upto).then_some(*at),
             When::Delay { .. } | When::Manual => None,
         };
-        found
-            .filter(|at| NAMEABLE.contains(at))
-            .map(Timestamp::from_millis)
+        found.filter(|at| NAMEABLE.contains(at)).map(Timestamp::from_millis)
     }
 
     fn count(&self, millis: Range<i64>) -> u64 {
         match self {
             When::Cron(zoned) => {
                 let seconds = |at| Timestamp::from_millis(at).second_ceil();
-                zoned
-                    .placement()
-                    .count(&zoned.cron, seconds(millis.start)..seconds(millis.end))
+                zoned.placement().count(&zoned.cron, seconds(millis.start)..seconds(millis.end))
             }
             When::Every { interval, anchor } => {
                 let (start, end) = (millis.start.max(NAMEABLE.start), millis.end.min(NAMEABLE.end));
                 let steps_before = |at: i64| (at - 1 - anchor).div_euclid(*interval);
-                if start < end {
-                    (steps_before(end) - steps_before(start)) as u64
-                } else {
-                    0
-                }
+                if start < end { (steps_before(end) - steps_before(start)) as u64 } else { 0 }
             }
             When::Once { at } => u64::from(millis.contains(at)),
             When::Delay { .. } | When::Manual => 0,
@@ -282,11 +244,7 @@ impl When {
         match self {
             When::Cron(zoned) => format!("{}, {} time", zoned.cron.describe(), zoned.zone.name()),
             When::Every { interval, anchor } => {
-                format!(
-                    "every {}, counted from {}",
-                    length(interval),
-                    Timestamp::from_millis(*anchor)
-                )
+                format!("every {}, counted from {}", length(interval), Timestamp::from_millis(*anchor))
             }
             When::Delay { delay } => format!("{} after the end of the last run", length(delay)),
             When::Once { at } => format!("once, at {}", Timestamp::from_millis(*at)),
@@ -300,13 +258,7 @@ struct Length(i64);
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            ("d", 86_400_000),
-            ("h", 3_600_000),
-            ("m", 60_000),
-            ("s", 1_000),
-            ("ms", 1),
-        ];
+        let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
         let mut rest = self.0;
         for (unit, millis) in units {
             if rest >= millis {
@@ -331,10 +283,7 @@ impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RuleError::Interval(interval) => {
-                write!(
-                    f,
-                    "an interval of {interval:?}: expected whole milliseconds, from 10 ms to 230 years"
-                )
+                write!(f, "an interval of {interval:?}: expected whole milliseconds, from 10 ms to 230 years")
             }
             RuleError::Instant(at) => write!(f, "{at} is outside the years 1970 to 2199"),
         }
@@ -345,19 +294,12 @@ impl std::error::Error for RuleError {}
 
 fn whole_millis(interval: Duration) -> Result<i64, RuleError> {
     let is_whole = interval.subsec_nanos().is_multiple_of(1_000_000);
-    let millis = i64::try_from(interval.as_millis())
-        .ok()
-        .filter(|millis| NAMEABLE.contains(millis));
-    millis
-        .filter(|_| is_whole && interval >= SHORTEST_INTERVAL)
-        .ok_or(RuleError::Interval(interval))
+    let millis = i64::try_from(interval.as_millis()).ok().filter(|millis| NAMEABLE.contains(millis));
+    millis.filter(|_| is_whole && interval >= SHORTEST_INTERVAL).ok_or(RuleError::Interval(interval))
 }
 
 fn nameable(at: Timestamp) -> Result<i64, RuleError> {
-    NAMEABLE
-        .contains(&at.as_millis())
-        .then_some(at.as_millis())
-        .ok_or(RuleError::Instant(at))
+    NAMEABLE.contains(&at.as_millis()).then_some(at.as_millis()).ok_or(RuleError::Instant(at))
 }
 
 #[cfg(test)]
@@ -375,56 +317,28 @@ mod tests {
     #[test]
     fn a_fixed_rate_keeps_its_anchor_whenever_it_is_asked() {
         let rule = Rule::every(Duration::from_secs(90), at("2026-01-01T00:00:10Z")).unwrap();
-        assert_eq!(
-            next(&rule, "2026-01-01T00:00:10Z").unwrap(),
-            "2026-01-01T00:01:40Z"
-        );
-        assert_eq!(
-            next(&rule, "2026-01-01T00:00:09.999Z").unwrap(),
-            "2026-01-01T00:00:10Z"
-        );
+        assert_eq!(next(&rule, "2026-01-01T00:00:10Z").unwrap(), "2026-01-01T00:01:40Z");
+        assert_eq!(next(&rule, "2026-01-01T00:00:09.999Z").unwrap(), "2026-01-01T00:00:10Z");
         // Before the anchor the same grid goes on.
-        assert_eq!(
-            next(&rule, "2025-12-31T23:58:00Z").unwrap(),
-            "2025-12-31T23:58:40Z"
-        );
-        assert_eq!(
-            rule.last_before(at("2026-01-01T00:01:40Z")),
-            Some(at("2026-01-01T00:00:10Z"))
-        );
-        assert_eq!(
-            rule.count(at("2026-01-01T00:00:10Z"), at("2026-01-01T00:03:10Z")),
-            2
-        );
+        assert_eq!(next(&rule, "2025-12-31T23:58:00Z").unwrap(), "2025-12-31T23:58:40Z");
+        assert_eq!(rule.last_before(at("2026-01-01T00:01:40Z")), Some(at("2026-01-01T00:00:10Z")));
+        assert_eq!(rule.count(at("2026-01-01T00:00:10Z"), at("2026-01-01T00:03:10Z")), 2);
     }
 
     #[test]
     fn a_fixed_delay_counts_from_the_end_of_the_last_run() {
         let rule = Rule::delay(Duration::from_secs(30)).unwrap();
-        assert_eq!(
-            next(&rule, "2026-01-01T00:00:00.250Z").unwrap(),
-            "2026-01-01T00:00:30.250Z"
-        );
+        assert_eq!(next(&rule, "2026-01-01T00:00:00.250Z").unwrap(), "2026-01-01T00:00:30.250Z");
         assert_eq!(rule.last_before(at("2026-01-01T00:00:00Z")), None);
-        assert_eq!(
-            rule.between(at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z"))
-                .count(),
-            0
-        );
+        assert_eq!(rule.between(at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z")).count(), 0);
     }
 
     #[test]
     fn once_is_named_once_and_manual_never() {
         let rule = Rule::once(at("2026-01-01T00:00:00.5Z")).unwrap();
-        assert_eq!(
-            next(&rule, "1970-01-01T00:00:00Z").unwrap(),
-            "2026-01-01T00:00:00.500Z"
-        );
+        assert_eq!(next(&rule, "1970-01-01T00:00:00Z").unwrap(), "2026-01-01T00:00:00.500Z");
         assert_eq!(next(&rule, "2026-01-01T00:00:00.5Z"), None);
-        assert_eq!(
-            rule.last_before(at("2026-01-01T00:00:00.501Z")),
-            Some(at("2026-01-01T00:00:00.5Z"))
-        );
+        assert_eq!(rule.last_before(at("2026-01-01T00:00:00.501Z")), Some(at("2026-01-01T00:00:00.5Z")));
         assert!(Rule::manual().is_over_after(Timestamp::MIN));
     }
 
@@ -434,18 +348,8 @@ mod tests {
             .unwrap()
             .from(at("2026-01-01T00:01:00Z"))
             .until(at("2026-01-01T00:03:00Z"));
-        let named: Vec<_> = rule
-            .between(Timestamp::MIN, Timestamp::MAX)
-            .map(|at| at.to_string())
-            .collect();
-        assert_eq!(
-            named,
-            [
-                "2026-01-01T00:01:00Z",
-                "2026-01-01T00:02:00Z",
-                "2026-01-01T00:03:00Z"
-            ]
-        );
+        let named: Vec<_> = rule.between(Timestamp::MIN, Timestamp::MAX).map(|at| at.to_string()).collect();
+        assert_eq!(named, ["2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z", "2026-01-01T00:03:00Z"]);
         assert_eq!(rule.count(Timestamp::MIN, Timestamp::MAX), 3);
         assert_eq!(rule.last_before(Timestamp::MAX), Some(at("2026-01-01T00:03:00Z")));
         assert_eq!(rule.last_before(at("2026-01-01T00:01:00Z")), None);
@@ -454,16 +358,10 @@ mod tests {
     #[test]
     fn absurd_intervals_and_instants_are_refused() {
         let anchor = at("2026-01-01T00:00:00Z");
-        for interval in [
-            Duration::ZERO,
-            Duration::from_millis(9),
-            Duration::from_micros(10_500),
-            Duration::MAX,
-        ] {
-            assert_eq!(
-                Rule::every(interval, anchor).unwrap_err(),
-                RuleError::Interval(interval)
-            );
+        for interval in
+            [Duration::ZERO, Duration::from_millis(9), Duration::from_micros(10_500), Duration::MAX]
+        {
+            assert_eq!(Rule::every(interval, anchor).unwrap_err(), RuleError::Interval(interval));
             assert_eq!(Rule::delay(interval).unwrap_err(), RuleError::Interval(interval));
         }
         assert!(Rule::once(at("2200-01-01T00:00:00Z")).is_err());

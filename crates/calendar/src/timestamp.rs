@@ -56,13 +56,7 @@ impl fmt::Display for Timestamp {
         let date = Date::from_day_number(seconds.div_euclid(DAY));
         let of_day = seconds.rem_euclid(DAY);
         write!(f, "{:04}-{:02}-{:02}", date.year, date.month, date.day)?;
-        write!(
-            f,
-            "T{:02}:{:02}:{:02}",
-            of_day / 3_600,
-            of_day / 60 % 60,
-            of_day % 60
-        )?;
+        write!(f, "T{:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)?;
         match self.0.rem_euclid(1_000) {
             0 => write!(f, "Z"),
             millis => write!(f, ".{millis:03}Z"),
@@ -93,13 +87,9 @@ impl FromStr for Timestamp {
 
     /// Reads RFC 3339; what is finer than a millisecond is cut off.
     fn from_str(text: &str) -> Result<Timestamp, TimestampError> {
-        let parsed: jiff::Timestamp = text
-            .parse()
-            .map_err(|e: jiff::Error| TimestampError(e.to_string()))?;
+        let parsed: jiff::Timestamp = text.parse().map_err(|e: jiff::Error| TimestampError(e.to_string()))?;
         // jiff counts towards zero; an instant before 1970 with a fraction belongs to the millisecond below.
-        Ok(Timestamp(
-            i64::try_from(parsed.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX),
-        ))
+        Ok(Timestamp(i64::try_from(parsed.as_nanosecond().div_euclid(1_000_000)).unwrap_or(i64::MAX)))
     }
 }
 

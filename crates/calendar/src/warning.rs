@@ -43,25 +43,11 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::NeverFires => write!(f, "never fires"),
-            Warning::FiresInGap {
-                wall,
-                zone,
-                instead: Some(at),
-            } => {
-                write!(
-                    f,
-                    "{wall} does not exist in {zone} (the clocks jump over it): fires at {at} instead"
-                )
+            Warning::FiresInGap { wall, zone, instead: Some(at) } => {
+                write!(f, "{wall} does not exist in {zone} (the clocks jump over it): fires at {at} instead")
             }
-            Warning::FiresInGap {
-                wall,
-                zone,
-                instead: None,
-            } => {
-                write!(
-                    f,
-                    "{wall} does not exist in {zone} (the clocks jump over it): does not fire then"
-                )
+            Warning::FiresInGap { wall, zone, instead: None } => {
+                write!(f, "{wall} does not exist in {zone} (the clocks jump over it): does not fire then")
             }
             Warning::FasterThanASecond => write!(f, "fires more than once a second"),
             Warning::DiffersBetweenDialects { other, meaning } => {
@@ -103,21 +89,12 @@ fn in_gap(zoned: &Zoned, now: Timestamp) -> Option<Warning> {
         return None;
     }
     let (from, to) = (now.second_ceil(), now.saturating_add(LOOK_AHEAD).second_floor());
-    let changes = zone
-        .stretches()
-        .iter()
-        .filter(|stretch| (from..to).contains(&stretch.start));
+    let changes = zone.stretches().iter().filter(|stretch| (from..to).contains(&stretch.start));
     let (change, wall) = changes
         .filter_map(|change| Some((change, cron.first_from(change.jumped_over().start)?)))
         .find(|(change, wall)| change.jumped_over().contains(wall))?;
-    let instead = change
-        .lost(placement.gap)
-        .map(|_| Timestamp::from_seconds(change.start));
-    Some(Warning::FiresInGap {
-        wall: wall_text(wall),
-        zone: zone.name(),
-        instead,
-    })
+    let instead = change.lost(placement.gap).map(|_| Timestamp::from_seconds(change.start));
+    Some(Warning::FiresInGap { wall: wall_text(wall), zone: zone.name(), instead })
 }
 
 fn other_dialect(cron: &Cron) -> Option<Warning> {
@@ -125,10 +102,7 @@ fn other_dialect(cron: &Cron) -> Option<Warning> {
     let there = Cron::parse(cron.text(), other, "").ok()?;
     let here = Cron::parse(cron.text(), cron.dialect(), "").ok()?;
     let meaning = || there.describe();
-    (!there.names_the_same_as(&here)).then(|| Warning::DiffersBetweenDialects {
-        other,
-        meaning: meaning(),
-    })
+    (!there.names_the_same_as(&here)).then(|| Warning::DiffersBetweenDialects { other, meaning: meaning() })
 }
 
 fn elsewhere(cron: &Cron) -> impl Iterator<Item = &'static str> {

@@ -72,10 +72,7 @@ impl Zones {
             return Ok(zone.clone());
         }
         let parsed = jiff::tz::TimeZone::tzif(name, data).expect("the compiled-in zone data is well formed");
-        let zone = Zone {
-            name,
-            stretches: cut(&parsed).into(),
-        };
+        let zone = Zone { name, stretches: cut(&parsed).into() };
         loaded.insert(name, zone.clone());
         Ok(zone)
     }
@@ -107,30 +104,19 @@ impl Zone {
             ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][weekday(wall.div_euclid(DAY)) as usize];
         let sign = if offset < 0 { '-' } else { '+' };
         let minutes = offset.abs() / 60;
-        format!(
-            "{weekday} {} {sign}{:02}:{:02}",
-            wall_text(wall),
-            minutes / 60,
-            minutes % 60
-        )
+        format!("{weekday} {} {sign}{:02}:{:02}", wall_text(wall), minutes / 60, minutes % 60)
     }
 
     /// The instant at which the wall shows a date and time such as `2026-03-08T02:30:00`, as a person would
     /// mean it: the first of two, the end of the gap for none. A date alone is its midnight.
     pub fn parse_wall(&self, text: &str) -> Option<Timestamp> {
         let civil: jiff::civil::DateTime = text.parse().ok()?;
-        let date = Date {
-            year: civil.year().into(),
-            month: civil.month() as u32,
-            day: civil.day() as u32,
-        };
+        let date = Date { year: civil.year().into(), month: civil.month() as u32, day: civil.day() as u32 };
         let second_of_day =
             i64::from(civil.hour()) * 3_600 + i64::from(civil.minute()) * 60 + i64::from(civil.second());
         let wall = date.day_number() * DAY + second_of_day;
         let showing = self.stretches.iter().find(|stretch| wall < stretch.walls().end)?;
-        Some(Timestamp::from_seconds(
-            (wall - showing.offset).max(showing.start),
-        ))
+        Some(Timestamp::from_seconds((wall - showing.offset).max(showing.start)))
     }
 
     pub(crate) fn stretches(&self) -> &[Stretch] {
@@ -139,10 +125,7 @@ impl Zone {
 
     /// Which stretch holds this second.
     pub(crate) fn index_at(&self, second: i64) -> usize {
-        self.stretches
-            .partition_point(|stretch| stretch.start <= second)
-            .max(1)
-            - 1
+        self.stretches.partition_point(|stretch| stretch.start <= second).max(1) - 1
     }
 }
 
@@ -164,12 +147,7 @@ impl fmt::Debug for Zone {
 pub(crate) fn wall_text(wall: i64) -> String {
     let Date { year, month, day } = Date::from_day_number(wall.div_euclid(DAY));
     let second = wall.rem_euclid(DAY);
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02}",
-        second / 3_600,
-        second / 60 % 60,
-        second % 60
-    )
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
 }
 
 /// A stretch of time with one offset. Times in whole seconds.
@@ -221,17 +199,8 @@ fn cut(zone: &jiff::tz::TimeZone) -> Vec<Stretch> {
     let last = jiff::Timestamp::constant(WALL_END + MARGIN, 0);
     let offset = i64::from(zone.to_offset(first).seconds());
     let (start, end) = (first.as_second(), last.as_second());
-    let mut stretches = vec![Stretch {
-        start,
-        end,
-        offset,
-        seen: start + offset,
-        again: i64::MAX,
-    }];
-    for change in zone
-        .following(first)
-        .take_while(|change| change.timestamp() < last)
-    {
+    let mut stretches = vec![Stretch { start, end, offset, seen: start + offset, again: i64::MAX }];
+    for change in zone.following(first).take_while(|change| change.timestamp() < last) {
         let offset = i64::from(change.offset().seconds());
         let before = stretches.last_mut().expect("the first stretch is always there");
         // Some changes concern only the abbreviation or the is-DST flag.
@@ -241,13 +210,7 @@ fn cut(zone: &jiff::tz::TimeZone) -> Vec<Stretch> {
         let start = change.timestamp().as_second();
         before.end = start;
         let seen = before.seen.max(before.walls().end);
-        stretches.push(Stretch {
-            start,
-            end,
-            offset,
-            seen,
-            again: i64::MAX,
-        });
+        stretches.push(Stretch { start, end, offset, seen, again: i64::MAX });
     }
     let mut again = i64::MAX;
     for stretch in stretches.iter_mut().rev() {
@@ -269,11 +232,7 @@ impl UnknownZone {
     const LONGEST_COMPARED: usize = 64;
 
     fn new(name: &str) -> UnknownZone {
-        let near = if name.len() <= Self::LONGEST_COMPARED {
-            nearest(name)
-        } else {
-            Vec::new()
-        };
+        let near = if name.len() <= Self::LONGEST_COMPARED { nearest(name) } else { Vec::new() };
         let shown = name.chars().take(Self::LONGEST_COMPARED).collect();
         UnknownZone { name: shown, near }
     }
@@ -322,21 +281,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_zone_is_answered_with_near_matches() {
-        assert!(
-            near("Europe/Berln").starts_with("Europe/Berlin"),
-            "{}",
-            near("Europe/Berln")
-        );
-        assert!(
-            near("toronto").starts_with("America/Toronto"),
-            "{}",
-            near("toronto")
-        );
-        assert!(
-            near("New York").starts_with("America/New_York"),
-            "{}",
-            near("New York")
-        );
+        assert!(near("Europe/Berln").starts_with("Europe/Berlin"), "{}", near("Europe/Berln"));
+        assert!(near("toronto").starts_with("America/Toronto"), "{}", near("toronto"));
+        assert!(near("New York").starts_with("America/New_York"), "{}", near("New York"));
         assert_eq!(near("#!"), "");
         assert_eq!(near(&"x".repeat(65_536)), "");
     }

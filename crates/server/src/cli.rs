@@ -44,18 +44,11 @@ struct Outcome {
 
 impl Outcome {
     fn data(data: String) -> Outcome {
-        Outcome {
-            data,
-            ..Outcome::default()
-        }
+        Outcome { data, ..Outcome::default() }
     }
 
     fn usage_error(message: impl std::fmt::Display) -> Outcome {
-        Outcome {
-            messages: format!("error: {message}\n"),
-            code: 2,
-            ..Outcome::default()
-        }
+        Outcome { messages: format!("error: {message}\n"), code: 2, ..Outcome::default() }
     }
 
     fn warn(&mut self, message: impl std::fmt::Display) {

@@ -33,11 +33,7 @@ impl Days {
         let first_weekday = weekday(Date { year, month, day: 1 }.day_number());
         let by_day = self.by_day_of_month(length, first_weekday);
         let by_weekday = self.by_weekday(length, first_weekday);
-        let days = if self.both {
-            by_day & by_weekday
-        } else {
-            by_day | by_weekday
-        };
+        let days = if self.both { by_day & by_weekday } else { by_day | by_weekday };
         days & EVERY_DAY & (u32::MAX >> (31 - length))
     }
 
@@ -47,9 +43,7 @@ impl Days {
             .filter(|back| *back < length)
             .fold(0, |set, back| set | 1 << (length - back));
         let by_number = bits(self.nearest);
-        let by_last = bits(self.nearest_from_last)
-            .filter(|back| *back < length)
-            .map(|back| length - back);
+        let by_last = bits(self.nearest_from_last).filter(|back| *back < length).map(|back| length - back);
         for day in by_number.chain(by_last).filter(|day| *day <= length) {
             days |= 1 << nearest_working_day(day, length, first_weekday);
         }
@@ -58,11 +52,7 @@ impl Days {
 
     fn by_weekday(&self, length: u32, first_weekday: u32) -> u32 {
         let mut days = every_week(self.weekdays, first_weekday);
-        for (index, weekdays) in self
-            .nth_weekdays
-            .iter()
-            .enumerate()
-            .filter(|(_, weekdays)| **weekdays != 0)
+        for (index, weekdays) in self.nth_weekdays.iter().enumerate().filter(|(_, weekdays)| **weekdays != 0)
         {
             days |= every_week(*weekdays, first_weekday) & (0x7f << (1 + 7 * index));
         }
@@ -118,116 +108,39 @@ mod tests {
     }
 
     fn by_day(days: Days) -> Days {
-        Days {
-            weekdays: EVERY_WEEKDAY,
-            both: true,
-            ..days
-        }
+        Days { weekdays: EVERY_WEEKDAY, both: true, ..days }
     }
 
     fn by_weekday(days: Days) -> Days {
-        Days {
-            plain: EVERY_DAY,
-            both: true,
-            ..days
-        }
+        Days { plain: EVERY_DAY, both: true, ..days }
     }
 
     #[test]
     fn the_nearest_working_day_stays_in_its_month() {
         // August 2026 begins on a Saturday, May 2026 ends on a Sunday.
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    nearest: 1 << 1,
-                    ..Days::default()
-                }),
-                2026,
-                8
-            ),
-            [3]
-        );
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    nearest: 1 << 31,
-                    ..Days::default()
-                }),
-                2026,
-                5
-            ),
-            [29]
-        );
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    nearest_from_last: 1,
-                    ..Days::default()
-                }),
-                2026,
-                5
-            ),
-            [29]
-        );
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    nearest: 1 << 31,
-                    ..Days::default()
-                }),
-                2026,
-                6
-            ),
-            []
-        );
+        assert_eq!(days_of(by_day(Days { nearest: 1 << 1, ..Days::default() }), 2026, 8), [3]);
+        assert_eq!(days_of(by_day(Days { nearest: 1 << 31, ..Days::default() }), 2026, 5), [29]);
+        assert_eq!(days_of(by_day(Days { nearest_from_last: 1, ..Days::default() }), 2026, 5), [29]);
+        assert_eq!(days_of(by_day(Days { nearest: 1 << 31, ..Days::default() }), 2026, 6), []);
     }
 
     #[test]
     fn the_last_day_follows_the_month() {
-        let last = by_day(Days {
-            from_last: 1,
-            ..Days::default()
-        });
+        let last = by_day(Days { from_last: 1, ..Days::default() });
         assert_eq!(days_of(last.clone(), 2024, 2), [29]);
         assert_eq!(days_of(last, 2100, 2), [28]);
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    from_last: 1 << 30,
-                    ..Days::default()
-                }),
-                2026,
-                2
-            ),
-            []
-        );
-        assert_eq!(
-            days_of(
-                by_day(Days {
-                    from_last: 1 << 30,
-                    ..Days::default()
-                }),
-                2026,
-                1
-            ),
-            [1]
-        );
+        assert_eq!(days_of(by_day(Days { from_last: 1 << 30, ..Days::default() }), 2026, 2), []);
+        assert_eq!(days_of(by_day(Days { from_last: 1 << 30, ..Days::default() }), 2026, 1), [1]);
     }
 
     #[test]
     fn weekdays_are_counted_within_the_month() {
         let fridays = 1 << 5;
         // May 2026 has five Fridays, June four.
-        let fifth = by_weekday(Days {
-            nth_weekdays: [0, 0, 0, 0, fridays],
-            ..Days::default()
-        });
+        let fifth = by_weekday(Days { nth_weekdays: [0, 0, 0, 0, fridays], ..Days::default() });
         assert_eq!(days_of(fifth.clone(), 2026, 5), [29]);
         assert_eq!(days_of(fifth, 2026, 6), []);
-        let last = by_weekday(Days {
-            last_weekdays: fridays,
-            ..Days::default()
-        });
+        let last = by_weekday(Days { last_weekdays: fridays, ..Days::default() });
         assert_eq!(days_of(last.clone(), 2026, 5), [29]);
         assert_eq!(days_of(last, 2026, 6), [26]);
     }

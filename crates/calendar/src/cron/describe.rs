@@ -11,15 +11,7 @@ const MOST_TIMES: usize = 6;
 /// Up to this many values are listed before the rest is only counted.
 const MOST_VALUES: usize = 12;
 
-const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -59,25 +51,16 @@ fn times_of_day(cron: &Cron) -> Option<String> {
         0 => format!("{hour:02}:{minute:02}"),
         second => format!("{hour:02}:{minute:02}:{second:02}"),
     };
-    let times = hours
-        .iter()
-        .flat_map(|hour| minutes.iter().map(|minute| with_second(*hour, *minute)));
+    let times = hours.iter().flat_map(|hour| minutes.iter().map(|minute| with_second(*hour, *minute)));
     Some(format!("at {}", list(times.collect())))
 }
 
 /// `every 15 minutes from 09:00 to 17:59`.
 fn rhythm(cron: &Cron) -> String {
-    let units = [
-        (cron.seconds, &fields::SECOND),
-        (cron.minutes, &fields::MINUTE),
-        (cron.hours, &fields::HOUR),
-    ];
+    let units =
+        [(cron.seconds, &fields::SECOND), (cron.minutes, &fields::MINUTE), (cron.hours, &fields::HOUR)];
     // Second 0 goes without saying.
-    let units = if cron.seconds == 1 {
-        &units[1..]
-    } else {
-        &units[..]
-    };
+    let units = if cron.seconds == 1 { &units[1..] } else { &units[..] };
     let (leading, rest) = units.split_first().expect("minutes and hours are always there");
     let mut words = vec![lead(leading.0, leading.1)];
     let mut is_steady = matches!(shape(leading.0, leading.1), Shape::All | Shape::Every(_));
@@ -214,10 +197,9 @@ fn months(set: u64) -> Option<String> {
     match shape(set, &fields::MONTH) {
         Shape::All => None,
         Shape::Run(first, last) => Some(format!("in {} to {}", name(first), name(last))),
-        Shape::Every(_) | Shape::Some(_) => Some(format!(
-            "in {}",
-            list(values(set).into_iter().map(name).collect())
-        )),
+        Shape::Every(_) | Shape::Some(_) => {
+            Some(format!("in {}", list(values(set).into_iter().map(name).collect())))
+        }
     }
 }
 
@@ -282,11 +264,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, dialect: Dialect, expected: &str) {
-        assert_eq!(
-            describe(&Cron::parse(text, dialect, "").unwrap()),
-            expected,
-            "{text}"
-        );
+        assert_eq!(describe(&Cron::parse(text, dialect, "").unwrap()), expected, "{text}");
     }
 
     #[test]
@@ -297,50 +275,26 @@ mod tests {
             ("30 8,17 * * SAT,SUN", "at 08:30 and 17:30 on Saturday and Sunday"),
             ("* * * * *", "every minute"),
             ("*/15 * * * *", "every 15 minutes"),
-            (
-                "*/15 9-17 * * 1-5",
-                "every 15 minutes from 09:00 to 17:59 on Monday to Friday",
-            ),
+            ("*/15 9-17 * * 1-5", "every 15 minutes from 09:00 to 17:59 on Monday to Friday"),
             ("*/7 * * * *", "every 7 minutes counted from minute 0"),
             ("5 * * * *", "at minute 5 of every hour"),
             ("0,20,40 * * * *", "every 20 minutes"),
             ("0 */2 * * *", "at minute 0 of every 2nd hour"),
             ("* 3 * * *", "every minute of hour 3"),
             ("0 0 1 1 *", "at 00:00 on day 1 of the month in January"),
-            (
-                "0 0 1,15 * 5",
-                "at 00:00 on days 1 and 15 of the month or on Friday",
-            ),
-            (
-                "0 0 */2 * 1",
-                "at 00:00 on every 2nd day of the month if that is Monday",
-            ),
+            ("0 0 1,15 * 5", "at 00:00 on days 1 and 15 of the month or on Friday"),
+            ("0 0 */2 * 1", "at 00:00 on every 2nd day of the month if that is Monday"),
             ("0 12 L * *", "at 12:00 on the last day of the month"),
-            (
-                "0 12 LW 6-8 *",
-                "at 12:00 on the last working day of the month in June to August",
-            ),
-            (
-                "0 12 15W * *",
-                "at 12:00 on the working day nearest to day 15 of the month",
-            ),
+            ("0 12 LW 6-8 *", "at 12:00 on the last working day of the month in June to August"),
+            ("0 12 15W * *", "at 12:00 on the working day nearest to day 15 of the month"),
             ("0 12 * * 5#2", "at 12:00 on the 2nd Friday of the month"),
-            (
-                "0 12 * * 5L,1",
-                "at 12:00 on Monday and the last Friday of the month",
-            ),
+            ("0 12 * * 5L,1", "at 12:00 on Monday and the last Friday of the month"),
             ("@hourly", "at minute 0 of every hour"),
             ("*/10 * * * * *", "every 10 seconds"),
-            (
-                "*/10 0-4 * * * *",
-                "every 10 seconds of minutes 0 to 4 of every hour",
-            ),
+            ("*/10 0-4 * * * *", "every 10 seconds of minutes 0 to 4 of every hour"),
             ("* * * * * *", "every second"),
             ("15 30 6 * * *", "at 06:30:15 every day"),
-            (
-                "0 0 9 1 1 * 2026",
-                "at 09:00 on day 1 of the month in January in 2026",
-            ),
+            ("0 0 9 1 1 * 2026", "at 09:00 on day 1 of the month in January in 2026"),
             ("0 0 9 * * * 2026-2030", "at 09:00 every day in 2026 to 2030"),
             ("0-29 * * * *", "at every minute from 0 to 29 of every hour"),
         ] {
@@ -352,19 +306,10 @@ mod tests {
     fn quartz_expressions_read_the_same() {
         for (text, expected) in [
             ("0 0 12 ? * MON-FRI", "at 12:00 on Monday to Friday"),
-            (
-                "0 0 12 L-3 * ?",
-                "at 12:00 on the 3rd day before the last of the month",
-            ),
+            ("0 0 12 L-3 * ?", "at 12:00 on the 3rd day before the last of the month"),
             ("0 0 12 ? * L", "at 12:00 on Saturday"),
-            (
-                "0 0 22-2 * * ?",
-                "at 00:00, 01:00, 02:00, 22:00 and 23:00 every day",
-            ),
-            (
-                "0 0 12 ? * FRI-MON",
-                "at 12:00 on Monday, Friday, Saturday and Sunday",
-            ),
+            ("0 0 22-2 * * ?", "at 00:00, 01:00, 02:00, 22:00 and 23:00 every day"),
+            ("0 0 12 ? * FRI-MON", "at 12:00 on Monday, Friday, Saturday and Sunday"),
         ] {
             check(text, Dialect::Quartz, expected);
         }

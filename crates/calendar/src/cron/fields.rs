@@ -20,55 +20,24 @@ pub(super) struct Field {
     pub(super) spread_salt: u64,
 }
 
-const MONTHS: &[&str] = &[
-    "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
-];
+const MONTHS: &[&str] = &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: &[&str] = &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
 const fn field(name: &'static str, min: u32, max: u32, size: u32, spread_salt: u64) -> Field {
-    Field {
-        name,
-        min,
-        max,
-        size,
-        names: &[],
-        names_from: 0,
-        spread_max: max,
-        spread_salt,
-    }
+    Field { name, min, max, size, names: &[], names_from: 0, spread_max: max, spread_salt }
 }
 
 pub(super) const SECOND: Field = field("second", 0, 59, 60, 1);
 pub(super) const MINUTE: Field = field("minute", 0, 59, 60, 2);
 pub(super) const HOUR: Field = field("hour", 0, 23, 24, 3);
-pub(super) const DAY: Field = Field {
-    spread_max: 28,
-    ..field("day of month", 1, 31, 31, 4)
-};
-pub(super) const MONTH: Field = Field {
-    names: MONTHS,
-    names_from: 1,
-    ..field("month", 1, 12, 12, 5)
-};
-pub(super) const YEAR: Field = field(
-    "year",
-    FIRST_YEAR as u32,
-    LAST_YEAR as u32,
-    (LAST_YEAR - FIRST_YEAR + 1) as u32,
-    7,
-);
+pub(super) const DAY: Field = Field { spread_max: 28, ..field("day of month", 1, 31, 31, 4) };
+pub(super) const MONTH: Field = Field { names: MONTHS, names_from: 1, ..field("month", 1, 12, 12, 5) };
+pub(super) const YEAR: Field =
+    field("year", FIRST_YEAR as u32, LAST_YEAR as u32, (LAST_YEAR - FIRST_YEAR + 1) as u32, 7);
 
-const UNIX_WEEKDAY: Field = Field {
-    names: WEEKDAYS,
-    names_from: 0,
-    spread_max: 6,
-    ..field("day of week", 0, 7, 7, 6)
-};
-const QUARTZ_WEEKDAY: Field = Field {
-    names: WEEKDAYS,
-    names_from: 1,
-    ..field("day of week", 1, 7, 7, 6)
-};
+const UNIX_WEEKDAY: Field =
+    Field { names: WEEKDAYS, names_from: 0, spread_max: 6, ..field("day of week", 0, 7, 7, 6) };
+const QUARTZ_WEEKDAY: Field = Field { names: WEEKDAYS, names_from: 1, ..field("day of week", 1, 7, 7, 6) };
 
 pub(super) const fn weekday(dialect: Dialect) -> &'static Field {
     match dialect {
@@ -101,10 +70,7 @@ impl Field {
 
     /// The value of a three-letter name, in any case.
     pub(super) fn named(&self, name: &str) -> Option<u32> {
-        let position = self
-            .names
-            .iter()
-            .position(|known| known.eq_ignore_ascii_case(name))?;
+        let position = self.names.iter().position(|known| known.eq_ignore_ascii_case(name))?;
         Some(self.names_from + position as u32)
     }
 }

@@ -15,23 +15,14 @@ const LONGEST_QUOTED: usize = 24;
 
 pub(super) fn expression(text: &str, dialect: Dialect, seed: &str) -> Result<Cron, CronError> {
     if text.len() > LONGEST {
-        return Err(CronError::new(
-            text,
-            LONGEST,
-            1,
-            None,
-            format!("longer than {LONGEST} bytes"),
-        ));
+        return Err(CronError::new(text, LONGEST, 1, None, format!("longer than {LONGEST} bytes")));
     }
     let words = split(text)?;
     match words.first() {
         Some(word) if word.text.starts_with('@') => {
             let fields = expand_nickname(text, &words, dialect)?;
             let expanded = from_fields(fields, &split(fields)?, dialect, seed)?;
-            Ok(Cron {
-                text: text.into(),
-                ..expanded
-            })
+            Ok(Cron { text: text.into(), ..expanded })
         }
         _ => from_fields(text, &words, dialect, seed),
     }
@@ -48,10 +39,7 @@ struct Word<'a> {
 fn split(text: &str) -> Result<Vec<Word<'_>>, CronError> {
     let is_odd = |c: char| c != ' ' && c != '\t' && (c.is_whitespace() || c.is_control());
     if let Some((start, c)) = text.char_indices().find(|(_, c)| is_odd(*c)) {
-        let reason = format!(
-            "U+{:04X} is not allowed: fields are split by spaces or tabs",
-            c as u32
-        );
+        let reason = format!("U+{:04X} is not allowed: fields are split by spaces or tabs", c as u32);
         return Err(CronError::new(text, start, c.len_utf8(), None, reason));
     }
     let words = pieces(Word { text, start: 0 }, [' ', '\t']);
@@ -81,24 +69,15 @@ fn expand_nickname(text: &str, words: &[Word<'_>], dialect: Dialect) -> Result<&
         "@hourly" => "0 * * * *",
         "@every" => return refuse(&name, "@every is not cron: use a schedule of kind `every`".into()),
         "@reboot" => {
-            return refuse(
-                &name,
-                "@reboot names no instant: there is no reboot to wait for".into(),
-            );
+            return refuse(&name, "@reboot names no instant: there is no reboot to wait for".into());
         }
         _ => {
             let known = "@yearly, @annually, @monthly, @weekly, @daily, @midnight or @hourly";
-            return refuse(
-                &name,
-                format!("{} is unknown: expected {known}", quote(name.text)),
-            );
+            return refuse(&name, format!("{} is unknown: expected {known}", quote(name.text)));
         }
     };
     if dialect == Dialect::Quartz {
-        return refuse(
-            &name,
-            "nicknames belong to the unix dialect: write six fields".into(),
-        );
+        return refuse(&name, "nicknames belong to the unix dialect: write six fields".into());
     }
     match words.get(1) {
         Some(extra) => refuse(extra, format!("nothing may follow {}", name.text)),
@@ -108,20 +87,11 @@ fn expand_nickname(text: &str, words: &[Word<'_>], dialect: Dialect) -> Result<&
 
 fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> Result<Cron, CronError> {
     check_number_of_fields(text, words, dialect)?;
-    let (second, words) = if words.len() == 5 {
-        (None, words)
-    } else {
-        (Some(words[0]), &words[1..])
-    };
+    let (second, words) = if words.len() == 5 { (None, words) } else { (Some(words[0]), &words[1..]) };
     let &[minute, hour, day, month, weekday, ref year @ ..] = words else {
         unreachable!("the number of fields was checked")
     };
-    let mut reader = Reader {
-        text,
-        dialect,
-        seed,
-        quirks: Quirks::default(),
-    };
+    let mut reader = Reader { text, dialect, seed, quirks: Quirks::default() };
     // Without a second field it is second 0: bit 0.
     let seconds = second.map_or(Ok(1), |second| reader.simple(second, &fields::SECOND))?;
     let minutes = reader.simple(minute, &fields::MINUTE)?;
@@ -141,24 +111,10 @@ fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> 
     let is_stepped = |word: Word<'_>| word.text.starts_with("*/");
     reader.quirks.stepped_day =
         (is_stepped(day) && !begins_open(weekday)) || (is_stepped(weekday) && !begins_open(day));
-    let is_rhythm = second
-        .iter()
-        .chain([&minute, &hour])
-        .any(|word| word.text.contains(['*', '/']));
+    let is_rhythm = second.iter().chain([&minute, &hour]).any(|word| word.text.contains(['*', '/']));
     let kind = if is_rhythm { Kind::Interval } else { Kind::Fixed };
     let quirks = reader.quirks;
-    Ok(Cron {
-        text: text.into(),
-        dialect,
-        kind,
-        seconds,
-        minutes,
-        hours,
-        months,
-        days,
-        years,
-        quirks,
-    })
+    Ok(Cron { text: text.into(), dialect, kind, seconds, minutes, hours, months, days, years, quirks })
 }
 
 fn check_number_of_fields(text: &str, words: &[Word<'_>], dialect: Dialect) -> Result<(), CronError> {
@@ -198,13 +154,7 @@ fn check_question_marks(
         _ => "quartz wants `?` in one of the day fields: days of month and of week cannot both be given",
     };
     let field = fields::weekday(dialect).name;
-    Err(CronError::new(
-        text,
-        weekday.start,
-        weekday.text.len(),
-        Some(field),
-        reason,
-    ))
+    Err(CronError::new(text, weekday.start, weekday.text.len(), Some(field), reason))
 }
 
 /// One item of a list, understood but not yet put into a set.
@@ -301,13 +251,7 @@ impl<'a> Reader<'a> {
         mut each: impl FnMut(Item),
     ) -> Result<(), CronError> {
         for Word { text: item, start } in pieces(word, [',']) {
-            let mut cursor = Cursor {
-                text: self.text,
-                at: start,
-                end: start + item.len(),
-                start,
-                field,
-            };
+            let mut cursor = Cursor { text: self.text, at: start, end: start + item.len(), start, field };
             each(self.item(&mut cursor)?);
             cursor.expect_end()?;
         }
@@ -321,11 +265,7 @@ impl<'a> Reader<'a> {
             Some('*') => {
                 cursor.bump();
                 let step = cursor.step()?.unwrap_or(1);
-                Ok(Item::Values {
-                    start: field.min,
-                    end: field.open_end(field.min),
-                    step,
-                })
+                Ok(Item::Values { start: field.min, end: field.open_end(field.min), step })
             }
             Some('?') if field.is_weekday() || field.is_day_of_month() => {
                 Err(cursor.refuse_here("`?` stands alone in its field"))
@@ -361,18 +301,10 @@ impl<'a> Reader<'a> {
                 Ok(Item::Values { start, end, step })
             }
             _ => match cursor.step()? {
-                None => Ok(Item::Values {
-                    start,
-                    end: start,
-                    step: 1,
-                }),
+                None => Ok(Item::Values { start, end: start, step: 1 }),
                 Some(step) => {
                     self.quirks.open_step |= self.dialect == Dialect::Unix;
-                    Ok(Item::Values {
-                        start,
-                        end: field.open_end(start),
-                        step,
-                    })
+                    Ok(Item::Values { start, end: field.open_end(start), step })
                 }
             },
         }
@@ -393,12 +325,9 @@ impl<'a> Reader<'a> {
             self.quirks.ends_in_sunday = true;
             return Ok(7);
         }
-        let hint = if field.is_weekday() && end == 0 {
-            ": write 7 for Sunday at the end of a range"
-        } else {
-            ""
-        };
-        Err(cursor.refuse_item(format!("{start}-{end} runs backwards{hint}")))
+        let hint =
+            if field.is_weekday() && end == 0 { ": write 7 for Sunday at the end of a range" } else { "" };
+        Err(cursor.refuse_item(format!("the range runs backwards{hint}")))
     }
 
     /// `L`, `LW`, `L-n`, `L-nW` in the day of month.
@@ -425,11 +354,7 @@ impl<'a> Reader<'a> {
             return Err(cursor.refuse_here("`L` needs a weekday before it, such as 5L for the last Friday"));
         }
         cursor.bump();
-        Ok(Item::Values {
-            start: 7,
-            end: 7,
-            step: 1,
-        })
+        Ok(Item::Values { start: 7, end: 7, step: 1 })
     }
 
     /// `H`, `H/n`, `H(a-b)`, `H(a-b)/n`.
@@ -446,18 +371,10 @@ impl<'a> Reader<'a> {
         };
         let Some(step) = cursor.step()? else {
             let value = spread::place(self.seed, field, min, max);
-            return Ok(Item::Values {
-                start: value,
-                end: value,
-                step: 1,
-            });
+            return Ok(Item::Values { start: value, end: value, step: 1 });
         };
         let start = spread::place(self.seed, field, min, max.min(min + step - 1));
-        Ok(Item::Values {
-            start,
-            end: max,
-            step,
-        })
+        Ok(Item::Values { start, end: max, step })
     }
 
     fn spread_range(&mut self, cursor: &mut Cursor<'_>) -> Result<(u32, u32), CronError> {
@@ -467,7 +384,7 @@ impl<'a> Reader<'a> {
         let max = cursor.value()?.number;
         cursor.expect(')')?;
         if min > max {
-            return Err(cursor.refuse_item(format!("{min}-{max} runs backwards")));
+            return Err(cursor.refuse_item("the range runs backwards".into()));
         }
         Ok((min, max))
     }
@@ -476,11 +393,7 @@ impl<'a> Reader<'a> {
 /// The values of an item, wrapped around the end of the field.
 fn values(field: &'static Field, start: u32, end: u32, step: u32) -> impl Iterator<Item = u32> {
     let wrap = move |value| {
-        if value > field.max {
-            value - field.size
-        } else {
-            value
-        }
+        if value > field.max { value - field.size } else { value }
     };
     (start..=end).step_by(step as usize).map(wrap)
 }
@@ -488,11 +401,7 @@ fn values(field: &'static Field, start: u32, end: u32, step: u32) -> impl Iterat
 impl Field {
     /// Where a range without a written end stops. The week has seven days: 7 is only Sunday's other name.
     fn open_end(&self, start: u32) -> u32 {
-        if self.is_weekday() {
-            self.spread_max.max(start)
-        } else {
-            self.max
-        }
+        if self.is_weekday() { self.spread_max.max(start) } else { self.max }
     }
 }
 
@@ -539,7 +448,7 @@ impl<'a> Cursor<'a> {
             Some('L' | 'l') => "`L` belongs behind a weekday, such as 5L, or alone in a day field",
             Some('#') => "`#` belongs behind a weekday, such as 5#2",
             Some('/') => "a step belongs behind `*`, a value, a range or H",
-            Some('-') => "a range has two ends",
+            Some('-') => "a range is two values, such as 1-5",
             Some('?') => "`?` stands alone in its field",
             Some(_) => "expected `,`, `-`, `/` or the end of the field",
         };
@@ -555,10 +464,7 @@ impl<'a> Cursor<'a> {
                 let reason = format!("{number} is out of range: expected {min} to {max}");
                 return Err(self.refuse(start, self.at - start, reason));
             }
-            return Ok(Value {
-                number,
-                is_name: false,
-            });
+            return Ok(Value { number, is_name: false });
         }
         self.name()
     }
@@ -584,10 +490,7 @@ impl<'a> Cursor<'a> {
         match known {
             Some(number) if length == 3 || is_last_weekday => {
                 self.at += 3;
-                Ok(Value {
-                    number,
-                    is_name: true,
-                })
+                Ok(Value { number, is_name: true })
             }
             Some(_) => {
                 let reason = format!("{} is not a name: write {}", quote(word), &word[..3]);
@@ -600,11 +503,7 @@ impl<'a> Cursor<'a> {
     /// Nothing that could be a value: says so in the way that helps most.
     fn no_value(&self, word: &str) -> CronError {
         let Field { min, max, .. } = *self.field;
-        let names = if self.field.has_names() {
-            " or a three-letter name"
-        } else {
-            ""
-        };
+        let names = if self.field.has_names() { " or a three-letter name" } else { "" };
         let expected = format!("expected {min} to {max}{names}");
         match self.peek() {
             None if self.at == self.start => {
@@ -618,11 +517,9 @@ impl<'a> Cursor<'a> {
             Some('+' | '-') => self.refuse_here(&format!("a number has no sign: {expected}")),
             Some('/') => self.refuse_here("a step belongs behind `*`, a value, a range or H"),
             Some('@') => self.refuse_here("a nickname stands alone"),
-            Some(_) if !word.is_empty() => self.refuse(
-                self.at,
-                word.len(),
-                format!("{} is unknown: {expected}", quote(word)),
-            ),
+            Some(_) if !word.is_empty() => {
+                self.refuse(self.at, word.len(), format!("{} is unknown: {expected}", quote(word)))
+            }
             Some(c) => self.refuse(
                 self.at,
                 c.len_utf8(),

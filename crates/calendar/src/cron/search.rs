@@ -24,8 +24,7 @@ impl Walls for Cron {
             return Some(day * DAY + time);
         }
         let day = if day == today {
-            self.first_day_from(Date::from_day_number(today + 1))?
-                .day_number()
+            self.first_day_from(Date::from_day_number(today + 1))?.day_number()
         } else {
             day
         };
@@ -60,16 +59,8 @@ impl CountedWalls for Cron {
             return 0;
         }
         let (first, last) = (start.div_euclid(DAY), end.div_euclid(DAY));
-        let before = if self.matches_day(first) {
-            self.times_before(start.rem_euclid(DAY))
-        } else {
-            0
-        };
-        let after = if self.matches_day(last) {
-            self.times_before(end.rem_euclid(DAY))
-        } else {
-            0
-        };
+        let before = if self.matches_day(first) { self.times_before(start.rem_euclid(DAY)) } else { 0 };
+        let after = if self.matches_day(last) { self.times_before(end.rem_euclid(DAY)) } else { 0 };
         self.count_days(first, last) * self.times_before(DAY) + after - before
     }
 }
@@ -109,19 +100,11 @@ impl Cron {
     }
 
     fn first_time(&self) -> i64 {
-        time(
-            first_bit(self.hours),
-            first_bit(self.minutes),
-            first_bit(self.seconds),
-        )
+        time(first_bit(self.hours), first_bit(self.minutes), first_bit(self.seconds))
     }
 
     fn last_time(&self) -> i64 {
-        time(
-            last_bit(self.hours),
-            last_bit(self.minutes),
-            last_bit(self.seconds),
-        )
+        time(last_bit(self.hours), last_bit(self.minutes), last_bit(self.seconds))
     }
 
     /// How many times of day lie before `second_of_day`.
@@ -133,11 +116,7 @@ impl Cron {
             return in_full_hours;
         }
         let in_full_minutes = bits_below(self.minutes, minute) * seconds;
-        let in_seconds = if has(self.minutes, minute) {
-            bits_below(self.seconds, second)
-        } else {
-            0
-        };
+        let in_seconds = if has(self.minutes, minute) { bits_below(self.seconds, second) } else { 0 };
         in_full_hours + in_full_minutes + in_seconds
     }
 }
@@ -145,11 +124,7 @@ impl Cron {
 /// Days.
 impl Cron {
     fn first_day_from(&self, from: Date) -> Option<Date> {
-        let Date {
-            mut year,
-            mut month,
-            mut day,
-        } = from;
+        let Date { mut year, mut month, mut day } = from;
         loop {
             let matching_year = self.years.first_from(year)?;
             if matching_year != year {
@@ -170,11 +145,7 @@ impl Cron {
     }
 
     fn last_day_upto(&self, upto: Date) -> Option<Date> {
-        let Date {
-            mut year,
-            mut month,
-            mut day,
-        } = upto;
+        let Date { mut year, mut month, mut day } = upto;
         loop {
             let matching_year = self.years.last_upto(year)?;
             if matching_year != year {
@@ -206,9 +177,7 @@ impl Cron {
         for year in first.year..=last.year {
             let start = if year == first.year { first.month } else { 1 };
             let end = if year == last.year { last.month } else { 12 };
-            days += (start..=end)
-                .map(|month| u64::from(self.days_of(year, month).count_ones()))
-                .sum::<u64>();
+            days += (start..=end).map(|month| u64::from(self.days_of(year, month).count_ones())).sum::<u64>();
         }
         let before = bits_below(u64::from(self.days_of(first.year, first.month)), first.day);
         let after = u64::from((self.days_of(last.year, last.month) >> last.day).count_ones());
@@ -217,11 +186,7 @@ impl Cron {
 
     fn days_of(&self, year: i32, month: u32) -> u32 {
         let is_open = self.years.contains(year) && has(self.months, month);
-        if is_open {
-            self.days.of_month(year, month)
-        } else {
-            0
-        }
+        if is_open { self.days.of_month(year, month) } else { 0 }
     }
 }
 

@@ -38,10 +38,7 @@ mod tests {
             jobs_per_minute[place(&format!("reports/job-{number}"), &MINUTE, 0, 59) as usize] += 1;
         }
         // 100 expected each; 40 either way is four standard deviations.
-        assert!(
-            jobs_per_minute.iter().all(|jobs| (60..=140).contains(jobs)),
-            "{jobs_per_minute:?}"
-        );
+        assert!(jobs_per_minute.iter().all(|jobs| (60..=140).contains(jobs)), "{jobs_per_minute:?}");
     }
 
     #[test]

@@ -113,10 +113,7 @@ impl Next {
         let zone = self.question.zone()?;
         let cron = self.question.cron()?;
         let rule = self.question.placed(cron.clone(), &zone);
-        let after = self
-            .after
-            .as_deref()
-            .map_or(Ok(now), |text| instant(text, &zone))?;
+        let after = self.after.as_deref().map_or(Ok(now), |text| instant(text, &zone))?;
         let times = first_after(&rule, after, self.count);
         let mut outcome = Outcome::data(if self.question.json {
             format!("{}\n", json!(texts(&times)))
@@ -189,11 +186,7 @@ impl Question {
             DialectName::Unix => Dialect::Unix,
             DialectName::Quartz => Dialect::Quartz,
         };
-        Cron::parse(
-            &self.expression,
-            dialect,
-            self.seed.as_deref().unwrap_or_default(),
-        )
+        Cron::parse(&self.expression, dialect, self.seed.as_deref().unwrap_or_default())
     }
 
     fn cron(&self) -> Result<Cron, Outcome> {
@@ -252,16 +245,11 @@ fn explanation(cron: &Cron, rule: &Rule, zone: &Zone, times: &[Timestamp], warni
         ("kind", kind.to_string()),
     ];
     rows.extend(
-        times
-            .iter()
-            .enumerate()
-            .map(|(index, at)| (if index == 0 { "next" } else { "" }, line(*at, zone))),
+        times.iter().enumerate().map(|(index, at)| (if index == 0 { "next" } else { "" }, line(*at, zone))),
     );
     rows.extend(warnings.iter().map(|warning| ("warning", warning.clone())));
     rows.push(("zone data", Zones::version().to_string()));
-    rows.iter()
-        .map(|(name, value)| format!("{name:<12}{value}\n"))
-        .collect()
+    rows.iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -274,8 +262,7 @@ fn kind_name(kind: Kind) -> &'static str {
 /// RFC 3339, or without an offset what the wall of the zone shows.
 fn instant(text: &str, zone: &Zone) -> Result<Timestamp, Outcome> {
     let refuse = |error| Outcome::usage_error(format!("--after: {error}"));
-    text.parse()
-        .or_else(|error| zone.parse_wall(text).ok_or_else(|| refuse(error)))
+    text.parse().or_else(|error| zone.parse_wall(text).ok_or_else(|| refuse(error)))
 }
 
 /// The refusal, and the expression with the place underlined.
@@ -283,12 +270,8 @@ fn refusal(expression: &str, error: &CronError) -> Outcome {
     const SHOWN: usize = 72;
     let skipped = error.column().saturating_sub(SHOWN / 2);
     let is_plain = |c: &char| !c.is_control();
-    let shown: String = expression
-        .chars()
-        .skip(skipped)
-        .take(SHOWN)
-        .map(|c| if is_plain(&c) { c } else { ' ' })
-        .collect();
+    let shown: String =
+        expression.chars().skip(skipped).take(SHOWN).map(|c| if is_plain(&c) { c } else { ' ' }).collect();
     let indent = " ".repeat(error.column() - 1 - skipped);
     let underline = "^".repeat(error.length().min(SHOWN / 2));
     Outcome::usage_error(format!("{error}\n\n  {shown}\n  {indent}{underline}"))
@@ -302,9 +285,5 @@ fn refusal_as_json(error: &CronError) -> Outcome {
         "field": error.field(),
         "reason": error.reason(),
     });
-    Outcome {
-        data: format!("{answer}\n"),
-        messages: String::new(),
-        code: 2,
-    }
+    Outcome { data: format!("{answer}\n"), messages: String::new(), code: 2 }
 }
