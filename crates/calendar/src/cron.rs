@@ -1,8 +1,9 @@
 //! Cron expressions: what a text names, as sets of wall times.
 //!
-//! `parse` reads the text, `days` and `search` answer which days and wall seconds match, `spread` resolves
+//! `parse` and `cursor` read the text, `days` and `search` answer which days and wall seconds match, `spread` resolves
 //! `H`, `describe` says it in English. Nothing here knows zones: `rule` places wall times on the time line.
 
+mod cursor;
 mod days;
 mod describe;
 mod error;
