@@ -16,19 +16,14 @@ impl Walls for Cron {
             return None;
         }
         let today = wall.div_euclid(DAY);
-        let date = self.first_day_from(Date::from_day_number(today))?;
-        let day = date.day_number();
-        if day == today
+        let date = Date::from_day_number(today);
+        if self.matches_date(date)
             && let Some(time) = self.first_time_from(wall.rem_euclid(DAY))
         {
-            return Some(day * DAY + time);
+            return Some(today * DAY + time);
         }
-        let day = if day == today {
-            self.first_day_from(Date::from_day_number(today + 1))?.day_number()
-        } else {
-            day
-        };
-        Some(day * DAY + self.first_time())
+        let date = self.first_day_from(Date { day: date.day + 1, ..date })?;
+        Some(date.day_number() * DAY + self.first_time())
     }
 }
 
@@ -39,18 +34,14 @@ impl CountedWalls for Cron {
             return None;
         }
         let today = wall.div_euclid(DAY);
-        let day = self.last_day_upto(Date::from_day_number(today))?.day_number();
-        if day == today
+        let date = Date::from_day_number(today);
+        if self.matches_date(date)
             && let Some(time) = self.last_time_upto(wall.rem_euclid(DAY))
         {
-            return Some(day * DAY + time);
+            return Some(today * DAY + time);
         }
-        let day = if day == today {
-            self.last_day_upto(Date::from_day_number(today - 1))?.day_number()
-        } else {
-            day
-        };
-        Some(day * DAY + self.last_time())
+        let date = self.last_day_upto(Date { day: date.day - 1, ..date })?;
+        Some(date.day_number() * DAY + self.last_time())
     }
 
     fn count(&self, walls: Range<i64>) -> u64 {
@@ -59,8 +50,9 @@ impl CountedWalls for Cron {
             return 0;
         }
         let (first, last) = (start.div_euclid(DAY), end.div_euclid(DAY));
-        let before = if self.matches_day(first) { self.times_before(start.rem_euclid(DAY)) } else { 0 };
-        let after = if self.matches_day(last) { self.times_before(end.rem_euclid(DAY)) } else { 0 };
+        let (first, last) = (Date::from_day_number(first), Date::from_day_number(last));
+        let before = if self.matches_date(first) { self.times_before(start.rem_euclid(DAY)) } else { 0 };
+        let after = if self.matches_date(last) { self.times_before(end.rem_euclid(DAY)) } else { 0 };
         self.count_days(first, last) * self.times_before(DAY) + after - before
     }
 }
@@ -123,6 +115,7 @@ impl Cron {
 
 /// Days.
 impl Cron {
+    /// `from` may be the day after the last of its month.
     fn first_day_from(&self, from: Date) -> Option<Date> {
         let Date { mut year, mut month, mut day } = from;
         loop {
@@ -144,6 +137,7 @@ impl Cron {
         }
     }
 
+    /// `upto` may be day 0, the day before the first of its month.
     fn last_day_upto(&self, upto: Date) -> Option<Date> {
         let Date { mut year, mut month, mut day } = upto;
         loop {
@@ -165,14 +159,12 @@ impl Cron {
         }
     }
 
-    fn matches_day(&self, day_number: i64) -> bool {
-        let Date { year, month, day } = Date::from_day_number(day_number);
-        has(u64::from(self.days_of(year, month)), day)
+    fn matches_date(&self, date: Date) -> bool {
+        has(u64::from(self.days_of(date.year, date.month)), date.day)
     }
 
     /// How many days match in `first..last`.
-    fn count_days(&self, first: i64, last: i64) -> u64 {
-        let (first, last) = (Date::from_day_number(first), Date::from_day_number(last));
+    fn count_days(&self, first: Date, last: Date) -> u64 {
         let mut days = 0;
         for year in first.year..=last.year {
             let start = if year == first.year { first.month } else { 1 };
@@ -204,7 +196,8 @@ impl Years {
     }
 
     pub(super) fn contains(self, year: i32) -> bool {
-        self.first_from(year) == Some(year)
+        let bit = (year - FIRST_YEAR) as usize;
+        (FIRST_YEAR..=LAST_YEAR).contains(&year) && self.0[bit / 64] >> (bit % 64) & 1 == 1
     }
 
     pub(super) fn first_from(self, year: i32) -> Option<i32> {
