@@ -1,11 +1,11 @@
 //! The proleptic Gregorian calendar as integer arithmetic: day numbers, months, weekdays.
 //!
 //! A *wall second* is a civil date and time read as if it were UTC: seconds since 1970-01-01T00:00:00 on
-//! the wall. Everything that searches works on wall seconds; only `zone` turns them into instants.
+//! the wall. Everything that searches works on wall seconds; only `place` turns them into instants.
 
 pub(crate) const DAY: i64 = 86_400;
 
-/// Cron rules and calendars name instants in these years only, so that every search ends.
+/// Rules name instants in these years only, so that every search ends.
 pub(crate) const FIRST_YEAR: i32 = 1970;
 pub(crate) const LAST_YEAR: i32 = 2199;
 

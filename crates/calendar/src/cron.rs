@@ -1,7 +1,7 @@
 //! Cron expressions: what a text names, as sets of wall times.
 //!
 //! `parse` and `cursor` read the text, `days` and `search` answer which days and wall seconds match, `spread` resolves
-//! `H`, `describe` says it in English. Nothing here knows zones: `rule` places wall times on the time line.
+//! `H`, `describe` says it in English. Nothing here knows zones: `place` puts wall times on the time line.
 
 mod cursor;
 mod days;
@@ -12,11 +12,9 @@ mod parse;
 mod search;
 mod spread;
 
-use std::fmt;
-use std::str::FromStr;
-
 pub use error::CronError;
 
+use crate::option::names;
 use days::Days;
 
 /// How an expression is to be read. Six fields mean different things to different people, and 1 is Monday
@@ -29,37 +27,13 @@ pub enum Dialect {
     Quartz,
 }
 
-impl Dialect {
-    /// Its name in configuration and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Unix => "unix",
-            Dialect::Quartz => "quartz",
-        }
-    }
+names!(Dialect, "dialect", Dialect::Unix = "unix", Dialect::Quartz = "quartz");
 
+impl Dialect {
     pub(crate) fn other(self) -> Dialect {
         match self {
             Dialect::Unix => Dialect::Quartz,
             Dialect::Quartz => Dialect::Unix,
-        }
-    }
-}
-
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Dialect {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Dialect, String> {
-        match name {
-            "unix" => Ok(Dialect::Unix),
-            "quartz" => Ok(Dialect::Quartz),
-            _ => Err(format!("unknown dialect {name:?}: expected unix or quartz")),
         }
     }
 }
@@ -74,10 +48,14 @@ pub enum Kind {
     Interval,
 }
 
+names!(Kind, "kind", Kind::Fixed = "fixed", Kind::Interval = "interval");
+
 /// A parsed expression: sets of seconds, minutes, hours, days, months and years.
 #[derive(Clone, Debug)]
 pub struct Cron {
     text: Box<str>,
+    /// What decided where `H` fell, if there is one.
+    seed: Option<Box<str>>,
     dialect: Dialect,
     kind: Kind,
     /// Bit n stands for the value n.
@@ -113,7 +91,12 @@ impl Cron {
 
     /// Whether it has an `H`, so that the seed matters.
     pub fn is_spread(&self) -> bool {
-        self.quirks.spread
+        self.seed.is_some()
+    }
+
+    /// The same text in the other dialect, if it is an expression there.
+    pub(crate) fn in_other_dialect(&self) -> Option<Cron> {
+        Cron::parse(&self.text, self.dialect.other(), self.seed.as_deref().unwrap_or_default()).ok()
     }
 
     /// The expression in plain English, without its zone.
@@ -139,7 +122,7 @@ impl Cron {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Years([u64; 4]);
 
-/// What is worth a word about the text: mostly what other implementations read otherwise.
+/// What in the text other implementations read otherwise; for warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quirks {
     /// `5/10` in unix: refused by some, "from 5 on" to others.
@@ -150,6 +133,4 @@ pub(crate) struct Quirks {
     pub(crate) stepped_day: bool,
     /// `31W`: not at all in a shorter month here, its last weekday elsewhere.
     pub(crate) nearest_beyond_28: bool,
-    /// `H`: the seed decides.
-    pub(crate) spread: bool,
 }

@@ -7,11 +7,13 @@ mod calendar;
 mod window;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use calendar::{Calendar, CalendarError};
 pub use window::{Window, WindowError};
 
 use crate::Timestamp;
+use crate::option::names;
 
 /// What becomes of an instant outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -23,13 +25,17 @@ pub enum Outside {
     Defer,
 }
 
+names!(Outside, "outside", Outside::Skip = "skip", Outside::Defer = "defer");
+
 /// Everything that keeps a named instant from being run: inside any window and on an allowed date it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Exclusions {
     /// Allowed inside any of these; without windows, always.
     pub windows: Vec<Window>,
-    /// Allowed on the dates of this; without a calendar, on every date.
-    pub calendar: Option<Calendar>,
+    /// Allowed on the dates of this; without a calendar, on every date. Many jobs share one.
+    pub calendar: Option<Arc<Calendar>>,
+    /// What becomes of an instant on a date that the calendar does not allow.
+    pub off_calendar: Outside,
 }
 
 /// What becomes of a named instant.
@@ -37,9 +43,9 @@ pub struct Exclusions {
 pub enum Verdict {
     /// It runs.
     Allowed,
-    /// It does not run: no window holds it, or there will never be an allowed instant to move to.
+    /// It does not run: no window holds it, and it is not deferred or there is nowhere to defer it to.
     OutsideWindows,
-    /// It does not run: its date is not allowed.
+    /// It does not run: its date is not allowed, and it is not deferred or there is nowhere to defer it to.
     OutsideCalendar,
     /// It is moved to this instant, the next that is allowed.
     Deferred(Timestamp),
@@ -50,15 +56,19 @@ impl Exclusions {
     /// holiday is not made up for.
     pub fn judge(&self, at: Timestamp) -> Verdict {
         let in_windows = self.windows.is_empty() || self.windows.iter().any(|window| window.contains(at));
-        let closed = self.calendar.as_ref().filter(|calendar| !calendar.contains(at));
-        let defers = self.windows.iter().any(|window| window.outside == Outside::Defer);
-        match closed {
-            None if in_windows => Verdict::Allowed,
-            None if !defers => Verdict::OutsideWindows,
-            Some(calendar) if calendar.outside == Outside::Skip => Verdict::OutsideCalendar,
-            Some(_) if !in_windows && !defers => Verdict::OutsideWindows,
-            _ => self.first_allowed_from(at).map_or(Verdict::OutsideWindows, Verdict::Deferred),
+        let on_calendar = self.calendar.as_ref().is_none_or(|calendar| calendar.contains(at));
+        let windows_defer = self.windows.iter().any(|window| window.outside == Outside::Defer);
+        if in_windows && on_calendar {
+            return Verdict::Allowed;
         }
+        if !on_calendar && self.off_calendar == Outside::Skip {
+            return Verdict::OutsideCalendar;
+        }
+        if !in_windows && !windows_defer {
+            return Verdict::OutsideWindows;
+        }
+        let refused = if on_calendar { Verdict::OutsideWindows } else { Verdict::OutsideCalendar };
+        self.first_allowed_from(at).map_or(refused, Verdict::Deferred)
     }
 
     /// The first allowed instant at or after `at`.
@@ -121,16 +131,13 @@ mod tests {
         Window::parse("mon-fri", "09:00-17:00", zone("Europe/Berlin"), outside).unwrap()
     }
 
-    fn calendar(exclude: &[&str], only: &[&str], outside: Outside) -> Calendar {
-        Calendar::parse(zone("Europe/Berlin"), exclude, only, outside).unwrap()
+    fn calendar(exclude: &[&str], only: &[&str]) -> Option<Arc<Calendar>> {
+        Some(Arc::new(Calendar::parse(zone("Europe/Berlin"), exclude, only).unwrap()))
     }
 
     #[test]
     fn an_excluded_date_is_skipped_in_its_own_zone() {
-        let closed = Exclusions {
-            calendar: Some(calendar(&["2026-12-25"], &[], Outside::Skip)),
-            ..Exclusions::default()
-        };
+        let closed = Exclusions { calendar: calendar(&["2026-12-25"], &[]), ..Exclusions::default() };
         assert_eq!(closed.judge(at("2026-12-24T22:59:59Z")), Verdict::Allowed);
         assert_eq!(closed.judge(at("2026-12-24T23:00:00Z")), Verdict::OutsideCalendar);
         assert_eq!(closed.judge(at("2026-12-25T23:00:00Z")), Verdict::Allowed);
@@ -140,7 +147,8 @@ mod tests {
     fn windows_and_calendar_agree_on_the_next_allowed_instant() {
         let both = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(&["2026-12-24/2026-12-28", "2026-12-29"], &[], Outside::Defer)),
+            calendar: calendar(&["2026-12-24/2026-12-28", "2026-12-29"], &[]),
+            off_calendar: Outside::Defer,
         };
         let expected = Verdict::Deferred(at("2026-12-30T08:00:00Z"));
         assert_eq!(both.judge(at("2026-12-23T17:00:00Z")), expected);
@@ -151,7 +159,8 @@ mod tests {
     fn a_calendar_that_skips_is_obeyed_before_a_window_that_defers() {
         let both = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(&["2026-12-25"], &[], Outside::Skip)),
+            calendar: calendar(&["2026-12-25"], &[]),
+            off_calendar: Outside::Skip,
         };
         assert_eq!(both.judge(at("2026-12-25T20:00:00Z")), Verdict::OutsideCalendar);
     }
@@ -160,7 +169,8 @@ mod tests {
     fn only_listed_dates_are_allowed_and_then_it_is_over() {
         let listed = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(&[], &["2026-03-31", "2026-04-04", "2026-06-30"], Outside::Defer)),
+            calendar: calendar(&[], &["2026-03-31", "2026-04-04", "2026-06-30"]),
+            off_calendar: Outside::Defer,
         };
         let judge = |text| listed.judge(at(text));
         assert_eq!(judge("2026-03-01T00:00:00Z"), Verdict::Deferred(at("2026-03-31T07:00:00Z")));
@@ -170,16 +180,18 @@ mod tests {
             "not on Saturday"
         );
         assert_eq!(judge("2026-06-30T15:00:00Z"), Verdict::OutsideWindows, "no allowed instant is left");
+        assert_eq!(judge("2026-07-01T10:00:00Z"), Verdict::OutsideCalendar, "no allowed date is left");
     }
 
     #[test]
     fn no_instant_overflows_a_window_or_a_calendar() {
         let both = Exclusions {
             windows: vec![office(Outside::Defer)],
-            calendar: Some(calendar(&["2026-12-25"], &["2026-12-25"], Outside::Defer)),
+            calendar: calendar(&["2026-12-25"], &["2026-12-25"]),
+            off_calendar: Outside::Defer,
         };
         for millis in [i64::MIN, -1, 0, i64::MAX] {
-            assert_eq!(both.judge(Timestamp::from_millis(millis)), Verdict::OutsideWindows);
+            assert_eq!(both.judge(Timestamp::from_millis(millis)), Verdict::OutsideCalendar);
         }
     }
 }

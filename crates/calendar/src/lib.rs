@@ -13,6 +13,7 @@
 mod civil;
 mod cron;
 mod exclude;
+mod option;
 mod place;
 mod rule;
 mod timestamp;
@@ -21,6 +22,7 @@ mod zone;
 
 pub use cron::{Cron, CronError, Dialect, Kind};
 pub use exclude::{Calendar, CalendarError, Exclusions, Outside, Verdict, Window, WindowError};
+pub use option::UnknownName;
 pub use rule::{Rule, RuleError};
 pub use timestamp::{Timestamp, TimestampError};
 pub use warning::Warning;

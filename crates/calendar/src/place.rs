@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::zone::{Gap, Overlap, Stretch, Zone};
+use crate::zone::{Passes, Stretch, Zone};
 
 /// A set of wall seconds, such as a cron expression names.
 pub(crate) trait Walls {
@@ -22,12 +22,13 @@ pub(crate) trait CountedWalls: Walls {
     fn count(&self, walls: Range<i64>) -> u64;
 }
 
-/// How wall times become instants: the zone, and its two odd hours settled (never `Default`).
+/// How wall times become instants: the zone, and what becomes of its two odd hours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement<'a> {
     pub(crate) zone: &'a Zone,
-    pub(crate) gap: Gap,
-    pub(crate) overlap: Overlap,
+    /// Whether wall times lost in a gap fire at its end.
+    pub(crate) fires_lost: bool,
+    pub(crate) passes: Passes,
 }
 
 impl Placement<'_> {
@@ -39,7 +40,7 @@ impl Placement<'_> {
             if second <= stretch.start && self.fires_for_lost(stretch, |wall| memory.first_from(wall)) {
                 return Some(stretch.start);
             }
-            let fires = stretch.fires(self.overlap);
+            let fires = stretch.fires(self.passes);
             let wall = memory.first_from(fires.start.max(second.saturating_add(stretch.offset)));
             (wall < fires.end).then(|| wall - stretch.offset)
         })
@@ -50,12 +51,12 @@ impl Placement<'_> {
         let mut memory = Remembered::last(set);
         let index = self.zone.index_at(second);
         self.zone.stretches()[..=index].iter().rev().find_map(|stretch| {
-            let fires = stretch.fires(self.overlap);
+            let fires = stretch.fires(self.passes);
             let wall = memory.last_upto((fires.end - 1).min(second.saturating_add(stretch.offset)));
             if wall >= fires.start {
                 return Some(wall - stretch.offset);
             }
-            let lost = stretch.lost(self.gap)?;
+            let lost = self.lost(stretch)?;
             (memory.last_upto(lost.end - 1) >= lost.start).then_some(stretch.start)
         })
     }
@@ -67,7 +68,7 @@ impl Placement<'_> {
         }
         let indexes = self.zone.index_at(seconds.start)..=self.zone.index_at(seconds.end - 1);
         let in_stretch = |stretch: &Stretch| {
-            let fires = stretch.fires(self.overlap);
+            let fires = stretch.fires(self.passes);
             let start = fires.start.max(seconds.start.saturating_add(stretch.offset));
             let end = fires.end.min(seconds.end.saturating_add(stretch.offset));
             set.count(start..end) + u64::from(self.fires_only_for_lost(set, stretch, &seconds))
@@ -75,14 +76,19 @@ impl Placement<'_> {
         self.zone.stretches()[indexes].iter().map(in_stretch).sum()
     }
 
+    /// The lost wall times that fire where the stretch starts.
+    pub(crate) fn lost(&self, stretch: &Stretch) -> Option<Range<i64>> {
+        stretch.lost_in_short_gap().filter(|_| self.fires_lost)
+    }
+
     fn fires_for_lost(&self, stretch: &Stretch, mut first_from: impl FnMut(i64) -> i64) -> bool {
-        stretch.lost(self.gap).is_some_and(|lost| first_from(lost.start) < lost.end)
+        self.lost(stretch).is_some_and(|lost| first_from(lost.start) < lost.end)
     }
 
     /// A fire for lost wall times merges with an ordinary one at the same instant.
     fn fires_only_for_lost(&self, set: &impl Walls, stretch: &Stretch, seconds: &Range<i64>) -> bool {
         let first_from = |wall| set.first_from(wall).unwrap_or(i64::MAX);
-        let start_wall = stretch.fires(self.overlap).start;
+        let start_wall = stretch.fires(self.passes).start;
         seconds.contains(&stretch.start)
             && self.fires_for_lost(stretch, first_from)
             && first_from(start_wall) != start_wall

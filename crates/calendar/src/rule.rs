@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::civil::WALL_END;
 use crate::cron::{Cron, Kind};
 use crate::place::Placement;
-use crate::zone::{Gap, Overlap, Zone};
+use crate::zone::{Gap, Overlap, Passes, Zone};
 use crate::{Timestamp, Warning, warning};
 
 /// The shortest interval of a fixed rate and of a fixed delay.
@@ -37,7 +37,7 @@ pub(crate) enum When {
     Manual,
 }
 
-/// A cron expression in its zone, with the two odd hours settled.
+/// A cron expression in its zone, with what was asked for the two odd hours.
 #[derive(Clone, Debug)]
 pub(crate) struct Zoned {
     pub(crate) cron: Cron,
@@ -48,7 +48,31 @@ pub(crate) struct Zoned {
 
 impl Zoned {
     pub(crate) fn placement(&self) -> Placement<'_> {
-        Placement { zone: &self.zone, gap: self.gap, overlap: self.overlap }
+        let is_fixed = self.cron.kind() == Kind::Fixed;
+        let fires_lost = match self.gap {
+            Gap::Default => is_fixed,
+            Gap::Shift => true,
+            Gap::Skip => false,
+        };
+        let passes = match self.overlap {
+            Overlap::Default if is_fixed => Passes::First,
+            Overlap::First => Passes::First,
+            Overlap::Last => Passes::Last,
+            Overlap::Default | Overlap::Both => Passes::Both,
+        };
+        Placement { zone: &self.zone, fires_lost, passes }
+    }
+
+    /// What becomes of it when the clocks change, in words.
+    fn clock_changes(&self) -> String {
+        let Placement { fires_lost, passes, .. } = self.placement();
+        let gap = if fires_lost { "when the gap ends" } else { "not" };
+        let overlap = match passes {
+            Passes::First => "the first time",
+            Passes::Last => "the last time",
+            Passes::Both => "both times",
+        };
+        format!("a time that is jumped over fires {gap}, one that happens twice {overlap}")
     }
 }
 
@@ -56,7 +80,7 @@ impl Rule {
     /// The instants at which the wall in `zone` shows a time that `cron` names.
     pub fn cron(cron: Cron, zone: Zone) -> Rule {
         let zoned = Zoned { cron, zone, gap: Gap::Default, overlap: Overlap::Default };
-        Rule::new(When::Cron(Box::new(zoned))).with_gap(Gap::Default).with_overlap(Overlap::Default)
+        Rule::new(When::Cron(Box::new(zoned)))
     }
 
     /// A fixed rate: every instant a whole number of intervals away from `anchor`, before or after it.
@@ -89,11 +113,7 @@ impl Rule {
     #[must_use]
     pub fn with_gap(mut self, gap: Gap) -> Rule {
         if let When::Cron(zoned) = &mut self.when {
-            zoned.gap = match (gap, zoned.cron.kind()) {
-                (Gap::Default, Kind::Fixed) => Gap::Shift,
-                (Gap::Default, Kind::Interval) => Gap::Skip,
-                (chosen, _) => chosen,
-            };
+            zoned.gap = gap;
         }
         self
     }
@@ -102,11 +122,7 @@ impl Rule {
     #[must_use]
     pub fn with_overlap(mut self, overlap: Overlap) -> Rule {
         if let When::Cron(zoned) = &mut self.when {
-            zoned.overlap = match (overlap, zoned.cron.kind()) {
-                (Overlap::Default, Kind::Fixed) => Overlap::First,
-                (Overlap::Default, Kind::Interval) => Overlap::Both,
-                (chosen, _) => chosen,
-            };
+            zoned.overlap = overlap;
         }
         self
     }
@@ -129,9 +145,12 @@ impl Rule {
     ///
     /// For a fixed delay `after` is the end of the last run.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let before_first = self.from.map_or(i64::MIN, |first| first.as_millis().saturating_sub(1));
-        let after = after.as_millis().max(before_first);
-        let next = self.when.first_from(after.checked_add(1)?)?;
+        let next = match (&self.when, self.from) {
+            // The delay counts from the end of the run, not from the bound.
+            (When::Delay { .. }, Some(first)) => self.when.first_after(after)?.max(first),
+            (when, Some(first)) if after < first => when.first_from(first.as_millis())?,
+            (when, _) => when.first_after(after)?,
+        };
         self.until.is_none_or(|last| next <= last).then_some(next)
     }
 
@@ -178,6 +197,14 @@ impl Rule {
         words
     }
 
+    /// What becomes of a cron rule when the clocks change, in plain English; other rules do not care.
+    pub fn describe_clock_changes(&self) -> Option<String> {
+        match &self.when {
+            When::Cron(zoned) => Some(zoned.clock_changes()),
+            _ => None,
+        }
+    }
+
     /// What its author may not have meant, seen from `now`.
     pub fn warnings(&self, now: Timestamp) -> Vec<Warning> {
         warning::of(self, now)
@@ -186,9 +213,18 @@ impl Rule {
     pub(crate) fn when(&self) -> &When {
         &self.when
     }
+
+    /// The instants that the bounds leave open.
+    pub(crate) fn bounds(&self) -> (Timestamp, Timestamp) {
+        (self.from.unwrap_or(Timestamp::MIN), self.until.unwrap_or(Timestamp::MAX))
+    }
 }
 
 impl When {
+    fn first_after(&self, after: Timestamp) -> Option<Timestamp> {
+        self.first_from(after.as_millis().checked_add(1)?)
+    }
+
     /// The first instant at or after `from`; for a delay, the end of the last run is the millisecond before.
     fn first_from(&self, from: i64) -> Option<Timestamp> {
         let found = match self {
@@ -331,6 +367,10 @@ mod tests {
         assert_eq!(next(&rule, "2026-01-01T00:00:00.250Z").unwrap(), "2026-01-01T00:00:30.250Z");
         assert_eq!(rule.last_before(at("2026-01-01T00:00:00Z")), None);
         assert_eq!(rule.between(at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z")).count(), 0);
+        let bounded = rule.from(at("2026-01-01T12:00:00Z")).until(at("2026-01-01T13:00:00Z"));
+        assert_eq!(next(&bounded, "2026-01-01T11:00:00Z").unwrap(), "2026-01-01T12:00:00Z");
+        assert_eq!(next(&bounded, "2026-01-01T11:59:50Z").unwrap(), "2026-01-01T12:00:20Z");
+        assert_eq!(next(&bounded, "2026-01-01T12:59:31Z"), None);
     }
 
     #[test]

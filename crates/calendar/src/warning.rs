@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::cron::{Cron, Dialect};
 use crate::place::Walls;
 use crate::rule::{Rule, When, Zoned};
 use crate::zone::wall_text;
-use crate::{Gap, Timestamp};
 
 /// How far ahead clock changes are looked at: each zone changes within a year, if at all.
 const LOOK_AHEAD: Duration = Duration::from_secs(400 * 86_400);
@@ -15,8 +15,10 @@ const LOOK_AHEAD: Duration = Duration::from_secs(400 * 86_400);
 /// Something that a rule does and its author may not expect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// It names no instant from now on.
+    /// It names no instant, neither before nor after now.
     NeverFires,
+    /// It names no instant from now on.
+    NeverFiresAgain,
     /// It names a wall time that the next clock change jumps over.
     FiresInGap {
         /// The wall time that will not be shown, such as `2026-03-29 02:30:00`.
@@ -43,6 +45,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::NeverFires => write!(f, "never fires"),
+            Warning::NeverFiresAgain => write!(f, "never fires again"),
             Warning::FiresInGap { wall, zone, instead: Some(at) } => {
                 write!(f, "{wall} does not exist in {zone} (the clocks jump over it): fires at {at} instead")
             }
@@ -63,7 +66,7 @@ pub(crate) fn of(rule: &Rule, now: Timestamp) -> Vec<Warning> {
     match rule.when() {
         When::Cron(zoned) => {
             warnings.extend(never(rule, now));
-            warnings.extend(in_gap(zoned, now));
+            warnings.extend(in_gap(rule, zoned, now));
             warnings.extend(other_dialect(&zoned.cron));
             warnings.extend(elsewhere(&zoned.cron).map(Warning::ReadOtherwiseElsewhere));
         }
@@ -78,31 +81,31 @@ pub(crate) fn of(rule: &Rule, now: Timestamp) -> Vec<Warning> {
 }
 
 fn never(rule: &Rule, now: Timestamp) -> Option<Warning> {
-    rule.is_over_after(now).then_some(Warning::NeverFires)
+    let has_fired = rule.last_before(now.saturating_add(Duration::from_millis(1))).is_some();
+    let warning = if has_fired { Warning::NeverFiresAgain } else { Warning::NeverFires };
+    rule.is_over_after(now).then_some(warning)
 }
 
 /// The first wall time that will be lost. A rhythm through every hour loses nothing that anyone misses.
-fn in_gap(zoned: &Zoned, now: Timestamp) -> Option<Warning> {
+fn in_gap(rule: &Rule, zoned: &Zoned, now: Timestamp) -> Option<Warning> {
     let Zoned { cron, zone, .. } = zoned;
     let placement = zoned.placement();
-    if placement.gap == Gap::Skip && cron.is_every_hour() {
+    if !placement.fires_lost && cron.is_every_hour() {
         return None;
     }
-    let (from, to) = (now.second_ceil(), now.saturating_add(LOOK_AHEAD).second_floor());
-    let changes = zone.stretches().iter().filter(|stretch| (from..to).contains(&stretch.start));
+    let (first, last) = rule.bounds();
+    let seconds = first.max(now).second_ceil()..=last.min(now.saturating_add(LOOK_AHEAD)).second_floor();
+    let changes = zone.stretches().iter().filter(|stretch| seconds.contains(&stretch.start));
     let (change, wall) = changes
-        .filter_map(|change| Some((change, cron.first_from(change.jumped_over().start)?)))
-        .find(|(change, wall)| change.jumped_over().contains(wall))?;
-    let instead = change.lost(placement.gap).map(|_| Timestamp::from_seconds(change.start));
+        .filter_map(|change| Some((change, cron.first_from(change.lost().start)?)))
+        .find(|(change, wall)| change.lost().contains(wall))?;
+    let instead = placement.lost(change).map(|_| Timestamp::from_seconds(change.start));
     Some(Warning::FiresInGap { wall: wall_text(wall), zone: zone.name(), instead })
 }
 
 fn other_dialect(cron: &Cron) -> Option<Warning> {
-    let other = cron.dialect().other();
-    let there = Cron::parse(cron.text(), other, "").ok()?;
-    let here = Cron::parse(cron.text(), cron.dialect(), "").ok()?;
-    let meaning = || there.describe();
-    (!there.names_the_same_as(&here)).then(|| Warning::DiffersBetweenDialects { other, meaning: meaning() })
+    let there = cron.in_other_dialect().filter(|there| !there.names_the_same_as(cron))?;
+    Some(Warning::DiffersBetweenDialects { other: there.dialect(), meaning: there.describe() })
 }
 
 fn elsewhere(cron: &Cron) -> impl Iterator<Item = &'static str> {
@@ -118,8 +121,7 @@ fn elsewhere(cron: &Cron) -> impl Iterator<Item = &'static str> {
         ),
         (
             quirks.stepped_day,
-            "a day field that begins with * restricts nothing by itself: both day fields must match, \
-             where some implementations take either",
+            "*/n in a day field: both day fields must match here, where some implementations take either",
         ),
         (
             quirks.nearest_beyond_28,

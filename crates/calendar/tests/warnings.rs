@@ -34,10 +34,10 @@ fn a_plain_rule_has_none() {
 #[test]
 fn a_rule_that_never_fires_says_so() {
     check(&rule("0 0 30 2 *", Dialect::Unix, "UTC"), &["never fires"]);
-    check(&rule("0 0 9 1 1 * 2025", Dialect::Unix, "UTC"), &["never fires"]);
-    check(&Rule::once(at("2025-12-31T23:59:59Z")).unwrap(), &["never fires"]);
+    check(&rule("0 0 9 1 1 * 2025", Dialect::Unix, "UTC"), &["never fires again"]);
+    check(&Rule::once(at("2025-12-31T23:59:59Z")).unwrap(), &["never fires again"]);
     let past = rule("0 9 * * *", Dialect::Unix, "UTC").until(at("2025-06-01T00:00:00Z"));
-    check(&past, &["never fires"]);
+    check(&past, &["never fires again"]);
 }
 
 #[test]
@@ -48,6 +48,13 @@ fn a_wall_time_in_the_next_gap_is_named_with_what_happens() {
     check(&nightly.with_gap(Gap::Skip), &[&format!("{lost}: does not fire then")]);
     let rhythm = rule("30-59/15 2 * * *", Dialect::Unix, "Europe/Berlin");
     check(&rhythm, &[&format!("{lost}: does not fire then")]);
+}
+
+#[test]
+fn a_gap_outside_the_bounds_of_the_rule_is_no_concern() {
+    let nightly = || rule("30 2 * * *", Dialect::Unix, "Europe/Berlin");
+    check(&nightly().until(at("2026-03-28T12:00:00Z")), &[]);
+    check(&nightly().from(at("2028-01-01T00:00:00Z")), &[]);
 }
 
 #[test]
@@ -63,6 +70,9 @@ fn a_text_that_means_something_else_in_the_other_dialect_is_named() {
     let monday = "in the unix dialect this text means: at 09:00 on Monday";
     check(&rule("0 0 9 ? * 1", Dialect::Quartz, "UTC"), &[monday]);
     check(&rule("0 0 9 ? * MON", Dialect::Quartz, "UTC"), &[]);
+    let spread = Cron::parse("0 H H ? * 2", Dialect::Unix, "reports/nightly").unwrap();
+    let spread = Rule::cron(spread, Zones::bundled().get("UTC").unwrap());
+    check(&spread, &["in the quartz dialect this text means: at 14:09 on Monday"]);
 }
 
 #[test]

@@ -61,6 +61,17 @@ fn the_defaults_are_unix_utc_and_five_from_now() {
 }
 
 #[test]
+fn options_may_stand_before_or_behind_the_expression() {
+    let before = ["cron", "next", "--json", "--count", "1", "--after", "2026-01-01T00:00:00Z", "0 9 * * *"];
+    let behind = ["cron", "next", "0 9 * * *", "--json", "--count", "1", "--after", "2026-01-01T00:00:00Z"];
+    let after_dashes =
+        ["cron", "next", "--json", "--count", "1", "--after", "2026-01-01T00:00:00Z", "--", "0 9 * * *"];
+    for arguments in [&before[..], &behind, &after_dashes] {
+        assert_eq!(answer(arguments), json!(["2026-01-01T09:00:00Z"]), "{arguments:?}");
+    }
+}
+
+#[test]
 fn the_dialect_decides_what_one_means() {
     let sunday = ["cron", "next", "0 0 12 ? * 1", "--dialect", "quartz", "--after", "2026-01-01T00:00:00Z"];
     let times = answer(&[&sunday[..], &["--count", "1", "--json"]].concat());
@@ -78,7 +89,7 @@ fn a_rule_that_never_fires_answers_an_empty_list_and_warns() {
 }
 
 #[test]
-fn an_invalid_expression_exits_2_with_position_and_reason() {
+fn a_refused_expression_is_shown_with_its_place_underlined() {
     refusal(
         &["cron", "next", "0 25 * * *", "--json"],
         &["position 3, hour: 25 is out of range: expected 0 to 23", "  0 25 * * *\n    ^^"],
@@ -93,10 +104,15 @@ fn an_invalid_expression_exits_2_with_position_and_reason() {
 fn misuse_exits_2_and_says_what_was_expected() {
     refusal(&["cron", "next", "0 9 * * *", "--zone", "Europe/Berln"], &["did you mean Europe/Berlin"]);
     refusal(&["cron", "next", "0 9 * * *", "--zone", &"x".repeat(65_536)], &["expected an IANA name"]);
-    refusal(&["cron", "next", "0 9 * * *", "--after", "soon"], &["--after", "expected an instant such as"]);
+    refusal(
+        &["cron", "next", "0 9 * * *", "--after", "soon"],
+        &["--after: \"soon\" is no instant", "on the wall of the zone"],
+    );
     refusal(&["cron", "next", "0 9 * * *", "--count", "0"], &["--count"]);
-    refusal(&["cron", "next", "0 9 * * *", "--dialect", "spring"], &["unix, quartz"]);
+    refusal(&["cron", "next", "0 9 * * *", "--dialect", "spring"], &["expected unix, quartz"]);
     refusal(&["cron", "next"], &["EXPR"]);
+    refusal(&["cron", "next", "--jsn", "0 9 * * *"], &["there is no option \"--jsn\""]);
+    refusal(&["cron", "next", "0", "9", "*", "*", "*"], &["5 words", "put it in quotes"]);
     refusal(&["jobs"], &["jobs"]);
 }
 
@@ -116,6 +132,10 @@ fn an_instant_without_offset_is_on_the_wall_of_the_zone() {
     let question = ["cron", "next", "* * * * *", "--zone", "Asia/Tokyo", "--count", "1", "--json"];
     let times = answer(&[&question[..], &["--after", "2026-01-01T09:00:00"]].concat());
     assert_eq!(times, json!(["2026-01-01T00:01:00Z"]));
+    // 02:15 is lost in the gap; what it shifts to its end still lies ahead.
+    let question = ["cron", "next", "30 2 * * *", "--zone", "America/New_York", "--count", "1", "--json"];
+    let times = answer(&[&question[..], &["--after", "2026-03-08T02:15"]].concat());
+    assert_eq!(times, json!(["2026-03-08T07:00:00Z"]));
 }
 
 #[test]
@@ -140,6 +160,8 @@ fn explain_says_it_in_words_and_warns() {
     let explained = answer(&question);
     assert_eq!(explained["in_words"], "at 09:00 on Monday, Europe/Berlin time");
     assert_eq!(explained["kind"], "fixed");
+    let changes = "a time that is jumped over fires when the gap ends, one that happens twice the first time";
+    assert_eq!(explained["clock_changes"], changes);
     assert_eq!(explained["fire_times"].as_array().unwrap().len(), 5);
     assert_eq!(explained["warnings"], json!(["in the quartz dialect this text means: at 09:00 on Sunday"]));
     let output = punctual(&["cron", "explain", "*/15 9-17 * * 1-5"]);
@@ -169,6 +191,8 @@ fn check_answers_in_one_line_or_in_json() {
 fn a_spread_expression_without_a_seed_warns() {
     let output = punctual(&["cron", "next", "H * * * *", "--json"]);
     assert!(stderr(&output).contains("--seed"), "{}", stderr(&output));
+    let output = punctual(&["cron", "check", "H * * * *", "--json"]);
+    assert!(json(&output)["warnings"][0].as_str().unwrap().contains("--seed"));
     answer(&["cron", "next", "H * * * *", "--json", "--seed", "reports/nightly"]);
 }
 

@@ -3,7 +3,6 @@
 use super::days::{Days, bits};
 use super::fields::{self, Field};
 use super::{Cron, Years};
-use crate::civil::LAST_YEAR;
 
 /// Up to this many times of day are listed one by one.
 const MOST_TIMES: usize = 6;
@@ -126,6 +125,9 @@ fn shape(set: u64, field: &Field) -> Shape {
 
 /// Both day fields; nothing if every day matches.
 fn days(days: &Days) -> Option<String> {
+    if !days.both && (days.is_every_day_of_month() || days.is_every_weekday()) {
+        return None;
+    }
     let by_day = (!days.is_every_day_of_month()).then(|| by_day_of_month(days));
     let by_weekday = (!days.is_every_weekday()).then(|| by_weekday(days));
     match (by_day, by_weekday) {
@@ -144,7 +146,7 @@ fn by_day_of_month(days: &Days) -> String {
     if days.plain != 0 {
         words.push(match shape(u64::from(days.plain), &fields::DAY) {
             Shape::All => "every day".into(),
-            Shape::Every(step) => format!("every {} day", ordinal(step)),
+            Shape::Every(step) => format!("every {} day from day 1", ordinal(step)),
             Shape::Run(first, last) => format!("days {first} to {last}"),
             Shape::Some(values) => format!("day{} {}", plural(&values), list(numbers(&values))),
         });
@@ -209,7 +211,7 @@ fn years(years: Years) -> Option<String> {
     }
     let mut from = 0;
     let values: Vec<u32> = std::iter::from_fn(|| {
-        let year = years.first_from(from).filter(|year| *year <= LAST_YEAR)?;
+        let year = years.first_from(from)?;
         from = year + 1;
         Some(year as u32)
     })
@@ -283,7 +285,10 @@ mod tests {
             ("* 3 * * *", "every minute of hour 3"),
             ("0 0 1 1 *", "at 00:00 on day 1 of the month in January"),
             ("0 0 1,15 * 5", "at 00:00 on days 1 and 15 of the month or on Friday"),
-            ("0 0 */2 * 1", "at 00:00 on every 2nd day of the month if that is Monday"),
+            ("0 0 */2 * 1", "at 00:00 on every 2nd day from day 1 of the month if that is Monday"),
+            ("0 0 1-31 * 1", "at 00:00 every day"),
+            ("0 0 15 * 0-6", "at 00:00 every day"),
+            ("0 0 15 * *", "at 00:00 on day 15 of the month"),
             ("0 12 L * *", "at 12:00 on the last day of the month"),
             ("0 12 LW 6-8 *", "at 12:00 on the last working day of the month in June to August"),
             ("0 12 15W * *", "at 12:00 on the working day nearest to day 15 of the month"),

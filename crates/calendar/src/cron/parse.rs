@@ -36,11 +36,13 @@ struct Word<'a> {
 /// Splits at spaces and tabs; any other blank or control character would only look like one of them.
 fn split(text: &str) -> Result<Vec<Word<'_>>, CronError> {
     let is_odd = |c: char| c != ' ' && c != '\t' && (c.is_whitespace() || c.is_control());
-    if let Some((start, c)) = text.char_indices().find(|(_, c)| is_odd(*c)) {
+    // A line of a file may come with its end.
+    let line = text.trim_end_matches(['\r', '\n']);
+    if let Some((start, c)) = line.char_indices().find(|(_, c)| is_odd(*c)) {
         let reason = format!("U+{:04X} is not allowed: fields are split by spaces or tabs", c as u32);
         return Err(CronError::new(text, start, c.len_utf8(), None, reason));
     }
-    let words = pieces(Word { text, start: 0 }, [' ', '\t']);
+    let words = pieces(Word { text: line, start: 0 }, [' ', '\t']);
     Ok(words.filter(|word| !word.text.is_empty()).collect())
 }
 
@@ -89,7 +91,7 @@ fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> 
     let &[minute, hour, day, month, weekday, ref year @ ..] = words else {
         unreachable!("the number of fields was checked")
     };
-    let mut reader = Reader { text, dialect, seed, quirks: Quirks::default() };
+    let mut reader = Reader { text, dialect, seed, quirks: Quirks::default(), is_spread: false };
     // Without a second field it is second 0: bit 0.
     let seconds = second.map_or(Ok(1), |second| reader.simple(second, &fields::SECOND))?;
     let minutes = reader.simple(minute, &fields::MINUTE)?;
@@ -111,8 +113,9 @@ fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> 
         (is_stepped(day) && !begins_open(weekday)) || (is_stepped(weekday) && !begins_open(day));
     let is_rhythm = second.iter().chain([&minute, &hour]).any(|word| word.text.contains(['*', '/']));
     let kind = if is_rhythm { Kind::Interval } else { Kind::Fixed };
-    let quirks = reader.quirks;
-    Ok(Cron { text: text.into(), dialect, kind, seconds, minutes, hours, months, days, years, quirks })
+    let Reader { quirks, is_spread, .. } = reader;
+    let seed = is_spread.then(|| seed.into());
+    Ok(Cron { text: text.into(), seed, dialect, kind, seconds, minutes, hours, months, days, years, quirks })
 }
 
 fn check_number_of_fields(text: &str, words: &[Word<'_>], dialect: Dialect) -> Result<(), CronError> {
@@ -185,6 +188,7 @@ struct Reader<'a> {
     dialect: Dialect,
     seed: &'a str,
     quirks: Quirks,
+    is_spread: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -369,7 +373,7 @@ impl<'a> Reader<'a> {
         if field.is_year() {
             return Err(cursor.refuse_here("`H` cannot choose a year"));
         }
-        self.quirks.spread = true;
+        self.is_spread = true;
         cursor.bump();
         let (min, max) = match cursor.peek() {
             Some('(') => self.spread_range(cursor)?,

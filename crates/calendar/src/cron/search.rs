@@ -184,7 +184,6 @@ impl Cron {
 
 impl Years {
     pub(super) const NONE: Years = Years([0; 4]);
-    /// Bits beyond the last year are never asked for.
     pub(super) const ALL: Years = {
         let beyond = 256 - (LAST_YEAR - FIRST_YEAR + 1);
         Years([u64::MAX, u64::MAX, u64::MAX, u64::MAX >> beyond])

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Outside, joined, quote};
+use super::{joined, quote};
 use crate::Timestamp;
 use crate::civil::{DAY, Date, WALL_END, WALL_START};
 use crate::place::{Placement, Walls};
-use crate::zone::{Gap, Overlap, Zone};
+use crate::zone::{Passes, Zone};
 
 /// Dates in a zone: all but the excluded ones, or only the listed ones.
 #[derive(Clone, Debug)]
@@ -17,20 +17,14 @@ pub struct Calendar {
     exclude: Vec<Range<i64>>,
     /// Empty: every date.
     only: Vec<Range<i64>>,
-    pub(super) outside: Outside,
 }
 
 impl Calendar {
     /// Reads dates such as `2026-12-25`, and ranges of them such as `2026-12-24/2027-01-01` (both included).
-    pub fn parse<T: AsRef<str>>(
-        zone: Zone,
-        exclude: &[T],
-        only: &[T],
-        outside: Outside,
-    ) -> Result<Calendar, CalendarError> {
+    pub fn parse<T: AsRef<str>>(zone: Zone, exclude: &[T], only: &[T]) -> Result<Calendar, CalendarError> {
         let exclude = parse_dates("exclude", exclude)?;
         let only = parse_dates("only", only)?;
-        Ok(Calendar { zone, exclude, only, outside })
+        Ok(Calendar { zone, exclude, only })
     }
 
     /// Whether the date of this instant is allowed.
@@ -44,7 +38,7 @@ impl Calendar {
         if self.contains(at) {
             return Some(at);
         }
-        let placement = Placement { zone: &self.zone, gap: Gap::Skip, overlap: Overlap::Both };
+        let placement = Placement { zone: &self.zone, fires_lost: false, passes: Passes::Both };
         placement.first_from(self, at.second_ceil()).map(Timestamp::from_seconds)
     }
 
@@ -143,13 +137,8 @@ mod tests {
             "+026-01-01",
             "２０２６-01-01",
         ] {
-            let error = Calendar::parse(
-                Zones::bundled().get("UTC").unwrap(),
-                &["2026-01-01", bad],
-                &[],
-                Outside::Skip,
-            )
-            .unwrap_err();
+            let utc = Zones::bundled().get("UTC").unwrap();
+            let error = Calendar::parse(utc, &["2026-01-01", bad], &[]).unwrap_err();
             assert_eq!((error.list(), error.index()), ("exclude", 1), "{bad}");
         }
     }

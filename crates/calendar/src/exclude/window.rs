@@ -7,7 +7,7 @@ use super::{Outside, joined, quote};
 use crate::Timestamp;
 use crate::civil::{DAY, WALL_END, WALL_START, weekday};
 use crate::place::{Placement, Walls};
-use crate::zone::{Gap, Overlap, Zone};
+use crate::zone::{Passes, Zone};
 
 /// Hours of some days of the week, in a zone. The start is inside, the end is not; hours that run past
 /// midnight belong to the day on which they begin.
@@ -73,7 +73,7 @@ impl Window {
     }
 
     fn placement(&self) -> Placement<'_> {
-        Placement { zone: &self.zone, gap: Gap::Skip, overlap: Overlap::Both }
+        Placement { zone: &self.zone, fires_lost: false, passes: Passes::Both }
     }
 
     fn begins_on(&self, day_number: i64) -> bool {
@@ -134,8 +134,11 @@ fn parse_span(span: &str) -> Result<Range<i64>, WindowError> {
         span.split_once('-').ok_or_else(|| refuse("expected a start and an end such as 09:00-17:00"))?;
     let read = |time| parse_time(time).ok_or_else(|| refuse("expected times from 00:00 to 24:00"));
     let (start, end) = (read(start)?, read(end)?);
-    if start == end || start == DAY {
+    if start == end {
         return Err(refuse("is empty; the whole day is 00:00-24:00"));
+    }
+    if start == DAY {
+        return Err(refuse("a day starts at 00:00"));
     }
     Ok(if start < end { start..end } else { start..end + DAY })
 }
@@ -143,10 +146,11 @@ fn parse_span(span: &str) -> Result<Range<i64>, WindowError> {
 fn parse_time(text: &str) -> Option<i64> {
     let (hour, minute) = text.trim().split_once(':')?;
     let read = |digits: &str| {
-        let is_time = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-        is_time.then(|| digits.parse::<i64>().ok())?
+        let is_digits =
+            !digits.is_empty() && digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_digits.then(|| digits.parse::<i64>().ok())?
     };
-    let (hour, minute) = (read(hour)?, read(minute)?);
+    let (hour, minute) = (read(hour)?, read(minute).filter(|_| minute.len() == 2)?);
     let seconds = hour * 3_600 + minute * 60;
     (minute < 60 && seconds <= DAY).then_some(seconds)
 }
@@ -252,6 +256,8 @@ mod tests {
             ("mon", "09:00-25:00", "hours: \"09:00-25:00\": expected times"),
             ("mon", "09:60-10:00", "hours: \"09:60-10:00\": expected times"),
             ("mon", "+9:00-10:00", "hours: \"+9:00-10:00\": expected times"),
+            ("mon", "9:5-17:00", "hours: \"9:5-17:00\": expected times"),
+            ("mon", "24:00-02:00", "hours: \"24:00-02:00\": a day starts at 00:00"),
             ("mon", "09:00-09:00", "hours: \"09:00-09:00\": is empty"),
             ("mon", "", "hours: \"\": expected a start and an end"),
         ] {

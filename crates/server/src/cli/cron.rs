@@ -1,11 +1,14 @@
 //! `punctual cron next | explain | check`: when an expression fires, what it means, whether it is one.
 
-use calendar::{Cron, CronError, Dialect, Gap, Kind, Overlap, Rule, Timestamp, Zone, Zones};
-use clap::{Args, Subcommand, ValueEnum};
+use calendar::{Cron, CronError, Dialect, Gap, Overlap, Rule, Timestamp, Zone, Zones};
+use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Outcome;
 use crate::clock;
+
+/// How much of an expression is repeated to people.
+const SHOWN: usize = 72;
 
 #[derive(Subcommand)]
 pub(crate) enum CronCommand {
@@ -57,45 +60,27 @@ struct Question {
     /// The expression, in quotes
     #[arg(value_name = "EXPR", allow_hyphen_values = true)]
     expression: String,
-    /// How to read it
-    #[arg(long, value_enum, default_value_t = DialectName::Unix)]
-    dialect: DialectName,
+    /// What an expression without quotes leaves over
+    #[arg(hide = true)]
+    left_over: Vec<String>,
+    /// How to read it: unix or quartz
+    #[arg(long, default_value_t = Dialect::Unix)]
+    dialect: Dialect,
     /// The IANA zone whose wall clock counts
     #[arg(long, value_name = "Z", default_value = "UTC")]
     zone: String,
     /// Decides where H falls; a job's is app/name
     #[arg(long)]
     seed: Option<String>,
-    /// What becomes of a wall time that the clocks jump over
-    #[arg(long, value_enum, default_value_t = GapName::Default)]
-    gap: GapName,
-    /// What becomes of a wall time that the clocks show twice
-    #[arg(long, value_enum, default_value_t = OverlapName::Default)]
-    overlap: OverlapName,
+    /// What becomes of a wall time that the clocks jump over: default, skip or shift
+    #[arg(long, default_value_t = Gap::Default)]
+    gap: Gap,
+    /// What becomes of a wall time that the clocks show twice: default, first, last or both
+    #[arg(long, default_value_t = Overlap::Default)]
+    overlap: Overlap,
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum DialectName {
-    Unix,
-    Quartz,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum GapName {
-    Default,
-    Skip,
-    Shift,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum OverlapName {
-    Default,
-    First,
-    Last,
-    Both,
 }
 
 pub(super) fn run(command: CronCommand) -> Outcome {
@@ -112,8 +97,9 @@ impl Next {
     fn answer(&self, now: Timestamp) -> Result<Outcome, Outcome> {
         let zone = self.question.zone()?;
         let cron = self.question.cron()?;
-        let rule = self.question.placed(cron.clone(), &zone);
         let after = self.after.as_deref().map_or(Ok(now), |text| instant(text, &zone))?;
+        let missing_seed = self.question.missing_seed(&cron);
+        let rule = self.question.placed(cron, &zone);
         let times = first_after(&rule, after, self.count);
         let mut outcome = Outcome::data(if self.question.json {
             format!("{}\n", json!(texts(&times)))
@@ -123,7 +109,7 @@ impl Next {
         if times.is_empty() {
             outcome.warn(format!("never fires after {after}"));
         }
-        warn_of_missing_seed(&self.question, &cron, &mut outcome);
+        missing_seed.into_iter().for_each(|warning| outcome.warn(warning));
         Ok(outcome)
     }
 }
@@ -134,38 +120,37 @@ impl Explain {
         let cron = self.question.cron()?;
         let rule = self.question.placed(cron.clone(), &zone);
         let times = first_after(&rule, now, 5);
-        let warnings: Vec<String> = rule.warnings(now).iter().map(ToString::to_string).collect();
-        let mut outcome = if self.question.json {
-            Outcome::data(format!(
-                "{}\n",
-                json!({
-                    "expression": cron.text(),
-                    "dialect": cron.dialect().name(),
-                    "zone": zone.name(),
-                    "in_words": rule.describe(),
-                    "kind": kind_name(cron.kind()),
-                    "fire_times": texts(&times),
-                    "warnings": warnings,
-                    "zone_data": Zones::version(),
-                })
-            ))
+        let warnings = self.question.warnings(&cron, &rule, now);
+        Ok(Outcome::data(if self.question.json {
+            let explained = json!({
+                "expression": cron.text(),
+                "dialect": cron.dialect().name(),
+                "zone": zone.name(),
+                "in_words": rule.describe(),
+                "kind": cron.kind().name(),
+                "clock_changes": rule.describe_clock_changes(),
+                "fire_times": texts(&times),
+                "warnings": warnings,
+                "zone_data": Zones::version(),
+            });
+            format!("{explained}\n")
         } else {
-            Outcome::data(explanation(&cron, &rule, &zone, &times, &warnings))
-        };
-        warn_of_missing_seed(&self.question, &cron, &mut outcome);
-        Ok(outcome)
+            explanation(&cron, &rule, &zone, &times, &warnings)
+        }))
     }
 }
 
 impl Check {
+    /// Whether it is valid is the question here, so with --json a refusal is an answer too.
     fn answer(&self, now: Timestamp) -> Result<Outcome, Outcome> {
         let zone = self.question.zone()?;
-        let cron = match self.question.parse() {
+        let expression = self.question.expression()?;
+        let cron = match self.question.parse(expression) {
             Err(error) if self.question.json => return Err(refusal_as_json(&error)),
-            parsed => parsed.map_err(|error| refusal(&self.question.expression, &error))?,
+            parsed => parsed.map_err(|error| refusal(expression, &error))?,
         };
-        let rule = self.question.placed(cron, &zone);
-        let warnings: Vec<String> = rule.warnings(now).iter().map(ToString::to_string).collect();
+        let rule = self.question.placed(cron.clone(), &zone);
+        let warnings = self.question.warnings(&cron, &rule, now);
         if self.question.json {
             let answer = json!({"valid": true, "in_words": rule.describe(), "warnings": warnings});
             return Ok(Outcome::data(format!("{answer}\n")));
@@ -181,38 +166,43 @@ impl Question {
         Zones::bundled().get(&self.zone).map_err(Outcome::usage_error)
     }
 
-    fn parse(&self) -> Result<Cron, CronError> {
-        let dialect = match self.dialect {
-            DialectName::Unix => Dialect::Unix,
-            DialectName::Quartz => Dialect::Quartz,
-        };
-        Cron::parse(&self.expression, dialect, self.seed.as_deref().unwrap_or_default())
+    /// The expression, if it is one: an option that does not exist, or an expression without quotes, gets advice.
+    fn expression(&self) -> Result<&str, Outcome> {
+        if self.expression.starts_with("--") && !self.expression.contains(' ') {
+            let option = &self.expression;
+            return Err(Outcome::usage_error(format!("there is no option {option:?}: see --help")));
+        }
+        if !self.left_over.is_empty() {
+            let words = 1 + self.left_over.len();
+            return Err(Outcome::usage_error(format!(
+                "{words} words where one expression was expected: put it in quotes, such as '0 9 * * *'"
+            )));
+        }
+        Ok(&self.expression)
+    }
+
+    fn parse(&self, expression: &str) -> Result<Cron, CronError> {
+        Cron::parse(expression, self.dialect, self.seed.as_deref().unwrap_or_default())
     }
 
     fn cron(&self) -> Result<Cron, Outcome> {
-        self.parse().map_err(|error| refusal(&self.expression, &error))
+        let expression = self.expression()?;
+        self.parse(expression).map_err(|error| refusal(expression, &error))
     }
 
     fn placed(&self, cron: Cron, zone: &Zone) -> Rule {
-        let gap = match self.gap {
-            GapName::Default => Gap::Default,
-            GapName::Skip => Gap::Skip,
-            GapName::Shift => Gap::Shift,
-        };
-        let overlap = match self.overlap {
-            OverlapName::Default => Overlap::Default,
-            OverlapName::First => Overlap::First,
-            OverlapName::Last => Overlap::Last,
-            OverlapName::Both => Overlap::Both,
-        };
-        Rule::cron(cron, zone.clone()).with_gap(gap).with_overlap(overlap)
+        Rule::cron(cron, zone.clone()).with_gap(self.gap).with_overlap(self.overlap)
     }
-}
 
-/// Without a seed every `H` falls on the same place, which is what it is there to avoid.
-fn warn_of_missing_seed(question: &Question, cron: &Cron, outcome: &mut Outcome) {
-    if cron.is_spread() && question.seed.is_none() {
-        outcome.warn("H falls where the empty seed puts it: pass --seed app/name to see a job's place");
+    fn warnings(&self, cron: &Cron, rule: &Rule, now: Timestamp) -> Vec<String> {
+        let of_rule = rule.warnings(now).into_iter().map(|warning| warning.to_string());
+        of_rule.chain(self.missing_seed(cron).map(String::from)).collect()
+    }
+
+    /// Without a seed every `H` falls on the same place, which is what it is there to avoid.
+    fn missing_seed(&self, cron: &Cron) -> Option<&'static str> {
+        let warning = "H falls where the empty seed puts it: pass --seed app/name to see a job's place";
+        (cron.is_spread() && self.seed.is_none()).then_some(warning)
     }
 }
 
@@ -234,40 +224,29 @@ fn line(at: Timestamp, zone: &Zone) -> String {
 }
 
 fn explanation(cron: &Cron, rule: &Rule, zone: &Zone, times: &[Timestamp], warnings: &[String]) -> String {
-    let kind = match cron.kind() {
-        Kind::Fixed => "fixed: each time of day fires once, also when the clocks change",
-        Kind::Interval => "interval: keeps its rhythm when the clocks change",
-    };
     let mut rows = vec![
-        ("expression", cron.text().to_string()),
+        ("expression", cron.text().chars().take(SHOWN).collect()),
         ("means", rule.describe()),
         ("dialect", cron.dialect().to_string()),
-        ("kind", kind.to_string()),
+        ("kind", format!("{}: {}", cron.kind(), rule.describe_clock_changes().unwrap_or_default())),
     ];
-    rows.extend(
-        times.iter().enumerate().map(|(index, at)| (if index == 0 { "next" } else { "" }, line(*at, zone))),
-    );
+    let label = |index| if index == 0 { "next" } else { "" };
+    rows.extend(times.iter().enumerate().map(|(index, at)| (label(index), line(*at, zone))));
     rows.extend(warnings.iter().map(|warning| ("warning", warning.clone())));
     rows.push(("zone data", Zones::version().to_string()));
     rows.iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
 }
 
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Fixed => "fixed",
-        Kind::Interval => "interval",
-    }
-}
-
 /// RFC 3339, or without an offset what the wall of the zone shows.
 fn instant(text: &str, zone: &Zone) -> Result<Timestamp, Outcome> {
-    let refuse = |error| Outcome::usage_error(format!("--after: {error}"));
+    let refuse = |error| {
+        Outcome::usage_error(format!("--after: {error}, or 2026-03-08T07:00 on the wall of the zone"))
+    };
     text.parse().or_else(|error| zone.parse_wall(text).ok_or_else(|| refuse(error)))
 }
 
 /// The refusal, and the expression with the place underlined.
 fn refusal(expression: &str, error: &CronError) -> Outcome {
-    const SHOWN: usize = 72;
     let skipped = error.column().saturating_sub(SHOWN / 2);
     let is_plain = |c: &char| !c.is_control();
     let shown: String =
