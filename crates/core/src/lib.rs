@@ -1,0 +1,4 @@
+//! What should happen, as pure decisions: no async, no I/O, no clock, no randomness.
+
+pub mod policy;
+pub mod wheel;

@@ -1,0 +1,433 @@
+//! The wheel: which of the loaded runs is due next.
+//!
+//! A hierarchical timer wheel with millisecond slots. It has no clock: [`Wheel::advance`] is told the time, and
+//! hands out everything that is due by then, earliest first, however long nobody asked. Eleven levels of 64
+//! slots cover all of `i64`, so there is no longest delay.
+//!
+//! It holds at most `capacity` runs, the earliest. What is later stays in the store, behind the *mark*: every
+//! open run below the mark is loaded, none from the mark on is. When the wheel overflows, the latest runs are
+//! dropped and the mark moves down to the first of them; the loader goes on from there when there is room.
+//!
+//! Inside a millisecond, runs go by priority and then by id. Ids come from the store, so the order is the same
+//! whenever and in whatever batches the runs were loaded.
+
+mod slots;
+
+use std::collections::VecDeque;
+
+use calendar::Timestamp;
+use rustc_hash::FxHashMap;
+
+use slots::{LEVELS, Slot, Slots};
+
+/// A run that waits for its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// When it is due.
+    pub due: Timestamp,
+    /// 0 goes first.
+    pub priority: u8,
+    /// The run.
+    pub id: u64,
+}
+
+impl Timer {
+    /// The order in which runs are handed out.
+    fn rank(&self) -> (Timestamp, u8, u64) {
+        (self.due, self.priority, self.id)
+    }
+
+    /// The order of the store, in which runs are loaded.
+    fn mark(&self) -> Mark {
+        Mark { due: self.due, id: self.id }
+    }
+}
+
+/// A place in the order of the store: runs below it are loaded, it and those behind it are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// When the first run that is not loaded is due.
+    pub due: Timestamp,
+    /// That run, or the lowest id that is not loaded at that time.
+    pub id: u64,
+}
+
+/// What became of a run that was to be armed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Armed {
+    /// It is in the wheel.
+    Kept,
+    /// It lies behind the mark and stays in the store.
+    Beyond,
+    /// It was in the wheel already, for the same time.
+    Already,
+}
+
+/// The loaded runs, by when they are due.
+#[derive(Debug)]
+pub struct Wheel {
+    capacity: usize,
+    mark: Option<Mark>,
+    /// Everything due up to here is in the queue or gone; everything later is in a slot.
+    position: u64,
+    slots: Slots,
+    /// Due and not yet handed out, in order.
+    ready: VecDeque<Timer>,
+    /// The runs that are armed, and for when. A timer in a slot or in the queue that is not in here is stale: its
+    /// run was cancelled or moved. Taking it out at once would mean to search its slot.
+    armed: FxHashMap<u64, Timestamp>,
+}
+
+impl Wheel {
+    /// An empty wheel at `now` that holds at most `capacity` runs.
+    pub fn new(capacity: usize, now: Timestamp) -> Wheel {
+        assert!(capacity > 0, "a wheel that holds nothing would never load anything");
+        Wheel {
+            capacity,
+            mark: None,
+            position: tick(now),
+            slots: Slots::default(),
+            ready: VecDeque::new(),
+            armed: FxHashMap::default(),
+        }
+    }
+
+    /// How many runs are loaded and not handed out.
+    pub fn len(&self) -> usize {
+        self.armed.len()
+    }
+
+    /// Whether nothing is loaded.
+    pub fn is_empty(&self) -> bool {
+        self.armed.is_empty()
+    }
+
+    /// How many more runs can be loaded before the latest are dropped.
+    pub fn room(&self) -> usize {
+        self.capacity - self.len()
+    }
+
+    /// The first place in the store that is not loaded; nothing if all of it is.
+    pub fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
+    /// Says that the store was read up to `mark`, or to its end; what was found is armed after this.
+    pub fn open_to(&mut self, mark: Option<Mark>) {
+        self.mark = mark;
+    }
+
+    /// Adds a run, or moves it to another time, unless it lies behind the mark.
+    pub fn arm(&mut self, timer: Timer) -> Armed {
+        if self.mark.is_some_and(|mark| mark <= timer.mark()) {
+            self.cancel(timer.id);
+            return Armed::Beyond;
+        }
+        if self.armed.insert(timer.id, timer.due) == Some(timer.due) {
+            return Armed::Already;
+        }
+        self.put(timer);
+        if self.len() > self.capacity {
+            self.drop_latest();
+        }
+        self.sweep();
+        if self.is_armed(&timer) { Armed::Kept } else { Armed::Beyond }
+    }
+
+    /// Takes a run out; whether it was there.
+    pub fn cancel(&mut self, id: u64) -> bool {
+        let was_armed = self.armed.remove(&id).is_some();
+        self.sweep();
+        was_armed
+    }
+
+    /// Empties the wheel, for a shard that was lost: what it held is somebody else's now.
+    pub fn clear(&mut self) {
+        let position = self.position;
+        *self = Wheel::new(self.capacity, Timestamp::MIN);
+        self.position = position;
+    }
+
+    /// When to ask again: nothing becomes due before this. Nothing if the wheel is empty.
+    ///
+    /// For runs far away it may be early; asking then gives a closer answer.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        if self.is_empty() {
+            return None;
+        }
+        match self.slots.first_occupied() {
+            Some(slot) if self.ready.is_empty() => Some(timestamp(slot.start(self.position))),
+            _ => Some(timestamp(self.position)),
+        }
+    }
+
+    /// Hands out what is due at `now`, at most `max` runs, in order; the rest stays due.
+    pub fn advance(&mut self, now: Timestamp, max: usize, out: &mut Vec<Timer>) {
+        self.collect_until(tick(now));
+        let end = out.len().saturating_add(max);
+        while out.len() < end
+            && let Some(timer) = self.ready.pop_front()
+        {
+            if self.is_armed(&timer) {
+                self.armed.remove(&timer.id);
+                out.push(timer);
+            }
+        }
+    }
+
+    /// Moves everything due up to `now` into the queue, slot after slot.
+    ///
+    /// A coarse slot is spread over finer ones when its first millisecond comes. So nothing is ever looked for
+    /// behind the position, and no pause, however long, leaves a slot behind.
+    fn collect_until(&mut self, now: u64) {
+        while let Some(slot) = self.slots.first_occupied()
+            && slot.start(self.position) <= now
+        {
+            self.position = slot.start(self.position);
+            let queued = self.ready.len();
+            let mut timers = self.slots.take(slot);
+            for timer in timers.drain(..) {
+                match tick(timer.due) {
+                    due if due <= self.position => self.ready.push_back(timer),
+                    due => self.slots.push(Slot::of(due, self.position), timer),
+                }
+            }
+            self.slots.give_back(slot, timers);
+            // They are all due at this very millisecond, and what was queued before them is due earlier.
+            if self.ready.len() > queued + 1 {
+                self.ready.make_contiguous()[queued..].sort_unstable_by_key(Timer::rank);
+            }
+        }
+        self.position = self.position.max(now);
+    }
+
+    /// Puts a timer into its slot, or into the queue if its time has come.
+    fn put(&mut self, timer: Timer) {
+        let due = tick(timer.due);
+        if due > self.position {
+            return self.slots.push(Slot::of(due, self.position), timer);
+        }
+        let place = self.ready.partition_point(|other| other.rank() < timer.rank());
+        self.ready.insert(place, timer);
+    }
+
+    fn is_armed(&self, timer: &Timer) -> bool {
+        self.armed.get(&timer.id) == Some(&timer.due)
+    }
+
+    /// Takes out what is stale when there is more of it than of the rest, so that cancelling cannot fill memory.
+    fn sweep(&mut self) {
+        if self.slots.len() + self.ready.len() < 1_024 + 2 * self.len() {
+            return;
+        }
+        let armed = &self.armed;
+        let is_armed = |timer: &Timer| armed.get(&timer.id) == Some(&timer.due);
+        self.slots.retain(is_armed);
+        self.ready.retain(is_armed);
+    }
+
+    /// Drops the latest runs until a sixteenth of the wheel is free: dropping them one by one would search the
+    /// last slot for each, and read each back from the store on its own.
+    fn drop_latest(&mut self) {
+        let keep = self.capacity - self.capacity / 16;
+        while self.len() > keep {
+            match self.slots.last_occupied() {
+                Some(slot) => {
+                    let timers = self.slots.take(slot);
+                    let kept = self.without_latest(timers, self.len() - keep);
+                    kept.into_iter().for_each(|timer| self.slots.push(slot, timer));
+                }
+                // The wheel is full of what is already due.
+                None => {
+                    let timers = std::mem::take(&mut self.ready).into();
+                    let mut kept = self.without_latest(timers, self.len() - keep);
+                    kept.sort_unstable_by_key(Timer::rank);
+                    self.ready = kept.into();
+                }
+            }
+        }
+    }
+
+    /// Forgets the last `surplus` of the armed timers, in the order of the store, and lowers the mark to them.
+    fn without_latest(&mut self, mut timers: Vec<Timer>, surplus: usize) -> Vec<Timer> {
+        timers.retain(|timer| self.is_armed(timer));
+        timers.sort_unstable_by_key(Timer::mark);
+        // One that was cancelled and armed again for the same time is there twice.
+        timers.dedup_by_key(|timer| timer.id);
+        let dropped = timers.split_off(timers.len().saturating_sub(surplus));
+        for timer in &dropped {
+            self.armed.remove(&timer.id);
+        }
+        let lowest = dropped.first().map(Timer::mark);
+        self.mark = self.mark.into_iter().chain(lowest).min();
+        timers
+    }
+}
+
+/// Instants as unsigned numbers in the same order, so that levels are found by comparing bits.
+fn tick(at: Timestamp) -> u64 {
+    (at.as_millis() as u64) ^ (1 << 63)
+}
+
+fn timestamp(tick: u64) -> Timestamp {
+    Timestamp::from_millis((tick ^ (1 << 63)) as i64)
+}
+
+const _: () = assert!(LEVELS * 6 >= 64, "the levels cover every instant");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn timer(due: i64, priority: u8, id: u64) -> Timer {
+        Timer { due: at(due), priority, id }
+    }
+
+    fn wheel(timers: &[Timer]) -> Wheel {
+        let mut wheel = Wheel::new(1_000, at(0));
+        for timer in timers {
+            assert_eq!(wheel.arm(*timer), Armed::Kept);
+        }
+        wheel
+    }
+
+    fn due(wheel: &mut Wheel, now: i64) -> Vec<u64> {
+        let mut out = Vec::new();
+        wheel.advance(at(now), usize::MAX, &mut out);
+        out.iter().map(|timer| timer.id).collect()
+    }
+
+    #[test]
+    fn nothing_is_handed_out_a_millisecond_early() {
+        let mut wheel = wheel(&[timer(70, 5, 1), timer(5_000, 5, 2)]);
+        assert_eq!(due(&mut wheel, 69), []);
+        assert_eq!(due(&mut wheel, 70), [1]);
+        assert_eq!(due(&mut wheel, 4_999), []);
+        assert_eq!(due(&mut wheel, 5_000), [2]);
+    }
+
+    #[test]
+    fn after_a_pause_of_any_length_everything_due_comes_in_order() {
+        let hour = 3_600_000;
+        let mut wheel =
+            wheel(&[timer(3 * hour, 5, 3), timer(1, 5, 1), timer(hour, 5, 2), timer(9 * hour, 5, 4)]);
+        assert_eq!(due(&mut wheel, 5 * hour), [1, 2, 3]);
+        assert_eq!(wheel.len(), 1);
+    }
+
+    #[test]
+    fn inside_a_millisecond_priority_decides_and_then_the_id() {
+        let mut wheel = wheel(&[timer(100, 5, 9), timer(100, 0, 8), timer(100, 5, 1), timer(100, 9, 2)]);
+        assert_eq!(due(&mut wheel, 100), [8, 1, 9, 2]);
+    }
+
+    #[test]
+    fn what_is_late_when_it_arrives_takes_its_place_among_what_is_due() {
+        let mut wheel = wheel(&[timer(100, 5, 1), timer(300, 5, 3)]);
+        let mut out = Vec::new();
+        wheel.advance(at(400), 0, &mut out);
+        wheel.arm(timer(200, 5, 2));
+        wheel.arm(timer(50, 5, 0));
+        assert_eq!(due(&mut wheel, 400), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn at_most_so_many_are_handed_out_and_the_rest_stays_due() {
+        let mut wheel = wheel(&[timer(100, 5, 1), timer(100, 5, 2), timer(101, 5, 3)]);
+        let mut out = Vec::new();
+        wheel.advance(at(200), 2, &mut out);
+        assert_eq!(out.len(), 2);
+        assert_eq!(wheel.next_due(), Some(at(200)), "now");
+        assert_eq!(due(&mut wheel, 200), [3]);
+    }
+
+    #[test]
+    fn the_earliest_are_kept_and_the_mark_says_where_to_read_on() {
+        let mut wheel = Wheel::new(16, at(0));
+        for id in (0..17).rev() {
+            wheel.arm(timer(1_000 + id as i64, 5, id));
+        }
+        assert_eq!(wheel.mark(), Some(Mark { due: at(1_015), id: 15 }));
+        assert_eq!(wheel.arm(timer(1_015, 0, 15)), Armed::Beyond);
+        assert_eq!(wheel.arm(timer(999, 5, 99)), Armed::Kept);
+        assert_eq!(due(&mut wheel, 2_000).len(), 16);
+        wheel.open_to(None);
+        assert_eq!(wheel.arm(timer(1_015, 5, 15)), Armed::Kept);
+    }
+
+    #[test]
+    fn a_herd_larger_than_the_wheel_is_cut_by_id_even_when_it_is_due() {
+        let mut wheel = Wheel::new(16, at(0));
+        wheel.advance(at(500), 0, &mut Vec::new());
+        for id in 0..40 {
+            wheel.arm(timer(500, (id % 3) as u8, id));
+        }
+        let mark = wheel.mark().unwrap();
+        let out = due(&mut wheel, 500);
+        assert!(out.iter().all(|id| *id < mark.id), "{out:?} {mark:?}");
+        assert_eq!(out.len() as u64, mark.id, "everything below the mark is loaded");
+    }
+
+    #[test]
+    fn a_cancelled_run_is_not_handed_out_wherever_it_was() {
+        let mut wheel =
+            wheel(&[timer(100, 5, 1), timer(100, 5, 2), timer(90_000, 5, 3), timer(90_001, 5, 4)]);
+        assert!(wheel.cancel(3));
+        wheel.advance(at(100), 0, &mut Vec::new());
+        assert!(wheel.cancel(1));
+        assert!(!wheel.cancel(1));
+        assert_eq!(due(&mut wheel, 100_000), [2, 4]);
+        assert!(wheel.is_empty());
+    }
+
+    #[test]
+    fn a_run_armed_twice_is_there_once() {
+        let mut wheel = wheel(&[timer(100, 5, 1)]);
+        assert_eq!(wheel.arm(timer(100, 5, 1)), Armed::Already);
+        assert_eq!(due(&mut wheel, 100), [1]);
+    }
+
+    #[test]
+    fn a_run_armed_for_another_time_moves_there() {
+        let mut wheel = wheel(&[timer(100, 5, 1), timer(200, 5, 2)]);
+        assert_eq!(wheel.arm(timer(300, 5, 1)), Armed::Kept);
+        assert_eq!(wheel.len(), 2);
+        assert_eq!(due(&mut wheel, 299), [2]);
+        assert_eq!(due(&mut wheel, 300), [1]);
+    }
+
+    #[test]
+    fn cancelling_over_and_over_does_not_fill_memory() {
+        let mut wheel = wheel(&[]);
+        for id in 0..100_000 {
+            wheel.arm(timer(500 + (id % 7) as i64, 5, id));
+            wheel.cancel(id);
+        }
+        assert!(wheel.slots.len() < 2_000, "{} stale timers", wheel.slots.len());
+    }
+
+    #[test]
+    fn every_instant_has_its_slot() {
+        let ends = [i64::MIN, -1, 0, 1, i64::MAX];
+        let mut wheel = Wheel::new(100, Timestamp::MIN);
+        for (id, due) in ends.iter().enumerate() {
+            wheel.arm(timer(*due, 5, id as u64));
+        }
+        assert_eq!(due(&mut wheel, i64::MAX), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_cleared_wheel_is_empty_and_goes_on_from_its_time() {
+        let mut wheel = wheel(&[timer(100, 5, 1), timer(9_000, 5, 2)]);
+        wheel.advance(at(500), 0, &mut Vec::new());
+        wheel.clear();
+        assert!(wheel.is_empty() && wheel.next_due().is_none());
+        wheel.arm(timer(600, 5, 3));
+        assert_eq!(due(&mut wheel, 599), []);
+        assert_eq!(due(&mut wheel, 600), [3]);
+    }
+}
