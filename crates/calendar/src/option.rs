@@ -5,9 +5,16 @@ use std::fmt;
 /// A name that is none of an option's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
-    pub(crate) option: &'static str,
-    pub(crate) name: String,
-    pub(crate) known: &'static [&'static str],
+    option: &'static str,
+    name: String,
+    known: &'static [&'static str],
+}
+
+impl UnknownName {
+    /// A name that is not one of the `known` values of an option.
+    pub fn new(option: &'static str, name: &str, known: &'static [&'static str]) -> UnknownName {
+        UnknownName { option, name: name.into(), known }
+    }
 }
 
 impl fmt::Display for UnknownName {
@@ -44,7 +51,7 @@ macro_rules! names {
             fn from_str(name: &str) -> Result<$type, $crate::UnknownName> {
                 match name {
                     $($name => Ok($value),)+
-                    _ => Err($crate::UnknownName { option: $option, name: name.into(), known: &[$($name),+] }),
+                    _ => Err($crate::UnknownName::new($option, name, &[$($name),+])),
                 }
             }
         }
