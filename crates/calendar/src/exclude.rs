@@ -116,20 +116,8 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::window::tests::{at, office, zone};
     use super::*;
-    use crate::{Zone, Zones};
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
-
-    fn zone(name: &str) -> Zone {
-        Zones::bundled().get(name).unwrap()
-    }
-
-    fn office(outside: Outside) -> Window {
-        Window::parse("mon-fri", "09:00-17:00", zone("Europe/Berlin"), outside).unwrap()
-    }
 
     fn calendar(exclude: &[&str], only: &[&str]) -> Option<Arc<Calendar>> {
         Some(Arc::new(Calendar::parse(zone("Europe/Berlin"), exclude, only).unwrap()))

@@ -182,19 +182,19 @@ impl fmt::Display for WindowError {
 impl std::error::Error for WindowError {}
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::Zones;
 
-    fn at(text: &str) -> Timestamp {
+    pub(in crate::exclude) fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
-    fn zone(name: &str) -> Zone {
+    pub(in crate::exclude) fn zone(name: &str) -> Zone {
         Zones::bundled().get(name).unwrap()
     }
 
-    fn office(outside: Outside) -> Window {
+    pub(in crate::exclude) fn office(outside: Outside) -> Window {
         Window::parse("mon-fri", "09:00-17:00", zone("Europe/Berlin"), outside).unwrap()
     }
 
