@@ -335,9 +335,9 @@ impl<'a> Reader<'a> {
             self.quirks.ends_in_sunday = true;
             return Ok(7);
         }
-        let hint =
-            if field.is_weekday() && end == 0 { ": write 7 for Sunday at the end of a range" } else { "" };
-        Err(cursor.refuse_item(format!("the range runs backwards{hint}")))
+        let is_sunday = field.is_weekday() && end == 0;
+        let advice = if is_sunday { "write 7 for Sunday at its end" } else { "the lower value comes first" };
+        Err(cursor.refuse_item(format!("the range runs backwards: {advice}")))
     }
 
     /// `L`, `LW`, `L-n`, `L-nW` in the day of month.
@@ -394,7 +394,7 @@ impl<'a> Reader<'a> {
         let max = cursor.value()?.number;
         cursor.expect(')')?;
         if min > max {
-            return Err(cursor.refuse_item("the range runs backwards".into()));
+            return Err(cursor.refuse_item("the range runs backwards: the lower value comes first".into()));
         }
         Ok((min, max))
     }
