@@ -1,4 +1,5 @@
 //! What should happen, as pure decisions: no async, no I/O, no clock, no randomness.
 
+pub mod model;
 pub mod policy;
 pub mod wheel;

@@ -1,0 +1,21 @@
+//! The words of the house as values: jobs, runs, attempts, and what may become of each.
+//!
+//! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
+
+mod attempt;
+mod ids;
+mod job;
+mod names;
+mod run;
+mod schedule;
+mod settlement;
+
+pub use attempt::{AttemptOutcome, AttemptRecord};
+pub use ids::{Attempt, ChangeId, Epoch, JobId, LogId, NodeId, RunId, ShardId, Token};
+pub use job::{
+    Child, Definition, Delivery, Http, Job, JobMove, JobState, PAYLOAD_MAX, Poison, StoppedReason, Target,
+    When, WindowSpec,
+};
+pub use run::{Decided, IllegalMove, NewRun, Origin, Outcome, Payload, RunMove, RunState, Skip, Text};
+pub use schedule::{Schedule, ScheduleKind};
+pub use settlement::{Close, Fence, Hold, Settlement, Then};

@@ -1,0 +1,336 @@
+//! Runs: one piece of due work each, written once and closed once.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use calendar::Timestamp;
+
+use super::names::names;
+use super::{JobId, RunId, ShardId};
+use crate::policy::misfire;
+
+/// A short text, mostly one of ours.
+pub type Text = Cow<'static, str>;
+
+/// What a run brings to its handler.
+pub type Payload = Arc<str>;
+
+/// Where a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// The schedule named its instant.
+    Schedule,
+    /// A person said "now".
+    Manual,
+    /// A program handed it over with a time of its own.
+    OneShot,
+    /// A person asked for the instants of a range.
+    Backfill,
+    /// A settled run was asked for again.
+    Retry,
+    /// Another job ended.
+    Parent,
+}
+
+names!(
+    Origin,
+    "origin",
+    Schedule = "schedule",
+    Manual = "manual",
+    OneShot = "one_shot",
+    Backfill = "backfill",
+    Retry = "retry",
+    Parent = "parent",
+);
+
+impl Origin {
+    /// Whether (job, fire time) is its identity: there is at most one such run, ever.
+    pub fn is_named_by_schedule(self) -> bool {
+        matches!(self, Origin::Schedule | Origin::Backfill)
+    }
+}
+
+/// What was decided about a run's lateness before it was written. A run that carries a decision is never judged
+/// again, however long it takes until somebody gets round to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Decided {
+    /// Nothing yet: it is judged when it leaves the wheel.
+    #[default]
+    NotYet,
+    /// It counts as on time.
+    OnTime,
+    /// It is late, within the job's threshold.
+    Late,
+    /// It was missed, and runs because the policy asks for it. It goes behind what is fresh.
+    CaughtUp,
+}
+
+names!(Decided, "decision", NotYet = "not_yet", OnTime = "on_time", Late = "late", CaughtUp = "caught_up");
+
+impl From<misfire::Mark> for Decided {
+    fn from(mark: misfire::Mark) -> Decided {
+        match mark {
+            misfire::Mark::OnTime => Decided::OnTime,
+            misfire::Mark::Late => Decided::Late,
+            misfire::Mark::CaughtUp => Decided::CaughtUp,
+        }
+    }
+}
+
+/// A run as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRun {
+    /// Its identity; the day in it says in which bucket it lives ([`NewRun::birth_day`]).
+    pub id: RunId,
+    /// The job it belongs to.
+    pub job: JobId,
+    /// The shard whose holder acts for it.
+    pub shard: ShardId,
+    /// The instant that the schedule or the person named.
+    pub fire_time: Timestamp,
+    /// From when on it may be started. Mostly the fire time; later for a backfill or a retry by hand.
+    pub due: Timestamp,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What was decided about its lateness already.
+    pub decided: Decided,
+    /// 0 goes first, 9 last.
+    pub priority: u8,
+    /// What it brings; a planned run brings nothing and takes what the job has.
+    pub payload: Option<Payload>,
+    /// Unique per job while the run lives and for a while after its end.
+    pub key: Option<Text>,
+    /// The run that this one repeats or follows.
+    pub of: Option<RunId>,
+}
+
+impl NewRun {
+    /// The day in whose bucket a run lives. What (job, fire time) identifies must lie where its fire time is,
+    /// else the same instant could be written into two buckets.
+    pub fn birth_day(origin: Origin, fire_time: Timestamp, due: Timestamp) -> u32 {
+        RunId::day_of(if origin.is_named_by_schedule() { fire_time } else { due })
+    }
+}
+
+/// How a run ended, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// An attempt succeeded.
+    Succeeded,
+    /// The last attempt failed.
+    Failed,
+    /// It may or may not have run, and will not be tried again.
+    Lost,
+    /// Somebody wished it to end.
+    Cancelled,
+    /// It was decided not to run it.
+    Skipped,
+}
+
+names!(
+    Outcome,
+    "outcome",
+    Succeeded = "succeeded",
+    Failed = "failed",
+    Lost = "lost",
+    Cancelled = "cancelled",
+    Skipped = "skipped",
+);
+
+/// Why a run was not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skip {
+    /// Missed, and the job skips what it missed.
+    Misfire,
+    /// Missed, and a later missed instant runs in its place.
+    Coalesced,
+    /// More were missed than may be caught up with.
+    TooMany,
+    /// Outside the job's windows.
+    OutsideWindows,
+    /// On a date that the job's calendar does not allow.
+    OutsideCalendar,
+    /// The job was stopped before it was due.
+    JobStopped,
+    /// The job was edited and no longer names this instant.
+    JobEdited,
+    /// The job was deleted.
+    JobDeleted,
+    /// Another run of the job was still running, and the job discards newcomers.
+    Blocked,
+    /// There was no room to wait for a send.
+    QueueFull,
+}
+
+names!(
+    Skip,
+    "skip reason",
+    Misfire = "misfire",
+    Coalesced = "coalesced",
+    TooMany = "too many missed",
+    OutsideWindows = "outside windows",
+    OutsideCalendar = "outside calendar",
+    JobStopped = "job stopped",
+    JobEdited = "job edited",
+    JobDeleted = "job deleted",
+    Blocked = "blocked",
+    QueueFull = "queue full",
+);
+
+impl From<misfire::SkipReason> for Skip {
+    fn from(reason: misfire::SkipReason) -> Skip {
+        match reason {
+            misfire::SkipReason::Misfire => Skip::Misfire,
+            misfire::SkipReason::Coalesced => Skip::Coalesced,
+            misfire::SkipReason::TooMany => Skip::TooMany,
+        }
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunState {
+    /// Written down, not begun.
+    Pending,
+    /// An attempt is on its way.
+    Running,
+    /// An attempt failed, and another will follow.
+    Retrying,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Ended in the dark.
+    Lost,
+    /// Ended by wish.
+    Cancelled,
+    /// Decided not to run.
+    Skipped,
+}
+
+names!(
+    RunState,
+    "state",
+    Pending = "pending",
+    Running = "running",
+    Retrying = "retrying",
+    Succeeded = "succeeded",
+    Failed = "failed",
+    Lost = "lost",
+    Cancelled = "cancelled",
+    Skipped = "skipped",
+);
+
+/// What can happen to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunMove {
+    /// An attempt begins.
+    Send,
+    /// An attempt ended badly and another is to come.
+    Retry,
+    /// It ends.
+    Close(Outcome),
+}
+
+/// A move that a state does not allow: a bug in whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IllegalMove {
+    /// Where the run stood.
+    pub from: RunState,
+    /// What was asked.
+    pub asked: RunMove,
+}
+
+impl fmt::Display for IllegalMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a run that is {} cannot be moved by {:?}", self.from, self.asked)
+    }
+}
+
+impl std::error::Error for IllegalMove {}
+
+impl RunState {
+    /// The state after a move, if the move is legal. Nothing settled ever moves.
+    pub fn after(self, asked: RunMove) -> Result<RunState, IllegalMove> {
+        use RunState::{Pending, Retrying, Running};
+        match (self, asked) {
+            (Pending | Retrying, RunMove::Send) => Ok(Running),
+            (Running, RunMove::Retry) => Ok(Retrying),
+            // Success and failure are said by an attempt, so there must be one. A retry can still be skipped:
+            // its job may have been stopped meanwhile. Lost covers what an earlier holder may have sent.
+            (Running, RunMove::Close(outcome)) if outcome != Outcome::Skipped => Ok(outcome.into()),
+            (Retrying, RunMove::Close(outcome)) if outcome != Outcome::Succeeded => Ok(outcome.into()),
+            (Pending, RunMove::Close(outcome @ (Outcome::Skipped | Outcome::Cancelled | Outcome::Lost))) => {
+                Ok(outcome.into())
+            }
+            // Nobody to send it to: it fails without an attempt.
+            (Pending, RunMove::Close(Outcome::Failed)) => Ok(RunState::Failed),
+            _ => Err(IllegalMove { from: self, asked }),
+        }
+    }
+
+    /// Whether it can still move.
+    pub fn is_open(self) -> bool {
+        matches!(self, RunState::Pending | RunState::Running | RunState::Retrying)
+    }
+}
+
+impl From<Outcome> for RunState {
+    fn from(outcome: Outcome) -> RunState {
+        match outcome {
+            Outcome::Succeeded => RunState::Succeeded,
+            Outcome::Failed => RunState::Failed,
+            Outcome::Lost => RunState::Lost,
+            Outcome::Cancelled => RunState::Cancelled,
+            Outcome::Skipped => RunState::Skipped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moves() -> Vec<RunMove> {
+        let closes = Outcome::ALL.iter().map(|outcome| RunMove::Close(*outcome));
+        [RunMove::Send, RunMove::Retry].into_iter().chain(closes).collect()
+    }
+
+    #[test]
+    fn nothing_settled_moves() {
+        for state in RunState::ALL.iter().filter(|state| !state.is_open()) {
+            assert!(moves().iter().all(|asked| state.after(*asked).is_err()), "{state}");
+        }
+    }
+
+    #[test]
+    fn an_open_run_moves_as_the_picture_says() {
+        use Outcome::{Cancelled, Failed, Lost, Skipped, Succeeded};
+        let legal = |state: RunState| -> Vec<RunMove> {
+            moves().into_iter().filter(|asked| state.after(*asked).is_ok()).collect()
+        };
+        let close = RunMove::Close;
+        assert_eq!(
+            legal(RunState::Pending),
+            [RunMove::Send, close(Failed), close(Lost), close(Cancelled), close(Skipped)]
+        );
+        assert_eq!(
+            legal(RunState::Running),
+            [RunMove::Retry, close(Succeeded), close(Failed), close(Lost), close(Cancelled)]
+        );
+        assert_eq!(
+            legal(RunState::Retrying),
+            [RunMove::Send, close(Failed), close(Lost), close(Cancelled), close(Skipped)]
+        );
+    }
+
+    #[test]
+    fn a_backfilled_instant_lives_where_the_planned_one_would() {
+        let (fire_time, due): (Timestamp, Timestamp) =
+            ("2026-01-01T00:00:00Z".parse().unwrap(), "2026-11-15T00:00:00Z".parse().unwrap());
+        let day = |origin| NewRun::birth_day(origin, fire_time, due);
+        assert_eq!(day(Origin::Backfill), day(Origin::Schedule));
+        assert_eq!(day(Origin::Retry), RunId::day_of(due));
+    }
+}

@@ -1,0 +1,86 @@
+//! What is written when an attempt or a run ends.
+
+use calendar::Timestamp;
+
+use super::{Attempt, AttemptRecord, JobId, NewRun, Outcome, RunId, ShardId, Text, Token};
+
+/// Everything that follows from one end, written together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The run.
+    pub run: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// Its shard.
+    pub shard: ShardId,
+    /// What must hold, else nothing is written.
+    pub fence: Fence,
+    /// The attempt that ended, if one was sent.
+    pub attempt: Option<AttemptRecord>,
+    /// What becomes of the run.
+    pub then: Then,
+    /// Runs that this end brings about.
+    pub children: Vec<NewRun>,
+    /// For a fixed delay, the next fire time: set if the clock still has this version, is enabled and waits.
+    pub next_fire: Option<(u64, Timestamp)>,
+}
+
+/// What a settlement relies on. The run must be open in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// This attempt was never sent: the settlement takes the gate's key (run, attempt), and is refused if a gate
+    /// has it. So a skip and a gate on its way exclude each other, whichever comes first.
+    Unsent(Attempt),
+    /// This attempt was sent, with a gate or without: refused if a later attempt was begun or is waiting.
+    Sent(Attempt, Token),
+}
+
+impl Fence {
+    /// The attempt it speaks of.
+    pub fn attempt(self) -> Attempt {
+        match self {
+            Fence::Unsent(attempt) | Fence::Sent(attempt, _) => attempt,
+        }
+    }
+}
+
+/// What becomes of a run after a settlement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is closed; what it waited for is forgotten and its holds are free.
+    Close(Close),
+    /// It stays open and waits for an instant, then makes this attempt.
+    Wait {
+        /// When.
+        ready_at: Timestamp,
+        /// The attempt to be made.
+        attempt: Attempt,
+    },
+    /// It stays open and waits, without an instant, until its job is started again.
+    Park {
+        /// The attempt to be made.
+        attempt: Attempt,
+    },
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why, where the outcome alone does not say.
+    pub reason: Text,
+    /// When it was closed.
+    pub closed_at: Timestamp,
+    /// For a range of missed instants: the last of them, and how many they are.
+    pub range: Option<(Timestamp, u64)>,
+}
+
+/// A place among those that share a limit which is not at home on the run's own shard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hold {
+    /// What is limited.
+    pub resource: Text,
+    /// How many places there are.
+    pub slots: u32,
+}

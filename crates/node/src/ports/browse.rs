@@ -1,0 +1,204 @@
+//! Reading, for people: pages of jobs and runs. Never asked by the engine, and allowed to be a little behind.
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{
+    Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Payload, RunId, RunState,
+    ShardId, Text, Token,
+};
+
+use super::store::StoreError;
+
+/// One page of a list, and where the next begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T, C> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// Where to go on; none at the end.
+    pub next: Option<C>,
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Of this app.
+    pub app: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// Whose name or description contains this, whatever the case.
+    pub text: Option<String>,
+    /// Enabled or not.
+    pub enabled: Option<bool>,
+}
+
+/// A job as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    /// Its identity.
+    pub id: JobId,
+    /// Its version.
+    pub version: u64,
+    /// Whether it fires.
+    pub state: JobState,
+    /// What people wrote.
+    pub definition: Definition,
+    /// The next instant that is not yet planned.
+    pub next_fire: Option<Timestamp>,
+    /// Its shard.
+    pub shard: ShardId,
+    /// What has become of its runs.
+    pub counts: Counts,
+}
+
+/// What has become of runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Closed as succeeded.
+    pub succeeded: u64,
+    /// Closed as failed or lost.
+    pub failed: u64,
+    /// Closed as cancelled or skipped, a range counted as many.
+    pub not_run: u64,
+    /// Failed or lost ones since the last success.
+    pub consecutive_failures: u32,
+    /// How the last closed run ended.
+    pub last_outcome: Option<Outcome>,
+    /// When a run last succeeded.
+    pub last_success: Option<Timestamp>,
+}
+
+/// Which runs. The times are half open, by fire time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Of this job.
+    pub job: Option<JobId>,
+    /// In this state.
+    pub state: Option<RunState>,
+    /// From this fire time on.
+    pub from: Option<Timestamp>,
+    /// Before this fire time.
+    pub to: Option<Timestamp>,
+    /// With this key.
+    pub key: Option<String>,
+}
+
+/// A run as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// Its identity.
+    pub id: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// Its shard.
+    pub shard: ShardId,
+    /// The instant that was named for it.
+    pub fire_time: Timestamp,
+    /// From when on it may be started.
+    pub due: Timestamp,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Where it stands.
+    pub state: RunState,
+    /// Why, where the state alone does not say.
+    pub reason: Text,
+    /// When it was closed.
+    pub closed_at: Option<Timestamp>,
+    /// For a range of missed instants: the last of them, and how many they are.
+    pub range: Option<(Timestamp, u64)>,
+    /// 0 goes first.
+    pub priority: u8,
+    /// What it brings.
+    pub payload: Option<Payload>,
+    /// Its key.
+    pub key: Option<Text>,
+    /// The run that it repeats or follows.
+    pub of: Option<RunId>,
+    /// When it goes on, if it waits for an instant.
+    pub ready_at: Option<Timestamp>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptRow>,
+}
+
+/// An attempt: ended, or on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptRow {
+    /// It has ended.
+    Ended(AttemptRecord),
+    /// It was gated and has not ended.
+    Open {
+        /// Which try.
+        number: Attempt,
+        /// Its token.
+        token: Token,
+        /// Its number.
+        log: LogId,
+        /// When it was gated.
+        started_at: Timestamp,
+        /// Where it went.
+        executor: Text,
+    },
+}
+
+/// A day of runs as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Days since 2020.
+    pub day: u32,
+    /// Runs in it.
+    pub runs: u64,
+    /// Those that are closed.
+    pub closed: u64,
+    /// Bytes, as far as the store can say; 0 if it cannot.
+    pub bytes: u64,
+}
+
+/// One version of a job's definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// The version it came with.
+    pub version: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Who asked for it.
+    pub by: Text,
+    /// What it was.
+    pub definition: Definition,
+}
+
+/// Reading, for people.
+#[async_trait]
+pub trait Browse: Send + Sync {
+    /// A job that is not deleted.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
+
+    /// A job that is not deleted, by its name.
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError>;
+
+    /// Jobs that are not deleted, by id, after `after`.
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError>;
+
+    /// Earlier and present definitions of a job, oldest first.
+    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError>;
+
+    /// One run, with its attempts.
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError>;
+
+    /// Runs by id, highest first, below `before`.
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError>;
+
+    /// What has become of all runs that were ever closed, of one job or of all.
+    async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError>;
+
+    /// The days that are stored, oldest first.
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError>;
+}

@@ -1,0 +1,468 @@
+//! The store as the steps see it: about twenty verbs, each one statement or one short transaction.
+//!
+//! Every verb is all or nothing. After [`StoreError::Unknown`] the effect may be there, may still come, or may
+//! not, so whoever asked reads by key or asks again; after every other error nothing was written. Every verb that
+//! writes can be asked again with the same values and then changes nothing more.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{
+    Attempt, ChangeId, Child, Close, Decided, Definition, Epoch, Hold, JobId, JobState, LogId, NewRun,
+    NodeId, Origin, Payload, RunId, Settlement, ShardId, StoppedReason, Text, Token,
+};
+use punctual_core::wheel::Mark;
+
+/// What a store cannot do, by what the caller does next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Let the shard go: another node holds it, or this incarnation has expired.
+    #[error("fenced: {0}")]
+    Fenced(Text),
+    /// Try again after a pause; whether the effect is there is not known.
+    #[error("store unavailable: {0}")]
+    Unknown(Text),
+    /// Try again when there is room.
+    #[error("store full: {0}")]
+    Full(Text),
+    /// Tell a person: somebody else changed it first, or it is not there.
+    #[error("conflict: {0}")]
+    Conflict(Text),
+    /// Set the row aside and tell a person. No repetition helps.
+    #[error("cannot read {what}: {reason}")]
+    Corrupt {
+        /// The table and the row.
+        what: Text,
+        /// What is wrong with it.
+        reason: Text,
+    },
+}
+
+/// The right of a node to act for a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease {
+    /// The shard.
+    pub shard: ShardId,
+    /// The holder's epoch.
+    pub epoch: Epoch,
+}
+
+/// What a node says when it renews its one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    /// Who.
+    pub node: NodeId,
+    /// How long the row is to live from now on, by the store's clock.
+    pub term: Duration,
+    /// The promise: until the next renewal is answered, no ungated send of a run ready at or after this begins.
+    pub mark: Timestamp,
+    /// Every change up to this one is in the node's memory.
+    pub seen: ChangeId,
+    /// Where others reach it.
+    pub address: Text,
+    /// For each shard whose checkpoint moved: every run of it below this place is closed, waiting, parked or
+    /// gated, so a later load of births may begin here.
+    pub checkpoints: Vec<(Lease, Mark)>,
+}
+
+/// What the store answers to a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Every node that has not expired, this one included.
+    pub nodes: Vec<NodeRow>,
+    /// Every shard.
+    pub shards: Vec<ShardRow>,
+    /// Jobs that changed after [`Renewal::seen`], oldest first, at most 1,000; the rest comes with the next.
+    pub changes: Vec<(ChangeId, JobId)>,
+    /// Shards of this node for which something has arrived.
+    pub arrivals: Vec<ShardId>,
+}
+
+/// A node that has not expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Who.
+    pub node: NodeId,
+    /// Where it is reached.
+    pub address: Text,
+}
+
+/// Who holds a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardRow {
+    /// The shard.
+    pub shard: ShardId,
+    /// The holder, if there is one whose row has not expired.
+    pub owner: Option<NodeId>,
+    /// The last epoch given for it; 0 if none ever was.
+    pub epoch: Epoch,
+}
+
+/// A shard that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The new right.
+    pub lease: Lease,
+    /// What the last holder promised: nothing ready at or after this was sent without a gate. None if the shard
+    /// never had a holder.
+    pub mark: Option<Timestamp>,
+    /// Where loading may begin.
+    pub checkpoint: Mark,
+}
+
+/// When an enabled job fires next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockRow {
+    /// The job.
+    pub job: JobId,
+    /// Its shard.
+    pub shard: ShardId,
+    /// The next instant that is not yet planned.
+    pub next_fire: Timestamp,
+    /// Grows with every change of the job.
+    pub version: u64,
+}
+
+/// A job's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    /// Its identity.
+    pub id: JobId,
+    /// Grows with every change of definition or state; planning does not touch it.
+    pub version: u64,
+    /// Its shard.
+    pub shard: ShardId,
+    /// The next instant that is not yet planned, if there is one.
+    pub next_fire: Option<Timestamp>,
+    /// Whether it fires.
+    pub state: JobState,
+    /// What people wrote.
+    pub definition: Definition,
+    /// Jobs, not deleted, whose [`Definition::after`] names this one.
+    pub children: Vec<Child>,
+}
+
+/// A job's clock moved forward, with a record for every instant it passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// For whom. A stale epoch overtakes the plan, as a courtesy; the compare-and-set is the fence.
+    pub lease: Lease,
+    /// The row as it was read: written only if next fire, version and being enabled are still so.
+    pub clock: ClockRow,
+    /// Where the clock goes; none if nothing further is named (yet).
+    pub next: Option<Timestamp>,
+    /// Runs to be written; one whose (job, fire time) is there already stays as it is.
+    pub runs: Vec<NewRun>,
+    /// A run that stands for instants that are not run, closed at once; left out if its (job, fire time) is there.
+    pub skipped: Option<(NewRun, Close)>,
+    /// Set if the job stops here. That is no change by a person: the version stays.
+    pub stop: Option<StoppedReason>,
+}
+
+/// What became of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// The clock was moved. Ids of the runs that were newly written; those not among them were there before.
+    Moved(Vec<RunId>),
+    /// Somebody moved or changed the clock first; nothing was written.
+    Overtaken,
+}
+
+/// An open run as the wheel needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The run.
+    pub run: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// Its shard.
+    pub shard: ShardId,
+    /// The instant that was named for it.
+    pub fire_time: Timestamp,
+    /// When it is to be started: its due time, or when its wait ends.
+    pub ready_at: Timestamp,
+    /// The attempt that is to be made.
+    pub attempt: Attempt,
+    /// 0 goes first.
+    pub priority: u8,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What was decided about its lateness.
+    pub decided: Decided,
+    /// Whether it brings a payload that has to be fetched.
+    pub has_payload: bool,
+}
+
+/// Open runs in the order (ready at, id).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Those that no gate has.
+    pub runs: Vec<Waiting>,
+    /// The first place that was not read; none if everything before `until` was.
+    pub rest: Option<Mark>,
+}
+
+/// A run that went through a gate and is open: in flight, or between two attempts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenSend {
+    /// The run; `attempt` is the last one that was gated.
+    pub run: Waiting,
+    /// The token of that attempt.
+    pub token: Token,
+    /// Its number.
+    pub log: LogId,
+    /// When it was gated.
+    pub sent_at: Timestamp,
+    /// Where it went.
+    pub executor: Text,
+    /// When the next attempt is due, if the last one has ended.
+    pub retry: Option<(Timestamp, Attempt)>,
+}
+
+/// A run with everything that a send needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// As the wheel has it; for a run that waits, with the attempt and the instant it waits for.
+    pub waiting: Waiting,
+    /// What it brings.
+    pub payload: Option<Payload>,
+    /// Whether it is closed.
+    pub is_closed: bool,
+}
+
+/// A send, written down before its first byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// For whom; the epoch is not checked, because a check here could be overtaken. The key is the fence.
+    pub lease: Lease,
+    /// The run.
+    pub run: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// The attempt: with the run the key.
+    pub attempt: Attempt,
+    /// Its token.
+    pub token: Token,
+    /// Where it goes.
+    pub executor: Text,
+    /// When.
+    pub sent_at: Timestamp,
+    /// Places that it needs, in sorted order, all or none.
+    pub holds: Vec<Hold>,
+}
+
+/// What became of a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gated {
+    /// It is written, now or by an earlier asking with the same token.
+    Through(LogId),
+    /// Somebody else has the key: another token, or a settlement that took it as unsent.
+    Taken(Option<Token>),
+    /// The run is closed, or a later attempt of it was gated.
+    Closed,
+    /// This resource has no free place.
+    Held(Text),
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is written. How many runs of the job have failed in a row, in the order of closing, this one included.
+    Done {
+        /// 0 after a success; cancelled and skipped runs do not count.
+        consecutive_failures: u32,
+    },
+    /// Nothing was written: the run was closed before, or the fence did not hold.
+    Stale,
+}
+
+/// What became of a run that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is written.
+    New(RunId),
+    /// Its key, or its (job, fire time), belongs to this run.
+    Duplicate(RunId),
+}
+
+/// A change of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The job and the version it must have; none to create one.
+    pub job: Option<(JobId, u64)>,
+    /// The new definition, if it changes; always there to create one.
+    pub definition: Option<Definition>,
+    /// The state from now on.
+    pub state: JobState,
+    /// What the clock must say, and says from now on. To create a job, what it must say is not asked.
+    pub clock: ClockEdit,
+    /// Whether runs that are parked for the job become ready at [`Change::at`].
+    pub unparks: bool,
+    /// Who asked, for the revision.
+    pub by: Text,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a change does to a clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockEdit {
+    /// The next fire time it must have.
+    pub expected: Option<Timestamp>,
+    /// The first instant after the change.
+    pub next_fire: Option<Timestamp>,
+    /// The shard: decided when the job is created, and the same in every change.
+    pub shard: ShardId,
+    /// A record of the instants that had passed unplanned under the old version.
+    pub passed: Option<(NewRun, Close)>,
+}
+
+/// A change that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The job.
+    pub job: JobId,
+    /// Its version from now on.
+    pub version: u64,
+    /// Its place among all changes.
+    pub change: ChangeId,
+}
+
+/// Something that was left for the holder of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its number.
+    pub id: u64,
+    /// For whom.
+    pub shard: ShardId,
+    /// What.
+    pub kind: ArrivalKind,
+}
+
+/// What can be left for a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrivalKind {
+    /// A run was written that is due soon.
+    Run(RunId),
+    /// Somebody wishes the run to end.
+    Cancel(RunId),
+    /// Somebody wishes the run to wait for another instant.
+    Reschedule(RunId, Timestamp),
+}
+
+/// What was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Days that are gone.
+    pub buckets: u32,
+    /// Old days that stay because something in them is open.
+    pub kept_open: u32,
+}
+
+/// Keeping, in the words of the steps.
+#[async_trait]
+pub trait Store: Send + Sync {
+    // --- leases ---
+
+    /// Renews the row of a node, or makes it. An incarnation whose row has expired is fenced for ever: expiry is
+    /// judged here, by the store's clock. Checkpoints of leases that are not current are left out.
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError>;
+
+    /// Takes those of the shards that have no living holder, or this node as holder, each with a new epoch from one
+    /// counter. Shards that another living node holds are left out of the answer. Fenced if the node's own row has
+    /// expired.
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError>;
+
+    /// Gives shards back at once; `mark` is exact, because the node has ceased to act for them. Leases that are no
+    /// longer the node's are left alone.
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError>;
+
+    // --- planning ---
+
+    /// Enabled clocks of these shards whose next fire time is at or before `until`, earliest first, at most `max`.
+    /// Costs what is due, whatever is stored. The leases are not checked.
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError>;
+
+    /// The rows of these jobs, deleted ones included, in no order; unknown ids are left out. A row that cannot be read
+    /// is an error of its own.
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError>;
+
+    /// Moves clocks, each with its records or not at all; the answers are in the order of the plans.
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError>;
+
+    // --- loading ---
+
+    /// The open runs of these shards that no gate has, from `from` on and ready before `until`, at most `max`. Read in
+    /// one snapshot with the leases: fenced if any of them is not current. Parked runs are not among them. A run that
+    /// waits is found by the instant it waits for, not by its due time.
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError>;
+
+    /// The open runs of these shards that have a gate, in no order. In one snapshot with the leases, as
+    /// [`Store::load`].
+    async fn adopt(&self, leases: &[Lease]) -> Result<Vec<OpenSend>, StoreError>;
+
+    /// Whole runs, in no order; unknown ids are left out.
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
+
+    // --- firing ---
+
+    /// Writes gates; the answers are in the order of the gates. Through only for a run that is open and a key that is
+    /// free or has this very token.
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError>;
+
+    /// What a gate would meet, without writing: through if the key has this token, taken if it has another; none if the
+    /// key is free. In the order of the keys.
+    async fn resolve(&self, keys: &[(RunId, Attempt, Token)]) -> Result<Vec<Option<Gated>>, StoreError>;
+
+    // --- settling ---
+
+    /// Writes ends with all that follows, each alone or not at all; the answers are in the order of the settlements.
+    /// The rows of gates outlive the close of their run. A child whose (job, fire time) or key is there already is
+    /// left out.
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+
+    // --- accepting ---
+
+    /// Sequence numbers for runs born on `day`: the first of `count` that nobody else gets, ever. An answer that was
+    /// lost wastes its numbers.
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError>;
+
+    /// Writes runs and what is left for holders, all or none. A key that lives, or a (job, fire time) that the schedule
+    /// names and that is there, makes a duplicate; so does a run that is there with the same id. A key lives until its
+    /// run is closed, and for a time after that which the store was opened with.
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError>;
+
+    /// What was left for these shards, oldest first, at most `max`.
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError>;
+
+    /// Forgets arrivals that were seen to.
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError>;
+
+    // --- people ---
+
+    /// Changes a job, or creates it: definition, state, clock and revision together. Conflict if the version or the
+    /// clock is not as expected, or the name is taken.
+    async fn change(&self, change: Change) -> Result<Changed, StoreError>;
+
+    /// Whether a change of a job on a shard is in force: no living node holds the shard, or its holder took it after
+    /// the change, or has said that the change is in its memory.
+    async fn is_in_force(&self, shard: ShardId, change: ChangeId) -> Result<bool, StoreError>;
+
+    // --- keeping house ---
+
+    /// Drops whole days before `before` in which nothing is open, and keys that have expired by the store's clock.
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
+}
