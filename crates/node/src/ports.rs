@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
+pub use punctual_core::cluster::Boot;
 use punctual_core::model::{
     Attempt, AttemptOutcome, ChangeId, Job, JobId, LogId, NodeId, Payload, RunId, ShardId, Text, Token,
 };
@@ -18,21 +19,10 @@ pub use browse::{
     AttemptRow, Browse, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
 };
 pub use store::{
-    Accepted, Acquired, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated, JobRow,
-    Lease, Loaded, NodeRow, OpenSend, Plan, Planned, Pruned, Renewal, Renewed, RunRow, Settled, ShardRow,
-    Store, StoreError, Waiting,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
+    JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, Pruned, Renewal, Renewed, RunRow, Settled,
+    ShardRow, Store, StoreError, Waiting,
 };
-
-/// Time as the machine counts it: never set, and running on while the machine is suspended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Boot(pub Duration);
-
-impl Boot {
-    /// How long after `earlier` this is; nothing if it is not.
-    pub fn since(self, earlier: Boot) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-}
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.
 pub trait Clock: Send + Sync {

@@ -243,6 +243,8 @@ pub struct Job {
     pub id: JobId,
     /// Grows with every change of definition or state.
     pub version: u64,
+    /// When that was.
+    pub changed_at: Timestamp,
     /// Whether it fires.
     pub state: JobState,
     /// What people wrote.
@@ -260,6 +262,7 @@ impl Job {
     pub fn compile(
         id: JobId,
         version: u64,
+        changed_at: Timestamp,
         state: JobState,
         definition: Definition,
         children: Vec<Child>,
@@ -269,7 +272,7 @@ impl Job {
         let seed = format!("{}/{}", definition.app, definition.name);
         let rule = definition.schedule.compile(zones, &seed)?;
         let exclusions = definition.exclusions(zones)?;
-        Ok(Job { id, version, state, definition, rule, exclusions, children })
+        Ok(Job { id, version, changed_at, state, definition, rule, exclusions, children })
     }
 
     /// Whether an attempt is written down before it is sent.
@@ -282,8 +285,12 @@ impl Job {
         self.definition.block != Block::Concurrent(None)
     }
 
-    /// Whether the schedule names this instant.
+    /// Whether the schedule names this instant. A fixed delay counts from ends that only the runs know; every
+    /// change of the job starts it anew, so what it named before the last change is no longer named.
     pub fn names(&self, fire_time: Timestamp) -> bool {
+        if self.definition.schedule.is_delay() {
+            return self.rule.next_after(self.changed_at).is_some_and(|first| first <= fire_time);
+        }
         let just_before = Timestamp::from_millis(fire_time.as_millis().saturating_sub(1));
         self.rule.next_after(just_before) == Some(fire_time)
     }

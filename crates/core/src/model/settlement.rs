@@ -19,7 +19,7 @@ pub struct Settlement {
     pub attempt: Option<AttemptRecord>,
     /// What becomes of the run.
     pub then: Then,
-    /// Runs that this end brings about.
+    /// Runs that this end brings about. Each is left to the holder of its shard as an arrival.
     pub children: Vec<NewRun>,
     /// For a fixed delay, the next fire time: set if the clock still has this version, is enabled and waits.
     pub next_fire: Option<(u64, Timestamp)>,
@@ -56,10 +56,14 @@ pub enum Then {
         /// The attempt to be made.
         attempt: Attempt,
     },
-    /// It stays open and waits, without an instant, until its job is started again.
+    /// It stays open and waits, without an instant, until it is called back: because its job is stopped, or because
+    /// too many of its job wait already. Refused as stale if the job has another version: whoever started the
+    /// job has called back what was parked by then, and nobody would call this one.
     Park {
         /// The attempt to be made.
         attempt: Attempt,
+        /// The job's version that was asked.
+        version: u64,
     },
 }
 

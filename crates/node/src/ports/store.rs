@@ -137,6 +137,8 @@ pub struct JobRow {
     pub shard: ShardId,
     /// The next instant that is not yet planned, if there is one.
     pub next_fire: Option<Timestamp>,
+    /// [`Change::at`] of its last change.
+    pub changed_at: Timestamp,
     /// Whether it fires.
     pub state: JobState,
     /// What people wrote.
@@ -220,6 +222,15 @@ pub struct OpenSend {
     pub executor: Text,
     /// When the next attempt is due, if the last one has ended.
     pub retry: Option<(Timestamp, Attempt)>,
+}
+
+/// What the last holders of shards left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Open runs that have a gate.
+    pub sends: Vec<OpenSend>,
+    /// Jobs that have parked runs, each with the shard of those.
+    pub parked: Vec<(ShardId, JobId)>,
 }
 
 /// A run with everything that a send needs.
@@ -406,9 +417,12 @@ pub trait Store: Send + Sync {
         max: usize,
     ) -> Result<Loaded, StoreError>;
 
-    /// The open runs of these shards that have a gate, in no order. In one snapshot with the leases, as
-    /// [`Store::load`].
-    async fn adopt(&self, leases: &[Lease]) -> Result<Vec<OpenSend>, StoreError>;
+    /// The open runs of these shards that have a gate, and the jobs that have parked runs there, in no order. In one
+    /// snapshot with the leases, as [`Store::load`].
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError>;
+
+    /// Makes the `max` earliest of a job's parked runs on this shard (by due time, then id) ready at `at`; how many.
+    async fn unpark(&self, lease: Lease, job: JobId, max: usize, at: Timestamp) -> Result<usize, StoreError>;
 
     /// Whole runs, in no order; unknown ids are left out.
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
@@ -419,15 +433,11 @@ pub trait Store: Send + Sync {
     /// free or has this very token.
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError>;
 
-    /// What a gate would meet, without writing: through if the key has this token, taken if it has another; none if the
-    /// key is free. In the order of the keys.
-    async fn resolve(&self, keys: &[(RunId, Attempt, Token)]) -> Result<Vec<Option<Gated>>, StoreError>;
-
     // --- settling ---
 
     /// Writes ends with all that follows, each alone or not at all; the answers are in the order of the settlements.
-    /// The rows of gates outlive the close of their run. A child whose (job, fire time) or key is there already is
-    /// left out.
+    /// The rows of gates outlive the close of their run. For every child an [`ArrivalKind::Run`] is left for the holder
+    /// of its shard.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
     // --- accepting ---

@@ -1,0 +1,139 @@
+//! What time it is for the cluster: the store's clock, counted forward by the machine's.
+//!
+//! The machine's own idea of the date plays no part. Every answer of the store bounds the offset between the two
+//! clocks from both sides, because the store read its clock between the asking and the answering. The estimate
+//! leans to the early side, so that nothing fires before its time; it is late by the round trip at most.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+
+use super::Boot;
+
+/// A step of the store's clock that is worth an alarm.
+pub const STEP: Duration = Duration::from_secs(5);
+
+/// The store's clock was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// Forward by this much: the instants in between count as missed.
+    Forward(Duration),
+    /// Back by this much: time is held until the store has caught up, since what it names anew was decided already.
+    Back(Duration),
+}
+
+/// The cluster's time as one node knows it. It never goes back.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterTime {
+    /// Milliseconds to add to the machine's time; none before the store was heard.
+    offset: Option<i64>,
+    shown: Option<Timestamp>,
+}
+
+impl ClusterTime {
+    /// Learns from an answer that the store gave between two moments.
+    pub fn learn(&mut self, asked: Boot, answered: Boot, store_now: Timestamp) -> Option<Stepped> {
+        let least = store_now.as_millis().saturating_sub(millis(answered));
+        let most = store_now.as_millis().saturating_sub(millis(asked));
+        let Some(offset) = self.offset else {
+            self.offset = Some(least);
+            return None;
+        };
+        // An eighth of the way towards the early side, so that one slow answer does not leave us ahead for good.
+        let eased = offset - (offset - least) / 8;
+        self.offset = Some(eased.clamp(least, most.max(least)));
+        let (ahead, behind) = (least.saturating_sub(offset), offset.saturating_sub(most));
+        let step = millis(Boot(STEP));
+        if ahead > step {
+            Some(Stepped::Forward(Duration::from_millis(ahead as u64)))
+        } else if behind > step {
+            Some(Stepped::Back(Duration::from_millis(behind as u64)))
+        } else {
+            None
+        }
+    }
+
+    /// The cluster's time at this moment; none before the store was heard.
+    pub fn now(&mut self, at: Boot) -> Option<Timestamp> {
+        let now = Timestamp::from_millis(millis(at).saturating_add(self.offset?));
+        let held = self.shown.map_or(now, |shown| shown.max(now));
+        self.shown = Some(held);
+        Some(held)
+    }
+
+    /// The moment on this machine at which the cluster's time will be `at`, if its clock goes on as it does.
+    pub fn moment_of(&self, at: Timestamp) -> Boot {
+        let millis = at.as_millis().saturating_sub(self.offset.unwrap_or(0));
+        Boot(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    }
+}
+
+fn millis(at: Boot) -> i64 {
+    i64::try_from(at.0.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn boot(millis: u64) -> Boot {
+        Boot(Duration::from_millis(millis))
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + millis)
+    }
+
+    fn heard(asked: u64, answered: u64, now: i64) -> ClusterTime {
+        let mut time = ClusterTime::default();
+        assert_eq!(time.learn(boot(asked), boot(answered), at(now)), None);
+        time
+    }
+
+    #[test]
+    fn it_is_unknown_until_the_store_was_heard() {
+        assert_eq!(ClusterTime::default().now(boot(5)), None);
+    }
+
+    #[test]
+    fn it_is_never_ahead_of_the_store_and_late_by_the_round_trip_at_most() {
+        // The store read its clock somewhere between 0 and 10.
+        let mut time = heard(0, 10, 0);
+        assert_eq!(time.now(boot(10)), Some(at(0)));
+        assert_eq!(time.moment_of(at(5)), boot(15));
+        // A quicker answer narrows it: the store was at 1,004 or later when the machine was at 1,010.
+        time.learn(boot(1_009), boot(1_010), at(1_009));
+        assert_eq!(time.now(boot(1_010)), Some(at(1_009)));
+    }
+
+    #[test]
+    fn it_never_goes_back_but_waits_until_the_store_has_caught_up() {
+        let mut time = heard(0, 0, 0);
+        assert_eq!(time.now(boot(10_000)), Some(at(10_000)));
+        let stepped = time.learn(boot(10_000), boot(10_000), at(2_000));
+        assert_eq!(stepped, Some(Stepped::Back(Duration::from_secs(8))));
+        assert_eq!(time.now(boot(12_000)), Some(at(10_000)));
+        assert_eq!(time.now(boot(18_001)), Some(at(10_001)));
+    }
+
+    #[test]
+    fn a_leap_forward_is_followed_and_told() {
+        let mut time = heard(0, 0, 0);
+        let stepped = time.learn(boot(1_000), boot(1_000), at(3_601_000));
+        assert_eq!(stepped, Some(Stepped::Forward(Duration::from_secs(3_600))));
+        assert_eq!(time.now(boot(1_000)), Some(at(3_601_000)));
+    }
+
+    #[test]
+    fn a_machine_that_runs_fast_is_held_to_the_store() {
+        let mut time = heard(0, 0, 0);
+        for second in 1..=1_000 {
+            // Ten parts in ten thousand too fast, answers within 2 ms.
+            let here = second * 1_001;
+            time.learn(boot(here), boot(here + 2), at(second as i64 * 1_000 + 1));
+            let ahead =
+                time.now(boot(here + 2)).unwrap().as_millis() - at(second as i64 * 1_000 + 2).as_millis();
+            assert!((-2..=2).contains(&ahead), "{ahead} ms ahead after {second} s");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Firing: whether a run that is due is still wanted, and in which order runs go out.
+
+use std::time::Duration;
+
+use calendar::{Timestamp, Verdict};
+
+use crate::model::{Attempt, Decided, Job, JobState, Origin, RunId, Skip, StoppedReason};
+use crate::policy::misfire::{Lateness, Policy};
+
+/// A run that is due, as far as its fate depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The instant that was named for it.
+    pub fire_time: Timestamp,
+    /// The attempt that is to be made.
+    pub attempt: Attempt,
+    /// What was decided about its lateness.
+    pub decided: Decided,
+}
+
+/// What the job, as it stands now, wants done with a run that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Start it; this is what its lateness is taken for.
+    Start(Decided),
+    /// Close it.
+    Skip(Skip),
+    /// Let it wait for this instant.
+    Defer(Timestamp),
+    /// Let it wait until the job is started again.
+    Park,
+}
+
+/// Asks the job about a run that is due, before every attempt: it may have been stopped, edited or deleted since the
+/// run was written or last tried.
+pub fn wanted(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
+    if let Some(refused) = by_state(job, run) {
+        return refused;
+    }
+    if run.attempt > Attempt::FIRST {
+        return Wanted::Start(run.decided);
+    }
+    let due = match within_windows(job, run, now) {
+        Ok(due) => due,
+        Err(refused) => return refused,
+    };
+    match run.origin {
+        _ if run.decided != Decided::NotYet => Wanted::Start(run.decided),
+        Origin::Schedule | Origin::OneShot => by_lateness(job, run, due, now),
+        Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Parent => Wanted::Start(Decided::OnTime),
+    }
+}
+
+fn by_state(job: &Job, run: &Candidate) -> Option<Wanted> {
+    let is_asked_for = matches!(run.origin, Origin::Manual | Origin::Backfill | Origin::Retry);
+    match &job.state {
+        JobState::Deleted => Some(Wanted::Skip(Skip::JobDeleted)),
+        _ if is_asked_for => None,
+        JobState::Stopped(_) if run.origin == Origin::OneShot => Some(Wanted::Park),
+        // Its last instants are reserved when it is stopped for having no further ones.
+        JobState::Stopped(StoppedReason::Finished) => is_edited_away(job, run),
+        JobState::Stopped(_) => Some(Wanted::Skip(Skip::JobStopped)),
+        JobState::Enabled => is_edited_away(job, run),
+    }
+}
+
+fn is_edited_away(job: &Job, run: &Candidate) -> Option<Wanted> {
+    let is_named = run.origin != Origin::Schedule || job.names(run.fire_time);
+    (!is_named).then_some(Wanted::Skip(Skip::JobEdited))
+}
+
+/// The instant from which its lateness counts, if it may run at all. Who says "now" means now.
+fn within_windows(job: &Job, run: &Candidate, now: Timestamp) -> Result<Timestamp, Wanted> {
+    if matches!(run.origin, Origin::Manual | Origin::Retry) {
+        return Ok(run.fire_time);
+    }
+    match job.exclusions.judge(run.fire_time) {
+        Verdict::Allowed => Ok(run.fire_time),
+        Verdict::OutsideWindows => Err(Wanted::Skip(Skip::OutsideWindows)),
+        Verdict::OutsideCalendar => Err(Wanted::Skip(Skip::OutsideCalendar)),
+        Verdict::Deferred(until) if now < until => Err(Wanted::Defer(until)),
+        Verdict::Deferred(until) => Ok(until),
+    }
+}
+
+fn by_lateness(job: &Job, run: &Candidate, due: Timestamp, now: Timestamp) -> Wanted {
+    let misfire = &job.definition.misfire;
+    match misfire.judge(lateness(due, now)) {
+        Lateness::OnTime => Wanted::Start(Decided::OnTime),
+        Lateness::Late => Wanted::Start(Decided::Late),
+        Lateness::Missed if misfire.policy == Policy::Skip => Wanted::Skip(Skip::Misfire),
+        Lateness::Missed if misfire.policy == Policy::FireOnce && is_followed(job, run, now) => {
+            Wanted::Skip(Skip::Coalesced)
+        }
+        Lateness::Missed => Wanted::Start(Decided::CaughtUp),
+    }
+}
+
+/// Whether a later instant of the schedule was missed too; then that one stands for this. Asked of the rule and not
+/// of what is loaded, so it does not matter who holds or plans the later one.
+fn is_followed(job: &Job, run: &Candidate, now: Timestamp) -> bool {
+    let is_missed = |at| job.definition.misfire.judge(lateness(at, now)) == Lateness::Missed;
+    run.origin == Origin::Schedule
+        && !job.definition.schedule.is_delay()
+        && job.rule.next_after(run.fire_time).is_some_and(|next| next <= now && is_missed(next))
+}
+
+fn lateness(due: Timestamp, now: Timestamp) -> Duration {
+    let late = now.as_millis().saturating_sub(due.as_millis());
+    Duration::from_millis(u64::try_from(late).unwrap_or(0))
+}
+
+/// The order in which runs go out that are all due: what is fresh before what is caught up with, then by priority,
+/// then by time, then by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// Behind everything fresh.
+    pub is_caught_up: bool,
+    /// 0 goes first.
+    pub priority: u8,
+    /// When it became due.
+    pub ready_at: Timestamp,
+    /// The run.
+    pub run: RunId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{at, compile, definition, delay, every, job};
+    use super::*;
+    use crate::model::WindowSpec;
+    use crate::policy::Misfire;
+    use calendar::Outside;
+
+    fn candidate(origin: Origin, fire_time: &str) -> Candidate {
+        let (attempt, decided) = (Attempt::FIRST, Decided::NotYet);
+        Candidate { origin, fire_time: at(fire_time), attempt, decided }
+    }
+
+    fn stopped(reason: StoppedReason) -> Job {
+        Job { state: JobState::Stopped(reason), ..job(every(60)) }
+    }
+
+    fn check(job: &Job, origin: Origin, fire_time: &str, now: &str, expected: Wanted) {
+        assert_eq!(
+            wanted(job, &candidate(origin, fire_time), at(now)),
+            expected,
+            "{origin} {fire_time} {now}"
+        );
+    }
+
+    #[test]
+    fn a_stopped_job_skips_its_schedule_parks_one_shots_and_does_what_people_ask() {
+        let job = stopped(StoppedReason::Asked);
+        check(&job, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Skip(Skip::JobStopped));
+        check(&job, Origin::Parent, "10:00:00", "10:00:00", Wanted::Skip(Skip::JobStopped));
+        check(&job, Origin::OneShot, "10:00:00", "10:00:00", Wanted::Park);
+        for origin in [Origin::Manual, Origin::Backfill, Origin::Retry] {
+            check(&job, origin, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+        }
+    }
+
+    #[test]
+    fn a_job_that_has_come_to_its_end_still_runs_what_was_reserved() {
+        let job = stopped(StoppedReason::Finished);
+        check(&job, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+        check(&job, Origin::Schedule, "10:00:01", "10:00:01", Wanted::Skip(Skip::JobEdited));
+    }
+
+    #[test]
+    fn a_deleted_job_runs_nothing_and_an_edited_one_only_what_it_still_names() {
+        let deleted = Job { state: JobState::Deleted, ..job(every(60)) };
+        for origin in Origin::ALL {
+            check(&deleted, *origin, "10:00:00", "10:00:00", Wanted::Skip(Skip::JobDeleted));
+        }
+        check(&job(every(7)), Origin::Schedule, "10:00:00", "10:00:00", Wanted::Skip(Skip::JobEdited));
+        check(&job(every(7)), Origin::OneShot, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+    }
+
+    #[test]
+    fn a_fixed_delay_forgets_what_it_named_before_its_last_change() {
+        let delayed = Job { changed_at: at("10:00:00"), ..job(delay(30)) };
+        check(&delayed, Origin::Schedule, "10:00:29", "10:00:29", Wanted::Skip(Skip::JobEdited));
+        check(&delayed, Origin::Schedule, "10:00:30", "10:00:30", Wanted::Start(Decided::OnTime));
+    }
+
+    #[test]
+    fn a_reservation_that_is_late_follows_the_misfire_policy() {
+        let lenient = |policy| {
+            let misfire = Misfire { policy, threshold: Duration::from_secs(10) };
+            compile(crate::model::Definition { misfire, ..definition(every(60)) })
+        };
+        for policy in [Policy::Skip, Policy::FireOnce, Policy::FireAll] {
+            check(&lenient(policy), Origin::Schedule, "10:00:00", "10:00:05", Wanted::Start(Decided::OnTime));
+            check(&lenient(policy), Origin::Schedule, "10:00:00", "10:00:10", Wanted::Start(Decided::Late));
+        }
+        let (skip, once) = (Wanted::Skip(Skip::Misfire), Wanted::Start(Decided::CaughtUp));
+        check(&lenient(Policy::Skip), Origin::Schedule, "10:00:00", "10:00:11", skip);
+        check(&lenient(Policy::FireOnce), Origin::Schedule, "10:00:00", "10:00:11", once);
+        check(&lenient(Policy::FireOnce), Origin::Schedule, "10:00:00", "10:01:10", once);
+        let coalesced = Wanted::Skip(Skip::Coalesced);
+        check(&lenient(Policy::FireOnce), Origin::Schedule, "10:00:00", "10:01:11", coalesced);
+        check(&lenient(Policy::FireAll), Origin::Schedule, "10:00:00", "10:09:00", once);
+        check(&lenient(Policy::Skip), Origin::OneShot, "10:00:00", "10:00:11", skip);
+        check(&lenient(Policy::FireOnce), Origin::OneShot, "10:00:00", "10:09:00", once);
+    }
+
+    #[test]
+    fn what_was_decided_once_is_not_judged_again_and_neither_is_a_retry() {
+        let mut job = job(every(60));
+        job.definition.misfire.policy = Policy::Skip;
+        let decided = Candidate { decided: Decided::CaughtUp, ..candidate(Origin::Schedule, "10:00:00") };
+        assert_eq!(wanted(&job, &decided, at("23:00:00")), Wanted::Start(Decided::CaughtUp));
+        let again = Candidate { attempt: Attempt(2), ..candidate(Origin::Schedule, "10:00:00") };
+        assert_eq!(wanted(&job, &again, at("23:00:00")), Wanted::Start(Decided::NotYet));
+    }
+
+    #[test]
+    fn windows_skip_or_defer_and_deferring_is_no_lateness() {
+        let windowed = |outside| {
+            let hours = "12:00-13:00".into();
+            let spec = WindowSpec { days: "*".into(), hours, zone: "UTC".into(), outside };
+            compile(crate::model::Definition { windows: vec![spec], ..definition(every(60)) })
+        };
+        let defers = windowed(Outside::Defer);
+        check(&defers, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Defer(at("12:00:00")));
+        check(&defers, Origin::Schedule, "10:00:00", "12:00:01", Wanted::Start(Decided::OnTime));
+        let skips = windowed(Outside::Skip);
+        check(&skips, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Skip(Skip::OutsideWindows));
+        check(&skips, Origin::Manual, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+    }
+
+    #[test]
+    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_time() {
+        let rank = |is_caught_up, priority, text, run| Rank {
+            is_caught_up,
+            priority,
+            ready_at: at(text),
+            run: RunId(run),
+        };
+        let order = [
+            rank(false, 0, "10:00:09", 9),
+            rank(false, 5, "10:00:00", 7),
+            rank(false, 5, "10:00:00", 8),
+            rank(false, 5, "10:00:01", 1),
+            rank(true, 0, "09:00:00", 2),
+        ];
+        assert!(order.is_sorted());
+    }
+}

@@ -1,0 +1,178 @@
+//! Settling: what follows from the end of an attempt.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+
+use crate::model::{
+    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Origin, Outcome, Text, Then,
+};
+
+/// How an attempt ended, and what else bears on what comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End<'a> {
+    /// The attempt.
+    pub attempt: &'a AttemptRecord,
+    /// How long the target asks to be left alone.
+    pub retry_after: Option<Duration>,
+    /// Whether the target says that another try is of no use.
+    pub is_final: bool,
+    /// Whether it ended only because the node that sent it is gone. Such an attempt does not count against the job.
+    pub by_loss_of_node: bool,
+}
+
+/// What becomes of the run. `jitter` is any number, the more random the better.
+pub fn settle(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
+    let close = |outcome, reason: Text| {
+        Then::Close(Close { outcome, reason, closed_at: now.max(end.attempt.ended_at), range: None })
+    };
+    let at_most_once = job.definition.delivery == Delivery::AtMostOnce;
+    let message = || end.attempt.message.clone();
+    match end.attempt.outcome {
+        AttemptOutcome::Succeeded => close(Outcome::Succeeded, Text::Borrowed("")),
+        AttemptOutcome::Cancelled => close(Outcome::Cancelled, message()),
+        // Nobody knows whether it arrived, so it is not sent again.
+        AttemptOutcome::Lost | AttemptOutcome::TimedOut if at_most_once => close(Outcome::Lost, message()),
+        AttemptOutcome::Failed if at_most_once || end.is_final => close(Outcome::Failed, message()),
+        // Certainly not taken: trying again cannot make it arrive twice, whatever the delivery.
+        AttemptOutcome::Refused | AttemptOutcome::Failed | AttemptOutcome::TimedOut => {
+            retry(job, end, now, jitter).unwrap_or_else(|| close(Outcome::Failed, message()))
+        }
+        AttemptOutcome::Lost => {
+            retry(job, end, now, jitter).unwrap_or_else(|| close(Outcome::Lost, message()))
+        }
+    }
+}
+
+fn retry(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Option<Then> {
+    let number = end.attempt.number;
+    if number >= Attempt::MAX {
+        return None;
+    }
+    let told = end.retry_after.unwrap_or_default();
+    let delay = match job.definition.retry.delay_after_told(number.0, told, jitter) {
+        Some(delay) => delay,
+        None if end.by_loss_of_node => Duration::ZERO,
+        None => return None,
+    };
+    Some(Then::Wait { ready_at: now.saturating_add(delay), attempt: number.next() })
+}
+
+/// The jobs that a close brings about.
+pub fn children(job: &Job, outcome: Outcome) -> impl Iterator<Item = &Child> {
+    job.children.iter().filter(move |child| child.when.holds(outcome))
+}
+
+/// The next fire time of a fixed delay, whose clock waits for the end of its run, with the version that the clock
+/// must still have: a change of the job has started the delay anew.
+pub fn next_fire(job: &Job, origin: Origin, then: &Then) -> Option<(u64, Timestamp)> {
+    let Then::Close(close) = then else { return None };
+    if origin != Origin::Schedule || !job.definition.schedule.is_delay() || !job.state.is_enabled() {
+        return None;
+    }
+    job.rule.next_after(close.closed_at).map(|next| (job.version, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{at, delay, every, job};
+    use super::*;
+    use crate::model::{JobId, Token, When};
+
+    fn attempt(number: u32, outcome: AttemptOutcome) -> AttemptRecord {
+        AttemptRecord {
+            number: Attempt(number),
+            token: Token(1),
+            executor: "agent".into(),
+            started_at: at("10:00:00"),
+            ended_at: at("10:00:01"),
+            outcome,
+            message: "said so".into(),
+            possible_duplicate: false,
+        }
+    }
+
+    fn fate(job: &Job, number: u32, outcome: AttemptOutcome) -> String {
+        fate_of(
+            job,
+            &End {
+                attempt: &attempt(number, outcome),
+                retry_after: None,
+                is_final: false,
+                by_loss_of_node: false,
+            },
+        )
+    }
+
+    fn fate_of(job: &Job, end: &End<'_>) -> String {
+        match settle(job, end, at("10:00:01"), 0) {
+            Then::Close(close) => close.outcome.to_string(),
+            Then::Wait { ready_at, attempt } => format!("{attempt} at {}", &ready_at.to_string()[11..19]),
+            Then::Park { .. } => "parked".into(),
+        }
+    }
+
+    #[test]
+    fn what_failed_is_tried_again_until_the_attempts_are_used_up() {
+        let job = job(every(60));
+        for outcome in [AttemptOutcome::Failed, AttemptOutcome::TimedOut, AttemptOutcome::Refused] {
+            assert_eq!(fate(&job, 1, outcome), "2 at 10:00:02");
+            assert_eq!(fate(&job, 2, outcome), "3 at 10:00:03");
+            assert_eq!(fate(&job, 3, outcome), "failed");
+        }
+        assert_eq!(fate(&job, 2, AttemptOutcome::Lost), "3 at 10:00:03");
+        assert_eq!(fate(&job, 3, AttemptOutcome::Lost), "lost");
+        assert_eq!(fate(&job, 1, AttemptOutcome::Succeeded), "succeeded");
+        assert_eq!(fate(&job, 1, AttemptOutcome::Cancelled), "cancelled");
+    }
+
+    #[test]
+    fn at_most_once_only_what_was_certainly_not_taken_is_tried_again() {
+        let mut job = job(every(60));
+        job.definition.delivery = Delivery::AtMostOnce;
+        assert_eq!(fate(&job, 1, AttemptOutcome::Refused), "2 at 10:00:02");
+        assert_eq!(fate(&job, 1, AttemptOutcome::Failed), "failed");
+        assert_eq!(fate(&job, 1, AttemptOutcome::TimedOut), "lost");
+        assert_eq!(fate(&job, 1, AttemptOutcome::Lost), "lost");
+    }
+
+    #[test]
+    fn the_target_can_end_it_or_ask_for_patience() {
+        let (job, failed) = (job(every(60)), attempt(1, AttemptOutcome::Failed));
+        let end = End { attempt: &failed, retry_after: None, is_final: true, by_loss_of_node: false };
+        assert_eq!(fate_of(&job, &end), "failed");
+        let patience = Some(Duration::from_secs(20));
+        assert_eq!(fate_of(&job, &End { retry_after: patience, is_final: false, ..end }), "2 at 10:00:21");
+    }
+
+    #[test]
+    fn an_attempt_lost_with_its_node_is_repeated_whatever_the_attempts() {
+        let (job, lost) = (job(every(60)), attempt(3, AttemptOutcome::Lost));
+        let end = End { attempt: &lost, retry_after: None, is_final: false, by_loss_of_node: true };
+        assert_eq!(fate_of(&job, &end), "4 at 10:00:01");
+    }
+
+    #[test]
+    fn a_fixed_delay_counts_from_the_close_of_its_run_whatever_the_outcome() {
+        let close = |outcome| {
+            Then::Close(Close { outcome, reason: "".into(), closed_at: at("10:00:01"), range: None })
+        };
+        for outcome in Outcome::ALL {
+            let next = next_fire(&job(delay(30)), Origin::Schedule, &close(*outcome));
+            assert_eq!(next, Some((3, at("10:00:31"))));
+        }
+        assert_eq!(next_fire(&job(delay(30)), Origin::Manual, &close(Outcome::Failed)), None);
+        assert_eq!(next_fire(&job(every(30)), Origin::Schedule, &close(Outcome::Failed)), None);
+    }
+
+    #[test]
+    fn children_follow_the_ends_they_asked_for() {
+        let child = |id, when| Child { job: JobId(id), when };
+        let mut job = job(every(60));
+        job.children = vec![child(1, When::Succeeded), child(2, When::Failed), child(3, When::Ended)];
+        let of = |outcome| children(&job, outcome).map(|child| child.job.0).collect::<Vec<_>>();
+        assert_eq!(of(Outcome::Succeeded), [1, 3]);
+        assert_eq!(of(Outcome::Lost), [2, 3]);
+        assert!(of(Outcome::Skipped).is_empty());
+    }
+}

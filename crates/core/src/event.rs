@@ -1,0 +1,100 @@
+//! Everything that can happen, as it is told: the only list of events. Steps collect them; whoever observes reads
+//! them and never calls back.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+
+use crate::model::{Attempt, Epoch, JobId, Outcome, RunId, ShardId, Skip, StoppedReason, Text};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A job was created, edited, started or deleted.
+    JobChanged {
+        /// Which.
+        job: JobId,
+        /// Its version from now on.
+        version: u64,
+    },
+    /// A job stopped, by wish or by itself.
+    JobStopped {
+        /// Which.
+        job: JobId,
+        /// Why.
+        reason: StoppedReason,
+    },
+    /// Fire times were passed over.
+    Missed {
+        /// Whose.
+        job: JobId,
+        /// The first.
+        from: Timestamp,
+        /// The last.
+        until: Timestamp,
+        /// How many.
+        count: u64,
+        /// Why they do not run.
+        reason: Skip,
+    },
+    /// An attempt went out.
+    Sent {
+        /// Of which run.
+        run: RunId,
+        /// Of which job.
+        job: JobId,
+        /// Which try.
+        attempt: Attempt,
+        /// How long after it was due.
+        lag: Duration,
+    },
+    /// An attempt ended badly and another will follow.
+    Retrying {
+        /// Of which run.
+        run: RunId,
+        /// When.
+        ready_at: Timestamp,
+    },
+    /// A run ended.
+    Closed {
+        /// Which.
+        run: RunId,
+        /// Of which job.
+        job: JobId,
+        /// How.
+        outcome: Outcome,
+        /// Why.
+        reason: Text,
+    },
+    /// A report came for an attempt that is no longer current; it changed nothing.
+    LateReport {
+        /// Of which run.
+        run: RunId,
+        /// Which try.
+        attempt: Attempt,
+    },
+    /// This node acts for a shard from now on.
+    ShardTaken {
+        /// Which.
+        shard: ShardId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// This node no longer acts for a shard.
+    ShardLeft {
+        /// Which.
+        shard: ShardId,
+    },
+    /// The store's clock was set.
+    ClockStepped {
+        /// By this many milliseconds; negative is back.
+        millis: i64,
+    },
+    /// The store did not do what it was asked.
+    StoreFailed {
+        /// In which step.
+        step: &'static str,
+        /// What it said.
+        reason: Text,
+    },
+}
