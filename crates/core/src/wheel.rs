@@ -76,6 +76,8 @@ pub struct Wheel {
     /// The runs that are armed, and for when. A timer in a slot or in the queue that is not in here is stale: its
     /// run was cancelled or moved. Taking it out at once would mean to search its slot.
     armed: FxHashMap<u64, Timestamp>,
+    /// Runs that were pushed out since somebody last asked.
+    dropped: Vec<u64>,
 }
 
 impl Wheel {
@@ -89,6 +91,7 @@ impl Wheel {
             slots: Slots::default(),
             ready: VecDeque::new(),
             armed: FxHashMap::default(),
+            dropped: Vec::new(),
         }
     }
 
@@ -115,6 +118,11 @@ impl Wheel {
     /// Says that the store was read up to `mark`, or to its end; what was found is armed after this.
     pub fn open_to(&mut self, mark: Option<Mark>) {
         self.mark = mark;
+    }
+
+    /// The runs that were pushed out, by earlier ones, since this was last asked.
+    pub fn take_dropped(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Adds a run, or moves it to another time, unless it lies behind the mark.
@@ -257,6 +265,7 @@ impl Wheel {
         let dropped = timers.split_off(timers.len().saturating_sub(surplus));
         for timer in &dropped {
             self.armed.remove(&timer.id);
+            self.dropped.push(timer.id);
         }
         let lowest = dropped.first().map(Timer::mark);
         self.mark = self.mark.into_iter().chain(lowest).min();

@@ -1,3 +1,109 @@
 //! The steps of a node: ask the core what should happen, write it down, then do it.
+//!
+//! A [`Node`] is a value with steps. Each step is an async function that does one round of work in the order store,
+//! memory, network, and answers when it wants to be called again; it never waits for time, spawns or selects. Steps of
+//! one node may run side by side, each kind at most once at a time. The memory between them is behind a lock that is
+//! never held across an await.
 
+mod desk;
+mod ids;
+mod inbox;
+mod jobs;
+mod memory;
 pub mod ports;
+mod settings;
+mod step;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use calendar::{Timestamp, Zones};
+use punctual_core::event::Event;
+use punctual_core::model::NodeId;
+
+pub use desk::{Backfill, Cancelled, DeskError, Submission};
+pub use memory::Wakes;
+pub use settings::{Planted, Settings};
+
+use memory::Memory;
+use ports::{Boot, Clock, Dispatch, Entropy, Peers, Store};
+
+/// Everything a node needs from outside.
+#[derive(Clone)]
+pub struct Ports {
+    /// The machine's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// The way to executors and agents.
+    pub dispatch: Arc<dyn Dispatch>,
+    /// The way to the other nodes.
+    pub peers: Arc<dyn Peers>,
+}
+
+/// One node of the cluster.
+pub struct Node {
+    ports: Ports,
+    settings: Settings,
+    zones: Arc<Zones>,
+    memory: Mutex<Memory>,
+}
+
+impl Node {
+    /// A node that has not yet joined: its first [`Node::renew`] does that.
+    pub fn new(ports: Ports, settings: Settings, zones: Arc<Zones>) -> Node {
+        let id = draw_id(&*ports.entropy);
+        let memory = Mutex::new(Memory::new(id, &settings));
+        Node { ports, settings, zones, memory }
+    }
+
+    /// Its present incarnation.
+    pub fn id(&self) -> NodeId {
+        self.memory().id
+    }
+
+    /// The cluster's time, as far as it is known.
+    pub fn now(&self) -> Option<Timestamp> {
+        let boot = self.boot();
+        self.memory().time.now(boot)
+    }
+
+    /// How many shards it acts for.
+    pub fn shards_held(&self) -> usize {
+        self.memory().held.len()
+    }
+
+    /// Runs that are loaded and not on their way, and runs that are.
+    pub fn load_figures(&self) -> (usize, usize) {
+        let memory = self.memory();
+        (memory.runs.len() - memory.flights.len(), memory.flights.len())
+    }
+
+    /// What has happened since this was last asked.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.memory().events)
+    }
+
+    /// The steps that have become due by what others did since this was last asked.
+    pub fn take_wakes(&self) -> Wakes {
+        std::mem::take(&mut self.memory().wakes)
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        // Whoever panicked while holding the lock had a bug; what it left is no worse than before.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn boot(&self) -> Boot {
+        self.ports.clock.boot()
+    }
+
+    pub(crate) fn jitter(&self) -> u16 {
+        self.ports.entropy.bits() as u16
+    }
+}
+
+fn draw_id(entropy: &dyn Entropy) -> NodeId {
+    NodeId(u128::from(entropy.bits()) << 64 | u128::from(entropy.bits()))
+}

@@ -14,6 +14,8 @@ pub struct Candidate {
     pub origin: Origin,
     /// The instant that was named for it.
     pub fire_time: Timestamp,
+    /// When it became ready: then, or when its wait ended.
+    pub ready_at: Timestamp,
     /// The attempt that is to be made.
     pub attempt: Attempt,
     /// What was decided about its lateness.
@@ -42,13 +44,12 @@ pub fn wanted(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
     if run.attempt > Attempt::FIRST {
         return Wanted::Start(run.decided);
     }
-    let due = match within_windows(job, run, now) {
-        Ok(due) => due,
-        Err(refused) => return refused,
-    };
+    if let Some(refused) = by_windows(job, run, now) {
+        return refused;
+    }
     match run.origin {
         _ if run.decided != Decided::NotYet => Wanted::Start(run.decided),
-        Origin::Schedule | Origin::OneShot => by_lateness(job, run, due, now),
+        Origin::Schedule | Origin::OneShot => by_lateness(job, run, now),
         Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Parent => Wanted::Start(Decided::OnTime),
     }
 }
@@ -71,21 +72,29 @@ fn is_edited_away(job: &Job, run: &Candidate) -> Option<Wanted> {
     (!is_named).then_some(Wanted::Skip(Skip::JobEdited))
 }
 
-/// The instant from which its lateness counts, if it may run at all. Who says "now" means now.
-fn within_windows(job: &Job, run: &Candidate, now: Timestamp) -> Result<Timestamp, Wanted> {
+/// Who says "now" means now; everything else keeps to the windows.
+fn by_windows(job: &Job, run: &Candidate, now: Timestamp) -> Option<Wanted> {
     if matches!(run.origin, Origin::Manual | Origin::Retry) {
-        return Ok(run.fire_time);
+        return None;
     }
     match job.exclusions.judge(run.fire_time) {
-        Verdict::Allowed => Ok(run.fire_time),
-        Verdict::OutsideWindows => Err(Wanted::Skip(Skip::OutsideWindows)),
-        Verdict::OutsideCalendar => Err(Wanted::Skip(Skip::OutsideCalendar)),
-        Verdict::Deferred(until) if now < until => Err(Wanted::Defer(until)),
-        Verdict::Deferred(until) => Ok(until),
+        Verdict::OutsideWindows => Some(Wanted::Skip(Skip::OutsideWindows)),
+        Verdict::OutsideCalendar => Some(Wanted::Skip(Skip::OutsideCalendar)),
+        Verdict::Deferred(until) if now < until => Some(Wanted::Defer(until)),
+        Verdict::Allowed | Verdict::Deferred(_) => None,
     }
 }
 
-fn by_lateness(job: &Job, run: &Candidate, due: Timestamp, now: Timestamp) -> Wanted {
+/// The instant from which lateness counts. Waiting for a window, for a place, or for another time that somebody
+/// asked for is no lateness. Waiting for a stopped job is: what its start called back (and so became ready at that
+/// very moment) is as late as if nobody had been there.
+fn counted_from(job: &Job, run: &Candidate) -> Timestamp {
+    let is_called_back = run.origin == Origin::OneShot && run.ready_at == job.changed_at;
+    if is_called_back { run.fire_time } else { run.ready_at.max(run.fire_time) }
+}
+
+fn by_lateness(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
+    let due = counted_from(job, run);
     let misfire = &job.definition.misfire;
     match misfire.judge(lateness(due, now)) {
         Lateness::OnTime => Wanted::Start(Decided::OnTime),
@@ -136,7 +145,7 @@ mod tests {
 
     fn candidate(origin: Origin, fire_time: &str) -> Candidate {
         let (attempt, decided) = (Attempt::FIRST, Decided::NotYet);
-        Candidate { origin, fire_time: at(fire_time), attempt, decided }
+        Candidate { origin, fire_time: at(fire_time), ready_at: at(fire_time), attempt, decided }
     }
 
     fn stopped(reason: StoppedReason) -> Job {
@@ -226,10 +235,20 @@ mod tests {
         };
         let defers = windowed(Outside::Defer);
         check(&defers, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Defer(at("12:00:00")));
-        check(&defers, Origin::Schedule, "10:00:00", "12:00:01", Wanted::Start(Decided::OnTime));
+        let deferred = Candidate { ready_at: at("12:00:00"), ..candidate(Origin::Schedule, "10:00:00") };
+        assert_eq!(wanted(&defers, &deferred, at("12:00:01")), Wanted::Start(Decided::OnTime));
         let skips = windowed(Outside::Skip);
         check(&skips, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Skip(Skip::OutsideWindows));
         check(&skips, Origin::Manual, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+    }
+
+    #[test]
+    fn a_one_shot_called_back_by_a_start_is_late_and_one_put_off_by_a_person_is_not() {
+        let mut job = Job { changed_at: at("12:00:00"), ..job(every(60)) };
+        job.definition.misfire.policy = Policy::Skip;
+        let ready = |ready_at| Candidate { ready_at: at(ready_at), ..candidate(Origin::OneShot, "10:00:00") };
+        assert_eq!(wanted(&job, &ready("12:00:00"), at("12:00:01")), Wanted::Skip(Skip::Misfire));
+        assert_eq!(wanted(&job, &ready("13:00:00"), at("13:00:01")), Wanted::Start(Decided::OnTime));
     }
 
     #[test]

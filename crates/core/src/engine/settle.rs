@@ -50,10 +50,10 @@ fn retry(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Option<Then> 
         return None;
     }
     let told = end.retry_after.unwrap_or_default();
-    let delay = match job.definition.retry.delay_after_told(number.0, told, jitter) {
-        Some(delay) => delay,
-        None if end.by_loss_of_node => Duration::ZERO,
-        None => return None,
+    let delay = if end.by_loss_of_node {
+        Duration::ZERO
+    } else {
+        job.definition.retry.delay_after_told(number.0, told, jitter)?
     };
     Some(Then::Wait { ready_at: now.saturating_add(delay), attempt: number.next() })
 }

@@ -13,6 +13,8 @@ pub struct Settlement {
     pub job: JobId,
     /// Its shard.
     pub shard: ShardId,
+    /// Whether the writer does not hold the shard: then an arrival tells the holder to look at the run again.
+    pub is_foreign: bool,
     /// What must hold, else nothing is written.
     pub fence: Fence,
     /// The attempt that ended, if one was sent.

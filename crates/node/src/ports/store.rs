@@ -77,6 +77,8 @@ pub struct Renewed {
     pub shards: Vec<ShardRow>,
     /// Jobs that changed after [`Renewal::seen`], oldest first, at most 1,000; the rest comes with the next.
     pub changes: Vec<(ChangeId, JobId)>,
+    /// The last change of all; 0 if there was none.
+    pub latest: ChangeId,
     /// Shards of this node for which something has arrived.
     pub arrivals: Vec<ShardId>,
 }
@@ -242,6 +244,8 @@ pub struct RunRow {
     pub payload: Option<Payload>,
     /// Whether it is closed.
     pub is_closed: bool,
+    /// Whether any gate was written for it.
+    pub is_gated: bool,
 }
 
 /// A send, written down before its first byte.
@@ -325,8 +329,6 @@ pub struct ClockEdit {
     pub expected: Option<Timestamp>,
     /// The first instant after the change.
     pub next_fire: Option<Timestamp>,
-    /// The shard: decided when the job is created, and the same in every change.
-    pub shard: ShardId,
     /// A record of the instants that had passed unplanned under the old version.
     pub passed: Option<(NewRun, Close)>,
 }
@@ -463,13 +465,13 @@ pub trait Store: Send + Sync {
 
     // --- people ---
 
-    /// Changes a job, or creates it: definition, state, clock and revision together. Conflict if the version or the
-    /// clock is not as expected, or the name is taken.
+    /// Changes a job, or creates it: definition, state, clock and revision together. A new job's shard is
+    /// [`punctual_core::cluster::home`] of its id, for good. Conflict if the version or the clock is not as expected, or
+    /// the name is taken.
     async fn change(&self, change: Change) -> Result<Changed, StoreError>;
 
-    /// Whether a change of a job on a shard is in force: no living node holds the shard, or its holder took it after
-    /// the change, or has said that the change is in its memory.
-    async fn is_in_force(&self, shard: ShardId, change: ChangeId) -> Result<bool, StoreError>;
+    /// Whether a change is in force: every living node that holds a shard has said that the change is in its memory.
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError>;
 
     // --- keeping house ---
 

@@ -1,0 +1,56 @@
+//! The desk: what people and programs ask for. Each command checks, writes, then puts it into memory or tells whoever
+//! holds the shard. A command whose answer means "from now on" says with which change it is in force
+//! ([`Node::is_in_force`]); whoever answers the person asks that first.
+
+mod jobs;
+mod runs;
+
+use punctual_core::model::Text;
+
+use crate::ports::StoreError;
+
+pub use runs::{Backfill, Cancelled, Submission};
+
+/// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeskError {
+    /// There is no such job or run.
+    #[error("{0} is not there")]
+    NotFound(Text),
+    /// It is not in a state for that, or somebody else changed it first.
+    #[error("{0}")]
+    Conflict(Text),
+    /// What was asked makes no sense: where, and why.
+    #[error("{pointer}: {reason}")]
+    Invalid {
+        /// A JSON pointer into what was asked.
+        pointer: Text,
+        /// What is wrong and what would be right.
+        reason: Text,
+    },
+    /// There is no room; try again later.
+    #[error("the store is full: {0}")]
+    Full(Text),
+    /// The store did not answer; whether it was done is not known, and asking again is safe.
+    #[error("the store did not answer: {0}")]
+    Unknown(Text),
+}
+
+impl From<StoreError> for DeskError {
+    fn from(error: StoreError) -> DeskError {
+        match error {
+            StoreError::Conflict(reason) => DeskError::Conflict(reason),
+            StoreError::Full(reason) => DeskError::Full(reason),
+            StoreError::Unknown(reason) | StoreError::Fenced(reason) => DeskError::Unknown(reason),
+            StoreError::Corrupt { what, reason } => {
+                DeskError::Conflict(format!("cannot read {what}: {reason}").into())
+            }
+        }
+    }
+}
+
+impl From<punctual_core::model::Poison> for DeskError {
+    fn from(poison: punctual_core::model::Poison) -> DeskError {
+        DeskError::Invalid { pointer: poison.pointer.into(), reason: poison.reason.into() }
+    }
+}

@@ -1,0 +1,240 @@
+//! Commands about jobs: create, change, start, stop, delete.
+
+use calendar::Timestamp;
+use punctual_core::engine::plan::passed;
+use punctual_core::event::Event;
+use punctual_core::model::{
+    ChangeId, Close, Decided, Definition, Job, JobId, JobMove, JobState, NewRun, Origin, Outcome, RunId,
+    Schedule, ScheduleKind, Skip, StoppedReason, Text,
+};
+
+use super::DeskError;
+use crate::Node;
+use crate::ports::{Change, Changed, ClockEdit, Hint, JobRow, StoreError};
+
+/// Planning moves clocks all the time, so a change that meets it is tried again.
+const TRIES: usize = 20;
+
+impl Node {
+    /// Creates a job.
+    pub async fn create(
+        &self,
+        definition: Definition,
+        enabled: bool,
+        by: Text,
+    ) -> Result<Changed, DeskError> {
+        let now = self.told_time()?;
+        let definition = Definition { schedule: not_past(definition.schedule, now), ..definition };
+        let state = if enabled { JobState::Enabled } else { JobState::Stopped(StoppedReason::Asked) };
+        let job = Job::compile(JobId(0), 1, now, state, definition.clone(), vec![], &self.zones)?;
+        let (state, next_fire) = stand(&job, now);
+        let clock = ClockEdit { expected: None, next_fire, passed: None };
+        let definition = Some(definition);
+        let change = Change { job: None, definition, state, clock, unparks: false, by, at: now };
+        let changed = self.ports.store.change(change).await?;
+        self.note_changed(changed);
+        Ok(changed)
+    }
+
+    /// Gives a job another definition; refused if `version` is given and is not the job's.
+    pub async fn change(
+        &self,
+        job: JobId,
+        version: Option<u64>,
+        definition: Definition,
+        by: Text,
+    ) -> Result<Changed, DeskError> {
+        self.alter(job, version, Some(definition), None, by).await
+    }
+
+    /// Lets a job fire by itself.
+    pub async fn start(&self, job: JobId, by: Text) -> Result<Changed, DeskError> {
+        self.alter(job, None, None, Some(JobMove::Start), by).await
+    }
+
+    /// Stops a job from firing by itself.
+    pub async fn stop(&self, job: JobId, by: Text) -> Result<Changed, DeskError> {
+        self.alter(job, None, None, Some(JobMove::Stop(StoppedReason::Asked)), by).await
+    }
+
+    /// Deletes a job. Its pending runs are closed as they become due.
+    pub async fn delete(&self, job: JobId, by: Text) -> Result<Changed, DeskError> {
+        self.alter(job, None, None, Some(JobMove::Delete), by).await
+    }
+
+    /// Whether a change is in force: no send begins any more under what was before.
+    pub async fn is_in_force(&self, change: ChangeId) -> Result<bool, DeskError> {
+        Ok(self.ports.store.is_in_force(change).await?)
+    }
+
+    pub(crate) async fn stop_for_failures(&self, job: JobId) -> Result<(), StoreError> {
+        let stop = JobMove::Stop(StoppedReason::FailureLimit);
+        match self.alter(job, None, None, Some(stop), Text::Borrowed("punctual")).await {
+            Ok(_) => {
+                let reason = StoppedReason::FailureLimit;
+                self.memory().events.push(Event::JobStopped { job, reason });
+                Ok(())
+            }
+            // The next failure says so again.
+            Err(DeskError::Unknown(reason)) => Err(StoreError::Unknown(reason)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn alter(
+        &self,
+        id: JobId,
+        version: Option<u64>,
+        definition: Option<Definition>,
+        asked: Option<JobMove>,
+        by: Text,
+    ) -> Result<Changed, DeskError> {
+        for _ in 0..TRIES {
+            let row = self.read_job(id).await?;
+            if version.is_some_and(|version| version != row.version) {
+                let said = format!("job {id} has version {}, not {}", row.version, version.unwrap_or(0));
+                return Err(DeskError::Conflict(said.into()));
+            }
+            let now = self.told_time()?;
+            let change = self.draft_change(row, definition.clone(), asked.clone(), by.clone(), now).await?;
+            match self.ports.store.change(change).await {
+                Ok(changed) => {
+                    self.note_changed(changed);
+                    return Ok(changed);
+                }
+                // Planned, or changed by somebody else, since it was read.
+                Err(StoreError::Conflict(_)) if version.is_none() => {}
+                // The name may be taken, or the version is another by now; if only the clock moved, asking again helps.
+                Err(StoreError::Conflict(reason)) => {
+                    if self.read_job(id).await?.version != version.unwrap_or(0) {
+                        return Err(DeskError::Conflict(reason));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(DeskError::Conflict(format!("job {id} is being changed by others; try again").into()))
+    }
+
+    async fn draft_change(
+        &self,
+        row: JobRow,
+        definition: Option<Definition>,
+        asked: Option<JobMove>,
+        by: Text,
+        now: Timestamp,
+    ) -> Result<Change, DeskError> {
+        let (id, version, shard, expected) = (row.id, row.version, row.shard, row.next_fire);
+        let gone = || DeskError::NotFound(format!("job {id}").into());
+        let state = match asked.clone() {
+            Some(asked) => row.state.after(asked).ok_or_else(gone)?,
+            None if row.state == JobState::Deleted => return Err(gone()),
+            // Whatever it was set aside for, the new definition is understood or refused.
+            None if matches!(
+                row.state,
+                JobState::Stopped(StoppedReason::Quarantined(_) | StoppedReason::Finished)
+            ) =>
+            {
+                JobState::Enabled
+            }
+            None => row.state.clone(),
+        };
+        let was_enabled = row.state.is_enabled();
+        let old_definition = row.definition.clone();
+        let before = self.compile(row).ok().filter(|_| was_enabled);
+        let missed = match (&before, expected) {
+            (Some(before), Some(next_fire)) => passed(before, next_fire, now),
+            _ => None,
+        };
+        let reason = if definition.is_some() { Skip::JobEdited } else { Skip::JobStopped };
+        let passed = match missed {
+            None => None,
+            Some((from, until, count)) => {
+                let ids = self.draw_ids(&[RunId::day_of(from)]).await?;
+                let run = NewRun {
+                    id: ids[0],
+                    job: id,
+                    shard,
+                    fire_time: from,
+                    due: from,
+                    origin: Origin::Schedule,
+                    decided: Decided::NotYet,
+                    priority: 9,
+                    payload: None,
+                    key: None,
+                    of: None,
+                };
+                let reason = Text::Borrowed(reason.name());
+                let range = Some((until, count));
+                Some((run, Close { outcome: Outcome::Skipped, reason, closed_at: now, range }))
+            }
+        };
+        let (state, next_fire) = if state.is_enabled() {
+            let wanted = definition.clone().unwrap_or(old_definition);
+            stand(&Job::compile(id, version + 1, now, state, wanted, vec![], &self.zones)?, now)
+        } else {
+            if let Some(definition) = &definition {
+                Job::compile(id, version + 1, now, state.clone(), definition.clone(), vec![], &self.zones)?;
+            }
+            (state, None)
+        };
+        let unparks = state.is_enabled() || state == JobState::Deleted;
+        let clock = ClockEdit { expected, next_fire, passed };
+        Ok(Change { job: Some((id, version)), definition, state, clock, unparks, by, at: now })
+    }
+
+    pub(crate) async fn read_job(&self, id: JobId) -> Result<JobRow, DeskError> {
+        let mut rows = self.ports.store.jobs(&[id]).await?;
+        match rows.pop() {
+            Some((_, Ok(row))) if row.state != JobState::Deleted => Ok(row),
+            Some((_, Err(error))) => Err(error.into()),
+            _ => Err(DeskError::NotFound(format!("job {id}").into())),
+        }
+    }
+
+    pub(crate) fn told_time(&self) -> Result<Timestamp, DeskError> {
+        self.now().ok_or(DeskError::Unknown(Text::Borrowed("this node has not joined yet")))
+    }
+
+    /// Memory forgets what it knew of the job, and every other node is told.
+    fn note_changed(&self, changed: Changed) {
+        let others = {
+            let mut memory = self.memory();
+            memory.jobs.forget(changed.job);
+            memory.events.push(Event::JobChanged { job: changed.job, version: changed.version });
+            memory.wakes.renew = true;
+            memory.wakes.plan = true;
+            let me = memory.id;
+            memory.nodes.iter().copied().filter(|node| *node != me).collect::<Vec<_>>()
+        };
+        for node in others {
+            self.ports.peers.tell(node, Hint::Changed(changed.change, changed.job));
+        }
+    }
+}
+
+/// The state in which a job begins or goes on, and its first fire time.
+fn stand(job: &Job, now: Timestamp) -> (JobState, Option<Timestamp>) {
+    if !job.state.is_enabled() {
+        return (job.state.clone(), None);
+    }
+    let before_now = Timestamp::from_millis(now.as_millis().saturating_sub(1));
+    let next = match job.definition.schedule.kind {
+        ScheduleKind::Manual => return (JobState::Enabled, None),
+        // Accepted at the very instant it names.
+        ScheduleKind::Once { .. } => job.rule.next_after(before_now),
+        _ => job.rule.next_after(now),
+    };
+    match next {
+        Some(next) => (JobState::Enabled, Some(next)),
+        None => (JobState::Stopped(StoppedReason::Finished), None),
+    }
+}
+
+/// An instant in the past means the moment of acceptance.
+fn not_past(schedule: Schedule, now: Timestamp) -> Schedule {
+    match schedule.kind {
+        ScheduleKind::Once { at } => Schedule { kind: ScheduleKind::Once { at: at.max(now) }, ..schedule },
+        _ => schedule,
+    }
+}

@@ -1,0 +1,118 @@
+//! Ids for new runs: numbers come from the store in blocks per day, so that writing a run asks for none.
+
+use std::collections::BTreeMap;
+
+use punctual_core::model::RunId;
+
+use crate::Node;
+use crate::ports::StoreError;
+
+const BLOCK_MIN: u64 = 16;
+const BLOCK_MAX: u64 = 65_536;
+
+/// Days with numbers left are few, and those that are long past are not asked for again.
+const DAYS_MAX: usize = 4_096;
+
+/// Numbers that this node may give out, by day.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    days: BTreeMap<u32, Block>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    next: u64,
+    end: u64,
+    /// Doubles with every block: a day that takes many runs asks seldom, and one that takes few wastes few.
+    size: u64,
+}
+
+impl Blocks {
+    fn take(&mut self, day: u32) -> Option<RunId> {
+        let block = self.days.get_mut(&day).filter(|block| block.next < block.end)?;
+        block.next += 1;
+        Some(RunId::new(day, block.next - 1))
+    }
+
+    fn missing(&self, day: u32, count: u64) -> u64 {
+        let left = self.days.get(&day).map_or(0, |block| block.end - block.next);
+        count.saturating_sub(left)
+    }
+
+    fn size(&self, day: u32) -> u64 {
+        self.days.get(&day).map_or(BLOCK_MIN, |block| (block.size * 2).min(BLOCK_MAX))
+    }
+
+    fn put(&mut self, day: u32, first: u64, count: u64) {
+        if self.days.len() >= DAYS_MAX {
+            self.days.pop_first();
+        }
+        // A block that follows its neighbour lengthens it; otherwise what is left of the old one is wasted.
+        match self.days.get_mut(&day) {
+            Some(block) if block.end == first => {
+                block.end = first + count;
+                block.size = count;
+            }
+            _ => {
+                self.days.insert(day, Block { next: first, end: first + count, size: count });
+            }
+        }
+    }
+}
+
+impl Node {
+    /// One id for each of the days, in their order.
+    pub(crate) async fn draw_ids(&self, days: &[u32]) -> Result<Vec<RunId>, StoreError> {
+        let mut wanted: BTreeMap<u32, u64> = BTreeMap::new();
+        for day in days {
+            *wanted.entry(*day).or_default() += 1;
+        }
+        loop {
+            let short = {
+                let mut memory = self.memory();
+                let short = wanted.iter().find(|(day, count)| memory.blocks.missing(**day, **count) > 0);
+                let Some((day, count)) = short else {
+                    let take = |day: &u32| memory.blocks.take(*day).expect("the block was just filled");
+                    return Ok(days.iter().map(take).collect());
+                };
+                (*day, (*count).max(memory.blocks.size(*day)))
+            };
+            let (day, count) = short;
+            let first = self.ports.store.allot(day, count).await?;
+            self.memory().blocks.put(day, first, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_rise_through_a_block_and_on_into_the_next() {
+        let mut blocks = Blocks::default();
+        assert_eq!(blocks.take(3), None);
+        blocks.put(3, 0, 2);
+        blocks.put(3, 2, 2);
+        let sequences: Vec<u64> = std::iter::from_fn(|| blocks.take(3)).map(RunId::sequence).collect();
+        assert_eq!(sequences, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_block_from_elsewhere_replaces_what_was_left() {
+        let mut blocks = Blocks::default();
+        blocks.put(3, 0, 5);
+        blocks.put(3, 40, 1);
+        assert_eq!(blocks.take(3), Some(RunId::new(3, 40)));
+        assert_eq!(blocks.take(3), None);
+    }
+
+    #[test]
+    fn blocks_grow_with_use() {
+        let mut blocks = Blocks::default();
+        assert_eq!(blocks.size(3), 16);
+        blocks.put(3, 0, 16);
+        assert_eq!(blocks.size(3), 32);
+        assert_eq!(blocks.missing(3, 20), 4);
+    }
+}

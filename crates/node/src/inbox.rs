@@ -1,0 +1,32 @@
+//! The inbox: reports from executors and hints from other nodes. Nothing is done here; steps look into it.
+
+use crate::Node;
+use crate::ports::{Hint, Report};
+
+impl Node {
+    /// Takes a report. It is acknowledged through dispatch once it is kept.
+    pub fn report(&self, report: Report) {
+        let mut memory = self.memory();
+        memory.inbox.push_back(report);
+        memory.wakes.settle = true;
+    }
+
+    /// Takes a hint. What it says is not believed, only looked up.
+    pub fn hear(&self, hint: Hint) {
+        let mut memory = self.memory();
+        match hint {
+            Hint::Arrived(_) => {
+                memory.has_arrivals = true;
+                memory.wakes.tend = true;
+            }
+            Hint::Settled(run) => {
+                memory.heard_of.push(run);
+                memory.wakes.tend = true;
+            }
+            Hint::Changed(_, job) => {
+                memory.jobs.forget(job);
+                memory.wakes.renew = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! What a node has in memory: a cache of the store, and what is on its way. It may be thrown away at any moment.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::cluster::{ClusterTime, Tenure};
+use punctual_core::engine::fire::{Candidate, Rank};
+use punctual_core::event::Event;
+use punctual_core::model::{
+    Attempt, ChangeId, Decided, Epoch, JobId, NodeId, Origin, RunId, ShardId, Text, Token,
+};
+use punctual_core::policy::{Pace, Pool};
+use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
+use rustc_hash::FxHashMap;
+
+use crate::ids::Blocks;
+use crate::jobs::Jobs;
+use crate::ports::{Boot, Gate, Lease, OpenSend, Report, Waiting};
+use crate::settings::{Planted, Settings};
+
+/// Steps that have become due by what happened elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "one flag per step, each set and read on its own")]
+pub struct Wakes {
+    /// [`crate::Node::renew`].
+    pub renew: bool,
+    /// [`crate::Node::plan`].
+    pub plan: bool,
+    /// [`crate::Node::load`].
+    pub load: bool,
+    /// [`crate::Node::fire`].
+    pub fire: bool,
+    /// [`crate::Node::settle`].
+    pub settle: bool,
+    /// [`crate::Node::reap`].
+    pub reap: bool,
+    /// [`crate::Node::tend`].
+    pub tend: bool,
+}
+
+/// A shard that this node acts for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) epoch: Epoch,
+    /// What is ready before this and has no gate may have been sent by the last holder.
+    pub(crate) inherited: Timestamp,
+    /// Every open run below this place is in memory, or parked.
+    pub(crate) loaded: Mark,
+    /// Whether what the last holder left behind its gates is known.
+    pub(crate) is_adopted: bool,
+    /// What the store was last told.
+    pub(crate) checkpoint: Mark,
+}
+
+/// Where a loaded run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the wheel, until it is due.
+    Wheel,
+    /// Due, and next when there is room.
+    Ready,
+    /// Due, and waiting for a run of its job to end.
+    Queued,
+    /// In the hands of a step.
+    Busy,
+    /// On its way.
+    Flight,
+}
+
+/// A loaded run. There may be a million of them, so it is small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) fire_time: Timestamp,
+    pub(crate) ready_at: Timestamp,
+    pub(crate) job: JobId,
+    pub(crate) attempt: Attempt,
+    pub(crate) shard: ShardId,
+    pub(crate) priority: u8,
+    pub(crate) origin: Origin,
+    pub(crate) decided: Decided,
+    pub(crate) place: Place,
+    pub(crate) flags: Flags,
+}
+
+/// What else is to be known of a loaded run.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, in a record that exists a million times"
+)]
+pub(crate) struct Flags {
+    pub(crate) has_payload: bool,
+    /// An earlier holder may have sent it without a gate.
+    pub(crate) is_doubtful: bool,
+    /// Its gate was asked for, and nobody knows whether it is written.
+    pub(crate) may_be_gated: bool,
+    /// An earlier attempt may have arrived.
+    pub(crate) may_repeat: bool,
+}
+
+impl Run {
+    pub(crate) fn candidate(&self) -> Candidate {
+        let Run { origin, fire_time, ready_at, attempt, decided, .. } = *self;
+        Candidate { origin, fire_time, ready_at, attempt, decided }
+    }
+
+    pub(crate) fn rank(&self, id: RunId) -> Rank {
+        let is_caught_up = self.decided == Decided::CaughtUp;
+        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
+    }
+}
+
+impl From<&Waiting> for Run {
+    fn from(waiting: &Waiting) -> Run {
+        let Waiting {
+            job, shard, fire_time, ready_at, attempt, priority, origin, decided, has_payload, ..
+        } = *waiting;
+        // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
+        let flags = Flags { has_payload, may_repeat: attempt > Attempt::FIRST, ..Flags::default() };
+        let place = Place::Wheel;
+        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
+    }
+}
+
+/// An attempt on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) attempt: Attempt,
+    pub(crate) token: Token,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) executor: Text,
+    pub(crate) is_gated: bool,
+    /// Whether an earlier holder sent it.
+    pub(crate) is_adopted: bool,
+    pub(crate) possible_duplicate: bool,
+    pub(crate) pool: Option<Pool>,
+    pub(crate) deadline: Timestamp,
+}
+
+/// What is going on with a job.
+#[derive(Debug, Default)]
+pub(crate) struct Active {
+    /// Runs that were admitted and are not closed: on their way, or between two attempts of a limited job.
+    pub(crate) running: BTreeSet<RunId>,
+    /// Runs that wait for one of those to end.
+    pub(crate) queue: BTreeSet<Rank>,
+    /// Whether more of them may be parked in the store.
+    pub(crate) may_be_parked: bool,
+}
+
+pub(crate) struct Memory {
+    pub(crate) id: NodeId,
+    pub(crate) time: ClusterTime,
+    pub(crate) tenure: Option<Tenure>,
+    pub(crate) seen: ChangeId,
+    /// Who holds each shard, by its number.
+    pub(crate) owners: Vec<Option<NodeId>>,
+    /// The living nodes.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) held: BTreeMap<ShardId, Held>,
+    pub(crate) jobs: Jobs,
+    pub(crate) runs: FxHashMap<RunId, Run>,
+    pub(crate) wheel: Wheel,
+    pub(crate) ready: BTreeSet<Rank>,
+    /// Runs in the hands of a step.
+    pub(crate) busy: BTreeSet<RunId>,
+    pub(crate) flights: FxHashMap<RunId, Flight>,
+    pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
+    pub(crate) active: FxHashMap<JobId, Active>,
+    pub(crate) paces: FxHashMap<JobId, Pace>,
+    /// HTTP sends on their way: fast, slow.
+    pub(crate) open: [u32; 2],
+    pub(crate) inbox: VecDeque<Report>,
+    /// Runs that others have settled or written for us.
+    pub(crate) heard_of: Vec<RunId>,
+    pub(crate) has_arrivals: bool,
+    /// Jobs that have runs waiting for a place which somebody else has.
+    pub(crate) held_back: BTreeSet<JobId>,
+    pub(crate) is_sweep_due: bool,
+    pub(crate) blocks: Blocks,
+    pub(crate) events: Vec<Event>,
+    pub(crate) wakes: Wakes,
+    /// Until then the store is left alone.
+    pub(crate) paused_until: Boot,
+    pub(crate) swept_at: Option<Boot>,
+    pub(crate) pruned_at: Option<Boot>,
+    pub(crate) planted: Option<Planted>,
+    wheel_capacity: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(id: NodeId, settings: &Settings) -> Memory {
+        Memory {
+            id,
+            time: ClusterTime::default(),
+            tenure: None,
+            seen: ChangeId(0),
+            owners: Vec::new(),
+            nodes: Vec::new(),
+            held: BTreeMap::new(),
+            jobs: Jobs::default(),
+            runs: FxHashMap::default(),
+            wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
+            ready: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            flights: FxHashMap::default(),
+            deadlines: BTreeSet::new(),
+            active: FxHashMap::default(),
+            paces: FxHashMap::default(),
+            open: [0; 2],
+            inbox: VecDeque::new(),
+            heard_of: Vec::new(),
+            has_arrivals: false,
+            held_back: BTreeSet::new(),
+            is_sweep_due: false,
+            blocks: Blocks::default(),
+            events: Vec::new(),
+            wakes: Wakes::default(),
+            paused_until: Boot::default(),
+            swept_at: None,
+            pruned_at: None,
+            planted: settings.planted,
+            wheel_capacity: settings.wheel_capacity,
+        }
+    }
+
+    pub(crate) fn has_planted(&self, bug: Planted) -> bool {
+        self.planted == Some(bug)
+    }
+
+    /// Whether anything may be begun at this moment, and the cluster's time if so.
+    pub(crate) fn trusted_now(&mut self, boot: Boot) -> Option<Timestamp> {
+        let is_trusted = self.tenure.is_some_and(|tenure| tenure.is_trusted(boot));
+        if is_trusted { self.time.now(boot) } else { None }
+    }
+
+    pub(crate) fn shard_count(&self) -> u16 {
+        u16::try_from(self.owners.len()).unwrap_or(u16::MAX)
+    }
+
+    pub(crate) fn lease(&self, shard: ShardId) -> Option<Lease> {
+        self.held.get(&shard).map(|held| Lease { shard, epoch: held.epoch })
+    }
+
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.held.iter().map(|(shard, held)| Lease { shard: *shard, epoch: held.epoch }).collect()
+    }
+
+    // --- loading ---
+
+    /// Takes in an open run that is not on its way. What is behind the loaded mark stays in the store: loading will
+    /// find it there.
+    pub(crate) fn take_in(&mut self, waiting: &Waiting) {
+        let Some(held) = self.held.get(&waiting.shard).copied() else { return };
+        let mark = Mark { due: waiting.ready_at, id: waiting.run.0 };
+        if mark >= held.loaded || self.runs.contains_key(&waiting.run) {
+            return;
+        }
+        let mut run = Run::from(waiting);
+        run.flags.is_doubtful = waiting.ready_at < held.inherited;
+        self.runs.insert(waiting.run, run);
+        self.arm(waiting.run);
+    }
+
+    /// Puts a run of ours into the wheel for the time it is ready at.
+    pub(crate) fn arm(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Wheel;
+        let timer = Timer { due: run.ready_at, priority: run.priority, id: id.0 };
+        if self.wheel.arm(timer) == Armed::Beyond {
+            self.forget(id);
+        }
+        self.drop_pushed_out();
+        self.wakes.fire = true;
+    }
+
+    /// What the wheel pushed out is in the store only, and so is everything behind its mark.
+    fn drop_pushed_out(&mut self) {
+        let dropped = self.wheel.take_dropped();
+        for id in dropped {
+            self.forget(RunId(id));
+        }
+        let Some(mark) = self.wheel.mark() else { return };
+        for held in self.held.values_mut() {
+            held.loaded = held.loaded.min(mark);
+        }
+    }
+
+    /// Takes in a run that an earlier holder sent through a gate.
+    pub(crate) fn adopt(&mut self, open: &OpenSend, deadline: Timestamp) {
+        let id = open.run.run;
+        if self.runs.contains_key(&id) || !self.held.contains_key(&open.run.shard) {
+            return;
+        }
+        let mut run = Run::from(&open.run);
+        self.active.entry(run.job).or_default().running.insert(id);
+        if let Some((ready_at, attempt)) = open.retry {
+            (run.ready_at, run.attempt) = (ready_at, attempt);
+            run.flags.may_repeat = true;
+            self.runs.insert(id, run);
+            self.arm_whatever_the_mark(id);
+            return;
+        }
+        run.place = Place::Flight;
+        self.runs.insert(id, run);
+        self.fly(
+            id,
+            Flight {
+                attempt: open.run.attempt,
+                token: open.token,
+                sent_at: open.sent_at,
+                executor: open.executor.clone(),
+                is_gated: true,
+                is_adopted: true,
+                possible_duplicate: open.run.attempt > Attempt::FIRST,
+                pool: None,
+                deadline,
+            },
+        );
+    }
+
+    /// A run with a gate is never found by loading, so it stays in memory however late it is ready.
+    pub(crate) fn arm_whatever_the_mark(&mut self, id: RunId) {
+        let is_beyond = self.runs.get(&id).is_some_and(|run| {
+            self.wheel.mark().is_some_and(|mark| mark <= Mark { due: run.ready_at, id: id.0 })
+        });
+        if is_beyond {
+            // The sweep adopts it again when there is room.
+            self.forget(id);
+        } else {
+            self.arm(id);
+        }
+    }
+
+    // --- due ---
+
+    /// Lays a run among those that are due.
+    pub(crate) fn make_ready(&mut self, id: RunId) {
+        self.busy.remove(&id);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Ready;
+        let rank = run.rank(id);
+        self.ready.insert(rank);
+    }
+
+    /// Takes a run into the hands of a step.
+    pub(crate) fn make_busy(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Busy;
+        let rank = run.rank(id);
+        self.ready.remove(&rank);
+        self.busy.insert(id);
+    }
+
+    /// The run, if the step that took it still has it.
+    pub(crate) fn in_hand(&self, id: RunId) -> Option<Run> {
+        self.runs.get(&id).copied().filter(|run| run.place == Place::Busy)
+    }
+
+    /// Lets a run wait for another time, or for another attempt, as the store now says.
+    pub(crate) fn put_off(&mut self, id: RunId, ready_at: Timestamp, attempt: Attempt, may_repeat: bool) {
+        let was_gated = self.land(id).is_some_and(|flight| flight.is_gated);
+        self.busy.remove(&id);
+        let Some(run) = self.runs.get(&id).copied() else { return };
+        self.wheel.cancel(id.0);
+        self.ready.remove(&run.rank(id));
+        if let Some(active) = self.active.get_mut(&run.job) {
+            active.queue.remove(&run.rank(id));
+        }
+        let flags = Flags {
+            is_doubtful: false,
+            may_be_gated: false,
+            may_repeat: run.flags.may_repeat || may_repeat,
+            ..run.flags
+        };
+        self.runs.insert(id, Run { ready_at, attempt, flags, ..run });
+        let loaded = self.held.get(&run.shard).map(|held| held.loaded);
+        if was_gated || loaded.is_some_and(|loaded| Mark { due: ready_at, id: id.0 } < loaded) {
+            self.arm_whatever_the_mark(id);
+        } else {
+            self.forget(id);
+        }
+    }
+
+    // --- on the way ---
+
+    pub(crate) fn fly(&mut self, id: RunId, flight: Flight) {
+        self.busy.remove(&id);
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.place = Place::Flight;
+            run.attempt = flight.attempt;
+        }
+        if let Some(pool) = flight.pool {
+            self.open[pool as usize] += 1;
+        }
+        self.deadlines.insert((flight.deadline, id));
+        self.flights.insert(id, flight);
+        self.wakes.reap = true;
+    }
+
+    /// Gates for what went out from a shard without one, not later than `sent_by`: from then on it is known to be
+    /// running.
+    pub(crate) fn notes(&self, lease: Lease, sent_by: Timestamp) -> Vec<Gate> {
+        let is_due = |flight: &Flight| !flight.is_gated && flight.sent_at <= sent_by;
+        let flights = self.flights.iter().filter(|(_, flight)| is_due(flight));
+        let note = |(id, flight): (&RunId, &Flight)| {
+            let run = self.runs.get(id).filter(|run| run.shard == lease.shard)?;
+            Some(Gate {
+                lease,
+                run: *id,
+                job: run.job,
+                attempt: flight.attempt,
+                token: flight.token,
+                executor: flight.executor.clone(),
+                sent_at: flight.sent_at,
+                holds: Vec::new(),
+            })
+        };
+        let mut notes: Vec<Gate> = flights.filter_map(note).collect();
+        notes.sort_unstable_by_key(|gate| gate.run);
+        notes
+    }
+
+    /// Takes a run's attempt off the list of those on their way.
+    pub(crate) fn land(&mut self, id: RunId) -> Option<Flight> {
+        let flight = self.flights.remove(&id)?;
+        self.deadlines.remove(&(flight.deadline, id));
+        if let Some(pool) = flight.pool {
+            self.open[pool as usize] -= 1;
+            self.wakes.fire = true;
+        }
+        Some(flight)
+    }
+
+    // --- forgetting ---
+
+    /// Forgets a run: it is closed, or somebody else's, or only in the store.
+    pub(crate) fn forget(&mut self, id: RunId) {
+        self.land(id);
+        let Some(run) = self.runs.remove(&id) else { return };
+        self.wheel.cancel(id.0);
+        self.busy.remove(&id);
+        self.ready.remove(&run.rank(id));
+        let Some(active) = self.active.get_mut(&run.job) else { return };
+        active.queue.remove(&run.rank(id));
+        let was_running = active.running.remove(&id);
+        if was_running {
+            self.promote(run.job);
+        }
+        let is_idle =
+            |active: &Active| active.running.is_empty() && active.queue.is_empty() && !active.may_be_parked;
+        if self.active.get(&run.job).is_some_and(is_idle) {
+            self.active.remove(&run.job);
+        }
+    }
+
+    /// A place of a job became free: the first that waits asks again.
+    pub(crate) fn promote(&mut self, job: JobId) {
+        let Some(active) = self.active.get_mut(&job) else { return };
+        if active.may_be_parked {
+            self.wakes.tend = true;
+        }
+        if let Some(rank) = active.queue.pop_first() {
+            if let Some(run) = self.runs.get_mut(&rank.run) {
+                run.place = Place::Ready;
+                self.ready.insert(rank);
+            }
+            self.wakes.fire = true;
+        }
+    }
+
+    /// Stops acting for a shard and forgets what is its.
+    pub(crate) fn leave(&mut self, shard: ShardId) {
+        if self.held.remove(&shard).is_none() {
+            return;
+        }
+        self.events.push(Event::ShardLeft { shard });
+        if self.has_planted(Planted::WheelKeptOnLoss) {
+            return;
+        }
+        let of_shard = |(id, run): (&RunId, &Run)| (run.shard == shard).then_some(*id);
+        let ids: Vec<RunId> = self.runs.iter().filter_map(of_shard).collect();
+        for id in ids {
+            self.forget(id);
+        }
+    }
+
+    /// Everything is somebody else's now: a new life begins, with an empty memory.
+    pub(crate) fn concede(&mut self, id: NodeId) {
+        let shards: Vec<ShardId> = self.held.keys().copied().collect();
+        for shard in shards {
+            self.leave(shard);
+        }
+        self.id = id;
+        self.tenure = None;
+        self.seen = ChangeId(0);
+        self.jobs.forget_all();
+        if !self.has_planted(Planted::WheelKeptOnLoss) {
+            self.wheel = Wheel::new(self.wheel_capacity, Timestamp::MIN);
+        }
+    }
+
+    // --- the checkpoint ---
+
+    /// A place below which nothing is open and ungated, in memory or on its way into the store. Trails the present by
+    /// a minute, because what others write takes time to arrive.
+    pub(crate) fn checkpoint(&self, now: Timestamp) -> Mark {
+        const TRAIL_MS: i64 = 60_000;
+        let of_run = |id: &RunId| self.runs.get(id).map(|run| run.ready_at);
+        let ungated =
+            self.flights.iter().filter(|(_, flight)| !flight.is_gated).filter_map(|(id, _)| of_run(id));
+        let queued = self.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
+        let busy = self.busy.iter().filter_map(of_run);
+        let due = [
+            Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
+            self.wheel.next_due(),
+            self.ready.iter().map(|rank| rank.ready_at).min(),
+            ungated.min(),
+            queued.min(),
+            busy.min(),
+        ];
+        Mark { due: due.into_iter().flatten().min().unwrap_or(Timestamp::MIN), id: 0 }
+    }
+
+    /// When the store may be asked again after it failed.
+    pub(crate) fn pause(
+        &mut self,
+        boot: Boot,
+        step: &'static str,
+        reason: &dyn std::fmt::Display,
+        pause: Duration,
+    ) {
+        self.paused_until = boot.plus(pause);
+        self.events.push(Event::StoreFailed { step, reason: reason.to_string().into() });
+    }
+}

@@ -1,0 +1,115 @@
+//! The knobs of a node, with safe defaults.
+
+use std::time::Duration;
+
+use punctual_core::model::Text;
+use punctual_core::policy::Limits;
+
+/// How a node behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long the store keeps the node's row alive without a renewal.
+    pub term: Duration,
+    /// How much earlier than that the node stops by itself.
+    pub margin: Duration,
+    /// How often it renews.
+    pub renew_every: Duration,
+    /// How far ahead fire times are written down.
+    pub horizon: Duration,
+    /// How often it looks for jobs that enter the horizon.
+    pub look_every: Duration,
+    /// How many jobs are planned in one step.
+    pub plan_max: usize,
+    /// How far ahead runs are loaded.
+    pub load_ahead: Duration,
+    /// How many runs are loaded in one step.
+    pub load_max: usize,
+    /// How many loaded runs it holds; the earliest.
+    pub wheel_capacity: usize,
+    /// How many runs are started in one step.
+    pub fire_max: usize,
+    /// How many caught-up runs among them, so that catching up is paced.
+    pub catch_up_max: usize,
+    /// How many reports are settled in one step.
+    pub settle_max: usize,
+    /// How many runs of one job wait in memory for their turn.
+    pub queue_max: usize,
+    /// How many HTTP sends are on their way at once.
+    pub limits: Limits,
+    /// How long after its timeout an attempt may still be heard of.
+    pub grace: Duration,
+    /// How long an ungated attempt may be on its way before it is written down as running.
+    pub note_after: Duration,
+    /// How often it looks for what it should know and does not.
+    pub sweep_every: Duration,
+    /// How long it waits before it asks a store again that did not answer as it should.
+    pub pause: Duration,
+    /// How long closed runs are kept.
+    pub retention: Duration,
+    /// Where other nodes reach it.
+    pub address: Text,
+    /// A bug to be found; none outside the simulator.
+    pub planted: Option<Planted>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            term: Duration::from_secs(4),
+            margin: Duration::from_millis(500),
+            renew_every: Duration::from_secs(1),
+            horizon: Duration::from_secs(5),
+            look_every: Duration::from_secs(1),
+            plan_max: 5_000,
+            load_ahead: Duration::from_secs(30),
+            load_max: 10_000,
+            wheel_capacity: 1_000_000,
+            fire_max: 2_000,
+            catch_up_max: 100,
+            settle_max: 5_000,
+            queue_max: 1_000,
+            limits: Limits::default(),
+            grace: Duration::from_secs(10),
+            note_after: Duration::from_secs(1),
+            sweep_every: Duration::from_secs(30),
+            pause: Duration::from_millis(200),
+            retention: Duration::from_secs(30 * 86_400),
+            address: Text::Borrowed(""),
+            planted: None,
+        }
+    }
+}
+
+/// Bugs that the simulator must find when they are switched on. They keep it honest: a checker that finds none of
+/// them would find none of ours either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A renewal that failed is taken for one that was granted.
+    FailedRenewKeepsBelief,
+    /// A gated attempt is sent before its gate is written.
+    SendBeforeGate,
+    /// What was loaded stays loaded when its shard is lost.
+    WheelKeptOnLoss,
+    /// Silence about an at-most-once attempt leads to another.
+    ResendAtMostOnce,
+    /// A reservation exactly at the threshold counts as missed.
+    MisfireOffByOne,
+    /// Only what became due in the last second is looked at.
+    LooksBackOneSlot,
+    /// What is caught up with goes before what is fresh.
+    CatchUpFirst,
+    /// The job is not asked again after the gate was written.
+    NoSecondLook,
+    /// The mark is the present moment, not a promise.
+    MarkBehind,
+    /// A report is acknowledged before it is kept.
+    AcknowledgedEarly,
+    /// A gate whose fate is unknown is taken for refused, and the run for never sent.
+    UnknownGateForgotten,
+    /// Changes are said to be in memory before they are.
+    ChangeSeenUnread,
+    /// The job is asked before the first attempt only.
+    RetryUnasked,
+    /// Time is counted by the machine's own clock once the store was heard.
+    OwnClock,
+}

@@ -1,0 +1,12 @@
+//! The steps, one file each. Every step is one round of work; it answers when it wants to be called again.
+
+mod fire;
+mod load;
+mod plan;
+mod reap;
+mod renew;
+mod settle;
+mod tend;
+
+pub(crate) use plan::waiting;
+pub(crate) use settle::Ended;

@@ -1,0 +1,129 @@
+//! Loading: open runs that enter the window come into the wheel.
+
+use calendar::Timestamp;
+use punctual_core::engine::reap::deadline;
+use punctual_core::model::ShardId;
+use punctual_core::wheel::Mark;
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
+
+impl Node {
+    /// Takes over what earlier holders left, and loads what is ready within the window.
+    pub async fn load(&self) -> Boot {
+        let boot = self.boot();
+        match self.load_once().await {
+            Ok(true) => boot.plus(self.settings.load_ahead / 4),
+            Ok(false) => self.boot(),
+            Err(error) => {
+                self.lost_or_paused("load", &error);
+                boot.plus(self.settings.pause)
+            }
+        }
+    }
+
+    /// Whether everything within the window, or as much as there is room for, is loaded.
+    async fn load_once(&self) -> Result<bool, StoreError> {
+        let boot = self.boot();
+        let (now, unadopted) = {
+            let mut memory = self.memory();
+            let Some(now) = memory.trusted_now(boot) else { return Ok(true) };
+            let is_new = |lease: &Lease| memory.held.get(&lease.shard).is_some_and(|held| !held.is_adopted);
+            (now, memory.leases().into_iter().filter(is_new).collect::<Vec<_>>())
+        };
+        if !unadopted.is_empty() {
+            let adopted = self.ports.store.adopt(&unadopted).await?;
+            self.take_over(&unadopted, adopted).await?;
+        }
+        let until = now.saturating_add(self.settings.load_ahead);
+        let Some((leases, from)) = self.behind(until) else { return Ok(true) };
+        let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await?;
+        self.take_in_all(&leases, from, until, &loaded);
+        Ok(self.behind(until).is_none())
+    }
+
+    /// The shards that are furthest behind, and from where they are to be read. Those that were just taken start far
+    /// back; they catch up with the others and then go on with them.
+    fn behind(&self, until: Timestamp) -> Option<(Vec<Lease>, Mark)> {
+        let mut memory = self.memory();
+        if memory.wheel.room() == 0 {
+            return None;
+        }
+        if memory.wheel.mark().is_some() {
+            // It overflowed. Reading on is worth it when there is room for more than a few.
+            if memory.wheel.room() * 4 < self.settings.wheel_capacity {
+                return None;
+            }
+            memory.wheel.open_to(None);
+        }
+        let end = Mark { due: until, id: 0 };
+        let from = memory.held.values().map(|held| held.loaded).min().filter(|from| *from < end)?;
+        let is_there = |(shard, held): (&ShardId, &crate::memory::Held)| {
+            (held.loaded == from).then_some(Lease { shard: *shard, epoch: held.epoch })
+        };
+        Some((memory.held.iter().filter_map(is_there).collect(), from))
+    }
+
+    fn take_in_all(&self, leases: &[Lease], from: Mark, until: Timestamp, loaded: &Loaded) {
+        let end = loaded.rest.unwrap_or(Mark { due: until, id: 0 });
+        let mut memory = self.memory();
+        for lease in leases {
+            if let Some(held) = memory.held.get_mut(&lease.shard)
+                && held.epoch == lease.epoch
+                && held.loaded == from
+            {
+                held.loaded = end;
+            }
+        }
+        for run in &loaded.runs {
+            memory.take_in(run);
+        }
+    }
+
+    /// Takes over what has a gate: it is waited for, never sent again blindly. And calls back what is parked for jobs
+    /// that are not stopped.
+    pub(crate) async fn take_over(&self, leases: &[Lease], adopted: Adopted) -> Result<(), StoreError> {
+        let jobs = adopted.sends.iter().map(|open| open.run.job);
+        self.know_jobs(jobs.chain(adopted.parked.iter().map(|(_, job)| *job))).await?;
+        let mut memory = self.memory();
+        for open in &adopted.sends {
+            let deadline = self.deadline_of(&memory.jobs, open);
+            memory.adopt(open, deadline);
+        }
+        for (_, job) in &adopted.parked {
+            if let Some(Known::Job(known)) = memory.jobs.get(*job)
+                && known.state.is_enabled()
+            {
+                memory.active.entry(*job).or_default().may_be_parked = true;
+                memory.wakes.tend = true;
+            }
+        }
+        for lease in leases {
+            if let Some(held) = memory.held.get_mut(&lease.shard)
+                && held.epoch == lease.epoch
+            {
+                held.is_adopted = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend) -> Timestamp {
+        match jobs.get(open.run.job) {
+            Some(Known::Job(job)) => deadline(job, open.sent_at, self.settings.grace),
+            // Nobody can say how long it may take; the grace is all it gets.
+            _ => open.sent_at.saturating_add(self.settings.grace),
+        }
+    }
+
+    /// After an error of the store: fenced means that the store knows better who holds what, so it is asked at once.
+    pub(crate) fn lost_or_paused(&self, step: &'static str, error: &StoreError) {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        memory.pause(boot, step, error, self.settings.pause);
+        if matches!(error, StoreError::Fenced(_)) {
+            memory.wakes.renew = true;
+        }
+    }
+}

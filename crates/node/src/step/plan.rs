@@ -1,0 +1,183 @@
+//! Planning: the fire times that enter the horizon become runs.
+
+use calendar::Timestamp;
+use punctual_core::engine::plan::{Planning, plan};
+use punctual_core::event::Event;
+use punctual_core::model::{Attempt, Close, Decided, NewRun, Origin, Outcome, RunId, Skip, Text};
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::ports::{Boot, ClockRow, Lease, Plan, Planned, StoreError, Waiting};
+
+impl Node {
+    /// Looks for jobs whose next fire time enters the horizon, decides about every instant up to there, and writes the
+    /// runs with their clocks.
+    pub async fn plan(&self) -> Boot {
+        match self.plan_once().await {
+            Ok(is_all) => self.next_look(is_all),
+            Err(error) => {
+                let boot = self.boot();
+                self.memory().pause(boot, "plan", &error, self.settings.pause);
+                boot.plus(self.settings.pause)
+            }
+        }
+    }
+
+    /// Looks are aligned to the clock, so that nodes and restarts look at the same moments.
+    fn next_look(&self, is_all: bool) -> Boot {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let every = i64::try_from(self.settings.look_every.as_millis()).unwrap_or(i64::MAX).max(1);
+        match memory.time.now(boot) {
+            Some(_) if !is_all => boot,
+            Some(now) => {
+                let next = now.as_millis().div_euclid(every).saturating_add(1).saturating_mul(every);
+                memory
+                    .time
+                    .moment_of(Timestamp::from_millis(next))
+                    .max(boot.plus(std::time::Duration::from_millis(1)))
+            }
+            None => boot.plus(self.settings.look_every),
+        }
+    }
+
+    /// Whether everything that is due was planned.
+    async fn plan_once(&self) -> Result<bool, StoreError> {
+        let boot = self.boot();
+        let (now, leases) = {
+            let mut memory = self.memory();
+            let Some(now) = memory.trusted_now(boot) else { return Ok(true) };
+            (now, memory.leases())
+        };
+        if leases.is_empty() {
+            return Ok(true);
+        }
+        let until = now.saturating_add(self.settings.horizon);
+        let clocks = self.ports.store.due(&leases, until, self.settings.plan_max).await?;
+        if clocks.is_empty() {
+            return Ok(true);
+        }
+        let is_all = clocks.len() < self.settings.plan_max;
+        self.know_jobs(clocks.iter().map(|clock| clock.job)).await?;
+        let (drafts, poisoned) = self.draft(&clocks, now);
+        for (clock, reason) in poisoned {
+            self.quarantine(&clock, &reason).await?;
+        }
+        if drafts.is_empty() {
+            return Ok(true);
+        }
+        let plans = self.with_ids(drafts, now).await?;
+        let answers = self.ports.store.plan(plans.clone()).await?;
+        self.note_planned(plans, &answers);
+        Ok(is_all)
+    }
+
+    /// Decides about each clock. A clock whose job has another version was read before or after a change: the next look
+    /// finds them in step.
+    fn draft(&self, clocks: &[ClockRow], now: Timestamp) -> (Vec<Draft>, Vec<(ClockRow, Text)>) {
+        let mut memory = self.memory();
+        let (mut drafts, mut poisoned) = (Vec::with_capacity(clocks.len()), Vec::new());
+        for clock in clocks {
+            let Some(lease) = memory.lease(clock.shard) else { continue };
+            match memory.jobs.get(clock.job) {
+                Some(Known::Job(job)) if job.version == clock.version => {
+                    let planning = plan(job, clock.next_fire, now, self.settings.horizon);
+                    drafts.push(Draft { lease, clock: *clock, priority: job.definition.priority, planning });
+                }
+                Some(Known::Poisoned(reason)) => poisoned.push((*clock, reason.clone())),
+                Some(Known::Missing) => {
+                    poisoned.push((*clock, Text::Borrowed("the job of this clock is missing")))
+                }
+                Some(Known::Job(_)) => memory.jobs.forget(clock.job),
+                None => {}
+            }
+        }
+        (drafts, poisoned)
+    }
+
+    async fn with_ids(&self, drafts: Vec<Draft>, now: Timestamp) -> Result<Vec<Plan>, StoreError> {
+        let days: Vec<u32> = drafts.iter().flat_map(Draft::days).collect();
+        let mut ids = self.draw_ids(&days).await?.into_iter();
+        Ok(drafts.into_iter().map(|draft| draft.into_plan(&mut ids, now)).collect())
+    }
+
+    /// What is newly written is taken into memory at once; what was there before is there already, or closed.
+    fn note_planned(&self, plans: Vec<Plan>, answers: &[Planned]) {
+        let mut memory = self.memory();
+        for (plan, answer) in plans.into_iter().zip(answers) {
+            let Planned::Moved(written) = answer else {
+                memory.jobs.forget(plan.clock.job);
+                continue;
+            };
+            for run in plan.runs.iter().filter(|run| written.contains(&run.id)) {
+                memory.take_in(&waiting(run));
+            }
+            let job = plan.clock.job;
+            if let Some((run, Close { range: Some((until, count)), reason, .. })) = plan.skipped {
+                let reason = reason.parse().unwrap_or(Skip::Misfire);
+                memory.events.push(Event::Missed { job, from: run.fire_time, until, count, reason });
+            }
+            if let Some(reason) = plan.stop {
+                memory.jobs.forget(job);
+                memory.events.push(Event::JobStopped { job, reason });
+            }
+        }
+    }
+}
+
+/// A plan without ids.
+struct Draft {
+    lease: Lease,
+    clock: ClockRow,
+    priority: u8,
+    planning: Planning,
+}
+
+impl Draft {
+    /// The birth days of its runs, the skipped one first.
+    fn days(&self) -> impl Iterator<Item = u32> + '_ {
+        let skipped = self.planning.skipped.iter().map(|skipped| skipped.from);
+        skipped.chain(self.planning.runs.iter().map(|(at, _)| *at)).map(RunId::day_of)
+    }
+
+    fn into_plan(self, ids: &mut impl Iterator<Item = RunId>, now: Timestamp) -> Plan {
+        let Draft { lease, clock, priority, planning } = self;
+        let mut run = |fire_time: Timestamp, decided: Decided| NewRun {
+            id: ids.next().expect("one id was drawn for each run"),
+            job: clock.job,
+            shard: clock.shard,
+            fire_time,
+            due: fire_time,
+            origin: Origin::Schedule,
+            decided,
+            priority,
+            payload: None,
+            key: None,
+            of: None,
+        };
+        let skipped = planning.skipped.map(|skipped| {
+            let range = Some((skipped.until, skipped.count));
+            let reason = Text::Borrowed(Skip::from(skipped.reason).name());
+            let close = Close { outcome: Outcome::Skipped, reason, closed_at: now, range };
+            (run(skipped.from, Decided::NotYet), close)
+        });
+        let runs = planning.runs.iter().map(|(at, decided)| run(*at, *decided)).collect();
+        Plan { lease, clock, next: planning.next, runs, skipped, stop: planning.stop }
+    }
+}
+
+/// A run that was just written, as the wheel needs it.
+pub(crate) fn waiting(run: &NewRun) -> Waiting {
+    Waiting {
+        run: run.id,
+        job: run.job,
+        shard: run.shard,
+        fire_time: run.fire_time,
+        ready_at: run.due,
+        attempt: Attempt::FIRST,
+        priority: run.priority,
+        origin: run.origin,
+        decided: run.decided,
+        has_payload: run.payload.is_some(),
+    }
+}

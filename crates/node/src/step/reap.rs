@@ -1,0 +1,85 @@
+//! Reaping: attempts of which nothing was heard in time are lost.
+
+use punctual_core::engine::reap::{Silent, lost};
+use punctual_core::engine::settle::{End, settle};
+use punctual_core::model::{Attempt, RunId, Then};
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::ports::{Boot, StoreError};
+use crate::settings::Planted;
+use crate::step::Ended;
+
+impl Node {
+    /// Settles attempts whose deadline has passed in silence.
+    pub async fn reap(&self) -> Boot {
+        let boot = self.boot();
+        if boot < self.memory().paused_until {
+            return self.memory().paused_until;
+        }
+        if let Err(error) = self.reap_once().await {
+            self.lost_or_paused("reap", &error);
+        }
+        let boot = self.boot();
+        let memory = self.memory();
+        let idle = boot.plus(self.settings.load_ahead);
+        let next = memory.deadlines.first().map(|(deadline, _)| memory.time.moment_of(*deadline));
+        next.map_or(idle, |next| next.clamp(boot.plus(self.settings.pause), idle)).max(memory.paused_until)
+    }
+
+    async fn reap_once(&self) -> Result<(), StoreError> {
+        let boot = self.boot();
+        let (now, silent) = {
+            let mut memory = self.memory();
+            let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
+            let due = memory.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+            (now, due.take(self.settings.settle_max).map(|(_, id)| *id).collect::<Vec<RunId>>())
+        };
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let jobs: Vec<_> = {
+            let memory = self.memory();
+            silent.iter().filter_map(|id| memory.runs.get(id).map(|run| run.job)).collect()
+        };
+        self.know_jobs(jobs).await?;
+        let ends = self.give_up(&silent, now);
+        self.write_ends(ends).await
+    }
+
+    fn give_up(&self, silent: &[RunId], now: calendar::Timestamp) -> Vec<Ended> {
+        let memory = self.memory();
+        let mut ends = Vec::with_capacity(silent.len());
+        for id in silent {
+            let (Some(run), Some(flight)) = (memory.runs.get(id), memory.flights.get(id)) else { continue };
+            let attempt = lost(
+                Silent {
+                    number: flight.attempt,
+                    token: flight.token,
+                    executor: flight.executor.clone(),
+                    sent_at: flight.sent_at,
+                    possible_duplicate: flight.possible_duplicate,
+                },
+                now,
+            );
+            let Some(Known::Job(job)) = memory.jobs.get(run.job) else {
+                let close = punctual_core::model::Close {
+                    outcome: punctual_core::model::Outcome::Lost,
+                    reason: attempt.message.clone(),
+                    closed_at: attempt.ended_at,
+                    range: None,
+                };
+                ends.push(Ended::sent(*id, run, attempt, Then::Close(close)));
+                continue;
+            };
+            let by_loss_of_node = flight.is_adopted;
+            let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node };
+            let mut then = settle(job, &end, now, self.jitter());
+            if memory.has_planted(Planted::ResendAtMostOnce) {
+                then = Then::Wait { ready_at: now, attempt: Attempt(flight.attempt.0 + 1) };
+            }
+            ends.push(Ended::sent(*id, run, attempt, then).following(job, run));
+        }
+        ends
+    }
+}

@@ -1,0 +1,241 @@
+//! Renewing: the node's row, what it learns with it, and which shards it takes or gives back.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::cluster::{Stepped, Tenure, moves};
+use punctual_core::event::Event;
+use punctual_core::model::{ChangeId, NodeId, ShardId};
+
+use crate::memory::Held;
+use crate::ports::{Acquired, Boot, Gate, Lease, Renewal, Renewed, StoreError};
+use crate::settings::Planted;
+use crate::{Node, draw_id};
+
+/// A checkpoint is written when it has moved this far: it only saves reading at the next takeover.
+const CHECKPOINT_STEP_MS: i64 = 30_000;
+
+impl Node {
+    /// Renews the node's row, learns what the store says, and takes or gives back shards. The first call joins.
+    pub async fn renew(&self) -> Boot {
+        let asked = self.boot();
+        let renewal = self.renewal(asked);
+        let mark = renewal.mark;
+        let answer = self.ports.store.renew(renewal).await;
+        let answered = self.boot();
+        let is_news = match answer {
+            Ok(renewed) => self.learn(asked, answered, mark, &renewed),
+            Err(error) => return self.not_renewed(asked, mark, &error),
+        };
+        self.rebalance().await;
+        if is_news { self.boot() } else { asked.plus(self.settings.renew_every) }
+    }
+
+    /// Ceases to act and gives everything back, for a clean stop. What is on its way is written down first, so that
+    /// the next holder waits for it.
+    pub async fn leave(&self) -> Result<(), StoreError> {
+        let shards: Vec<ShardId> = self.memory().held.keys().copied().collect();
+        self.give_back(shards).await
+    }
+
+    fn renewal(&self, asked: Boot) -> Renewal {
+        let mut memory = self.memory();
+        let now = memory.time.now(asked);
+        let mark = match now {
+            // Nothing that this node could begin before its tenure ends is due later than that.
+            Some(now) if !memory.has_planted(Planted::MarkBehind) => now.saturating_add(self.settings.term),
+            Some(now) => now,
+            None => Timestamp::MIN,
+        };
+        let checkpoints = now.map_or_else(Vec::new, |now| {
+            let place = memory.checkpoint(now);
+            let has_moved = |held: &Held| {
+                held.is_adopted
+                    && place < held.loaded
+                    && place.due.as_millis().saturating_sub(held.checkpoint.due.as_millis())
+                        > CHECKPOINT_STEP_MS
+            };
+            let mut moved = Vec::new();
+            for (shard, held) in &mut memory.held {
+                if has_moved(held) {
+                    held.checkpoint = place;
+                    moved.push((Lease { shard: *shard, epoch: held.epoch }, place));
+                }
+            }
+            moved
+        });
+        let (term, address) = (self.settings.term, self.settings.address.clone());
+        Renewal { node: memory.id, term, mark, seen: memory.seen, address, checkpoints }
+    }
+
+    /// Puts what the store said into memory; whether the store should hear from us at once.
+    fn learn(&self, asked: Boot, answered: Boot, mark: Timestamp, renewed: &Renewed) -> bool {
+        let mut memory = self.memory();
+        let is_first = memory.tenure.is_none();
+        if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
+            let stepped = memory.time.learn(asked, answered, renewed.now);
+            memory.events.extend(stepped.map(told));
+        }
+        memory.tenure = Some(Tenure::granted(asked, self.settings.term, self.settings.margin, mark));
+        let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
+        if memory.seen == ChangeId(0) && is_first {
+            // Nothing is known yet, so nothing known is out of date.
+            memory.seen = renewed.latest;
+        } else {
+            memory.seen = renewed.changes.last().map_or(memory.seen, |(change, _)| *change);
+        }
+        if !memory.has_planted(Planted::ChangeSeenUnread) {
+            for job in unread {
+                memory.jobs.forget(job);
+            }
+        }
+        memory.owners = renewed.shards.iter().map(|row| row.owner).collect();
+        let me = memory.id;
+        let lost: Vec<ShardId> = renewed
+            .shards
+            .iter()
+            .filter(|row| {
+                memory
+                    .held
+                    .get(&row.shard)
+                    .is_some_and(|held| row.owner != Some(me) || row.epoch != held.epoch)
+            })
+            .map(|row| row.shard)
+            .collect();
+        for shard in lost {
+            memory.leave(shard);
+        }
+        if !renewed.arrivals.is_empty() {
+            memory.has_arrivals = true;
+            memory.wakes.tend = true;
+        }
+        if !memory.ready.is_empty() {
+            memory.wakes.fire = true;
+        }
+        let nodes: Vec<NodeId> = renewed.nodes.iter().map(|row| row.node).collect();
+        memory.nodes = nodes;
+        is_first || !renewed.changes.is_empty()
+    }
+
+    fn not_renewed(&self, asked: Boot, mark: Timestamp, error: &StoreError) -> Boot {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        if memory.has_planted(Planted::FailedRenewKeepsBelief) && memory.tenure.is_some() {
+            memory.tenure = Some(Tenure::granted(asked, self.settings.term, self.settings.margin, mark));
+            return asked.plus(self.settings.renew_every);
+        }
+        match error {
+            // This life has ended in the store; another begins.
+            StoreError::Fenced(_) => {
+                memory.concede(draw_id(&*self.ports.entropy));
+                boot
+            }
+            // We go on until our own deadline, and then hold: whether the row lives, the next answer says.
+            _ => {
+                memory.pause(boot, "renew", error, self.settings.pause);
+                asked.plus(self.settings.renew_every / 2).max(boot.plus(self.settings.pause))
+            }
+        }
+    }
+
+    /// Takes shards that are nobody's and ours to have; gives back those that another living node should have.
+    async fn rebalance(&self) {
+        let moves = {
+            let mut memory = self.memory();
+            let boot = self.boot();
+            if memory.trusted_now(boot).is_none() {
+                return;
+            }
+            let owners = (0..).map(ShardId).zip(memory.owners.iter().copied());
+            moves(memory.id, &memory.nodes, owners)
+        };
+        if !moves.release.is_empty()
+            && let Err(error) = self.give_back(moves.release).await
+        {
+            let boot = self.boot();
+            self.memory().pause(boot, "release", &error, Duration::ZERO);
+        }
+        // A shard whose taking went unanswered may be ours in the store and not in memory: taking it again is right.
+        let (me, orphaned) = {
+            let memory = self.memory();
+            let is_orphaned = |(shard, owner): (ShardId, &Option<NodeId>)| {
+                (*owner == Some(memory.id) && !memory.held.contains_key(&shard)).then_some(shard)
+            };
+            (
+                memory.id,
+                (0..).map(ShardId).zip(memory.owners.iter()).filter_map(is_orphaned).collect::<Vec<_>>(),
+            )
+        };
+        let wanted: Vec<ShardId> = moves.acquire.into_iter().chain(orphaned).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        match self.ports.store.acquire(me, wanted).await {
+            Ok(acquired) => self.begin(me, &acquired),
+            Err(error) => {
+                let boot = self.boot();
+                self.memory().pause(boot, "acquire", &error, Duration::ZERO);
+            }
+        }
+    }
+
+    fn begin(&self, me: NodeId, acquired: &[Acquired]) {
+        let mut memory = self.memory();
+        if memory.id != me {
+            return;
+        }
+        for Acquired { lease, mark, checkpoint } in acquired {
+            memory.leave(lease.shard);
+            let held = Held {
+                epoch: lease.epoch,
+                inherited: mark.unwrap_or(Timestamp::MIN),
+                loaded: *checkpoint,
+                is_adopted: false,
+                checkpoint: *checkpoint,
+            };
+            memory.held.insert(lease.shard, held);
+            if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {
+                *owner = Some(me);
+            }
+            memory.events.push(Event::ShardTaken { shard: lease.shard, epoch: lease.epoch });
+        }
+        memory.wakes.load = true;
+        memory.wakes.plan = true;
+        memory.wakes.tend = true;
+    }
+
+    /// Gives shards back: first memory ceases, then what is on its way is written down, then the store is told.
+    async fn give_back(&self, shards: Vec<ShardId>) -> Result<(), StoreError> {
+        let (me, leases, notes) = {
+            let mut memory = self.memory();
+            let mut leases = Vec::new();
+            let mut notes: Vec<Gate> = Vec::new();
+            for shard in shards {
+                let Some(lease) = memory.lease(shard) else { continue };
+                notes.extend(memory.notes(lease, Timestamp::MAX));
+                memory.leave(shard);
+                if let Some(owner) = memory.owners.get_mut(usize::from(shard.0)) {
+                    *owner = None;
+                }
+                leases.push(lease);
+            }
+            (memory.id, leases, notes)
+        };
+        if !notes.is_empty() {
+            // If this fails the shards are not released: they expire, and their mark says what is in doubt.
+            self.ports.store.gate(notes).await?;
+        }
+        // Nothing is in doubt: whatever was sent has its gate.
+        self.ports.store.release(me, leases, Timestamp::MIN).await
+    }
+}
+
+fn told(stepped: Stepped) -> Event {
+    let millis = |by: Duration| i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    Event::ClockStepped {
+        millis: match stepped {
+            Stepped::Forward(by) => millis(by),
+            Stepped::Back(by) => -millis(by),
+        },
+    }
+}

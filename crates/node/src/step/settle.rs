@@ -1,0 +1,404 @@
+//! Settling: what executors said is written down with everything that follows, and only then acknowledged.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::cluster::{home, spread};
+use punctual_core::engine::settle::{End, children, next_fire, settle};
+use punctual_core::event::Event;
+use punctual_core::model::{
+    Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, NewRun, NodeId, Origin,
+    Outcome, RunId, Settlement, ShardId, Then,
+};
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::memory::{Memory, Place, Run};
+use crate::ports::{Boot, Hint, Receipt, Report, RunRow, Settled, StoreError};
+use crate::settings::Planted;
+
+/// An end that is to be written, and what is to be told about it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    settlement: Settlement,
+    receipt: Option<Receipt>,
+    origin: Origin,
+    /// Jobs whose runs it brings about.
+    children: Vec<Child>,
+    failure_limit: u32,
+}
+
+impl Ended {
+    pub(crate) fn new(
+        id: RunId,
+        run: &Run,
+        fence: Fence,
+        attempt: Option<AttemptRecord>,
+        then: Then,
+    ) -> Ended {
+        let settlement = Settlement {
+            run: id,
+            job: run.job,
+            shard: run.shard,
+            is_foreign: false,
+            fence,
+            attempt,
+            then,
+            children: Vec::new(),
+            next_fire: None,
+        };
+        Ended { settlement, receipt: None, origin: run.origin, children: Vec::new(), failure_limit: 0 }
+    }
+
+    /// The end, or the waiting, of a run whose attempt was never sent.
+    pub(crate) fn unsent(id: RunId, run: &Run, then: Then) -> Ended {
+        Ended::new(id, run, Fence::Unsent(run.attempt), None, then)
+    }
+
+    /// The end of an attempt that was sent.
+    pub(crate) fn sent(id: RunId, run: &Run, attempt: AttemptRecord, then: Then) -> Ended {
+        Ended::new(id, run, Fence::Sent(attempt.number, attempt.token), Some(attempt), then)
+    }
+
+    /// With what its job wants to follow.
+    #[must_use]
+    pub(crate) fn following(mut self, job: &Job, run: &Run) -> Ended {
+        self.settlement.next_fire = next_fire(job, run.origin, &self.settlement.then);
+        if let Then::Close(close) = &self.settlement.then {
+            self.children = children(job, close.outcome).copied().collect();
+        }
+        self.failure_limit = job.definition.failure_limit;
+        self
+    }
+
+    pub(crate) fn foreign(mut self, is_foreign: bool) -> Ended {
+        self.settlement.is_foreign = is_foreign;
+        self
+    }
+}
+
+impl Node {
+    /// Settles what was reported: writes it, then acknowledges it.
+    pub async fn settle(&self) -> Boot {
+        let boot = self.boot();
+        if boot < self.memory().paused_until {
+            return self.memory().paused_until;
+        }
+        let reports = self.take_reports();
+        if reports.is_empty() {
+            return boot.plus(self.settings.load_ahead);
+        }
+        if self.memory().has_planted(Planted::AcknowledgedEarly) {
+            self.ports.dispatch.acknowledge(reports.iter().map(|report| report.receipt).collect());
+        }
+        if let Err(error) = self.settle_reports(&reports).await {
+            self.lost_or_paused("settle", &error);
+            let mut memory = self.memory();
+            if !memory.has_planted(Planted::AcknowledgedEarly) {
+                reports.into_iter().rev().for_each(|report| memory.inbox.push_front(report));
+            }
+            return memory.paused_until;
+        }
+        if self.memory().inbox.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
+    }
+
+    fn take_reports(&self) -> Vec<Report> {
+        let mut memory = self.memory();
+        let count = memory.inbox.len().min(self.settings.settle_max);
+        memory.inbox.drain(..count).collect()
+    }
+
+    async fn settle_reports(&self, reports: &[Report]) -> Result<(), StoreError> {
+        let strangers: Vec<RunId> = {
+            let memory = self.memory();
+            reports.iter().map(|report| report.run).filter(|run| !memory.runs.contains_key(run)).collect()
+        };
+        let rows: BTreeMap<RunId, RunRow> = if strangers.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.ports.store.fetch(&strangers).await?.into_iter().map(|row| (row.waiting.run, row)).collect()
+        };
+        let jobs: Vec<JobId> = {
+            let memory = self.memory();
+            let of = |report: &Report| {
+                let here = memory.runs.get(&report.run).map(|run| run.job);
+                here.or_else(|| rows.get(&report.run).map(|row| row.waiting.job))
+            };
+            reports.iter().filter_map(of).collect()
+        };
+        self.know_jobs(jobs).await?;
+        let (ends, late) = self.judge(reports, &rows);
+        self.write_ends(ends).await?;
+        self.ports.dispatch.acknowledge(late);
+        Ok(())
+    }
+
+    /// Turns reports into ends. Those that come too late change nothing.
+    fn judge(&self, reports: &[Report], rows: &BTreeMap<RunId, RunRow>) -> (Vec<Ended>, Vec<Receipt>) {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
+        let (mut ends, mut late) = (Vec::with_capacity(reports.len()), Vec::new());
+        for report in reports {
+            let known = memory.runs.get(&report.run).copied();
+            let run = known.or_else(|| {
+                rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
+            });
+            let is_current = match (&known, memory.flights.get(&report.run)) {
+                (Some(_), Some(flight)) => flight.attempt == report.attempt,
+                // Known and not on its way: the attempt ended, or its shard came back to us without it.
+                (Some(run), None) => run.place == Place::Busy || run.attempt <= report.attempt,
+                (None, _) => true,
+            };
+            let (Some(run), true) = (run, is_current) else {
+                memory.events.push(Event::LateReport { run: report.run, attempt: report.attempt });
+                late.push(report.receipt);
+                continue;
+            };
+            let Some(Known::Job(job)) = memory.jobs.get(run.job).cloned() else {
+                ends.push(self.end_without_job(report, &run, now));
+                continue;
+            };
+            let flight = memory.flights.get(&report.run);
+            let attempt = record(report, flight.is_some_and(|flight| flight.possible_duplicate), now);
+            let end = End {
+                attempt: &attempt,
+                retry_after: report.retry_after,
+                is_final: report.is_final,
+                by_loss_of_node: false,
+            };
+            let then = settle(&job, &end, now, self.jitter());
+            let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
+            let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+            memory.paces.entry(run.job).or_default().record(now, took);
+            let is_foreign = !memory.held.contains_key(&run.shard);
+            let mut ended =
+                Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
+            ended.receipt = Some(report.receipt);
+            ends.push(ended);
+        }
+        (ends, late)
+    }
+
+    /// A job that cannot be asked wants no further attempt.
+    fn end_without_job(&self, report: &Report, run: &Run, now: Timestamp) -> Ended {
+        let attempt = record(report, false, now);
+        let outcome = match report.outcome {
+            AttemptOutcome::Succeeded => Outcome::Succeeded,
+            AttemptOutcome::Cancelled => Outcome::Cancelled,
+            AttemptOutcome::Lost | AttemptOutcome::TimedOut => Outcome::Lost,
+            AttemptOutcome::Failed | AttemptOutcome::Refused => Outcome::Failed,
+        };
+        let close = punctual_core::model::Close {
+            outcome,
+            reason: report.message.clone(),
+            closed_at: now.max(attempt.ended_at),
+            range: None,
+        };
+        let mut ended = Ended::sent(report.run, run, attempt, Then::Close(close));
+        ended.receipt = Some(report.receipt);
+        ended
+    }
+
+    /// Writes ends with everything that follows; then memory, then acknowledgements and hints.
+    pub(crate) async fn write_ends(&self, mut ends: Vec<Ended>) -> Result<(), StoreError> {
+        if ends.is_empty() {
+            return Ok(());
+        }
+        self.give_birth(&mut ends).await?;
+        let settlements: Vec<Settlement> = ends.iter().map(|ended| ended.settlement.clone()).collect();
+        let answers = self.ports.store.settle(settlements).await?;
+        let Aftermath { stale, stops, hints } = self.note_ended(&ends, &answers);
+        for (node, hint) in hints {
+            self.ports.peers.tell(node, hint);
+        }
+        let receipts: Vec<Receipt> = ends.iter().filter_map(|ended| ended.receipt).collect();
+        if !receipts.is_empty() {
+            self.ports.dispatch.acknowledge(receipts);
+        }
+        if !stale.is_empty() {
+            self.look_up(&stale).await?;
+        }
+        for job in stops {
+            self.stop_for_failures(job).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the children ids and shards.
+    async fn give_birth(&self, ends: &mut [Ended]) -> Result<(), StoreError> {
+        let count: usize = ends.iter().map(|ended| ended.children.len()).sum();
+        if count == 0 {
+            return Ok(());
+        }
+        let closed_at = |ended: &Ended| match &ended.settlement.then {
+            Then::Close(close) => close.closed_at,
+            _ => Timestamp::MIN,
+        };
+        let days = |ended: &Ended| vec![RunId::day_of(closed_at(ended)); ended.children.len()];
+        let days: Vec<u32> = ends.iter().flat_map(days).collect();
+        let jobs: Vec<JobId> =
+            ends.iter().flat_map(|ended| ended.children.iter().map(|child| child.job)).collect();
+        self.know_jobs(jobs).await?;
+        let mut ids = self.draw_ids(&days).await?.into_iter();
+        let memory = self.memory();
+        for ended in ends {
+            let fire_time = closed_at(ended);
+            ended.settlement.children = ended
+                .children
+                .iter()
+                .map(|child| {
+                    let id = ids.next().expect("one id was drawn for each child");
+                    let (is_limited, priority) = match memory.jobs.get(child.job) {
+                        Some(Known::Job(job)) => (job.is_limited(), job.definition.priority),
+                        _ => (true, 5),
+                    };
+                    let shards = memory.shard_count();
+                    NewRun {
+                        id,
+                        job: child.job,
+                        shard: if is_limited { home(child.job, shards) } else { spread(id, shards) },
+                        fire_time,
+                        due: fire_time,
+                        origin: Origin::Parent,
+                        decided: Decided::OnTime,
+                        priority,
+                        payload: None,
+                        key: None,
+                        of: Some(ended.settlement.run),
+                    }
+                })
+                .collect();
+        }
+        Ok(())
+    }
+
+    /// Puts into memory what is written now.
+    fn note_ended(&self, ends: &[Ended], answers: &[Settled]) -> Aftermath {
+        let mut memory = self.memory();
+        let mut aftermath = Aftermath::default();
+        for (ended, answer) in ends.iter().zip(answers) {
+            let settlement = &ended.settlement;
+            let Settled::Done { consecutive_failures } = answer else {
+                aftermath.stale.push(settlement.run);
+                if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.receipt.is_some()) {
+                    memory.events.push(Event::LateReport { run: settlement.run, attempt: attempt.number });
+                }
+                continue;
+            };
+            note_one(&mut memory, settlement);
+            if ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
+                aftermath.stops.push(settlement.job);
+            }
+            if settlement.is_foreign {
+                aftermath.tell(&memory, settlement.shard, Hint::Settled(settlement.run));
+            }
+            for child in &settlement.children {
+                if memory.held.contains_key(&child.shard) {
+                    memory.heard_of.push(child.id);
+                    memory.wakes.tend = true;
+                } else {
+                    aftermath.tell(&memory, child.shard, Hint::Arrived(child.shard));
+                }
+            }
+        }
+        aftermath
+    }
+
+    /// Looks up runs of which memory may be wrong.
+    pub(crate) async fn look_up(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        let rows = self.ports.store.fetch(runs).await?;
+        let mut memory = self.memory();
+        let mut gone: std::collections::BTreeSet<RunId> = runs.iter().copied().collect();
+        for row in &rows {
+            gone.remove(&row.waiting.run);
+            memory.correct(row);
+        }
+        for id in gone {
+            memory.forget(id);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Aftermath {
+    stale: Vec<RunId>,
+    stops: Vec<JobId>,
+    hints: Vec<(NodeId, Hint)>,
+}
+
+impl Aftermath {
+    fn tell(&mut self, memory: &Memory, shard: ShardId, hint: Hint) {
+        let owner = memory.owners.get(usize::from(shard.0)).copied().flatten();
+        self.hints.extend(owner.map(|owner| (owner, hint)));
+    }
+}
+
+fn note_one(memory: &mut Memory, settlement: &Settlement) {
+    let id = settlement.run;
+    match &settlement.then {
+        Then::Close(close) => {
+            let (job, outcome, reason) = (settlement.job, close.outcome, close.reason.clone());
+            memory.events.push(Event::Closed { run: id, job, outcome, reason });
+            memory.forget(id);
+        }
+        Then::Wait { ready_at, attempt } => {
+            let ended = settlement.attempt.as_ref().map(|attempt| attempt.outcome);
+            let may_repeat = matches!(ended, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut));
+            if ended.is_some() {
+                memory.events.push(Event::Retrying { run: id, ready_at: *ready_at });
+            }
+            memory.put_off(id, *ready_at, *attempt, may_repeat);
+        }
+        Then::Park { .. } => {
+            memory.forget(id);
+            memory.active.entry(settlement.job).or_default().may_be_parked = true;
+            memory.wakes.tend = true;
+        }
+    }
+}
+
+fn record(report: &Report, possible_duplicate: bool, now: Timestamp) -> AttemptRecord {
+    let started_at = report.started_at.min(now);
+    AttemptRecord {
+        number: report.attempt,
+        token: report.token,
+        executor: report.executor.clone(),
+        started_at,
+        ended_at: now.max(started_at),
+        outcome: report.outcome,
+        message: report.message.clone(),
+        possible_duplicate,
+    }
+}
+
+impl Memory {
+    /// Brings memory in line with what the store says of a run.
+    fn correct(&mut self, row: &RunRow) {
+        let id = row.waiting.run;
+        if row.is_closed {
+            return self.forget(id);
+        }
+        let Some(run) = self.runs.get(&id).copied() else {
+            if !row.is_gated {
+                self.take_in(&row.waiting);
+            } else if let Some(held) = self.held.get_mut(&row.waiting.shard) {
+                held.is_adopted = false;
+                self.wakes.load = true;
+            }
+            return;
+        };
+        let flight: Option<Attempt> = self.flights.get(&id).map(|flight| flight.attempt);
+        let is_ahead = flight.is_some_and(|attempt| attempt >= row.waiting.attempt);
+        let is_same = run.attempt == row.waiting.attempt && run.ready_at == row.waiting.ready_at;
+        if is_ahead || is_same {
+            if run.place == Place::Busy && flight.is_none() {
+                self.make_ready(id);
+            }
+            return;
+        }
+        self.put_off(id, row.waiting.ready_at, row.waiting.attempt, true);
+    }
+}

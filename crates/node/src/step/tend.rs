@@ -1,0 +1,240 @@
+//! Tending: what others left for us, what we should know and do not, and what is old.
+
+use calendar::Timestamp;
+use punctual_core::model::{JobId, RunId};
+use punctual_core::wheel::Mark;
+
+use crate::Node;
+use crate::ports::{ArrivalKind, Boot, Gate, Gated, Lease, StoreError};
+
+/// How many arrivals are seen to in one step.
+const ARRIVALS_MAX: usize = 1_000;
+
+/// How many runs are noted as running in one step.
+const NOTES_MAX: usize = 1_000;
+
+/// How often old days are looked for.
+const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
+
+impl Node {
+    /// Sees to what was left for us, notes what has been on its way for long, calls back what is parked, and now and
+    /// then sweeps for what was missed and drops what is old.
+    pub async fn tend(&self) -> Boot {
+        let boot = self.boot();
+        if boot < self.memory().paused_until {
+            return self.memory().paused_until;
+        }
+        if let Err(error) = self.tend_once(boot).await {
+            self.lost_or_paused("tend", &error);
+            return boot.plus(self.settings.pause);
+        }
+        let memory = self.memory();
+        let is_waiting = !memory.held_back.is_empty();
+        let has_unnoted = memory.flights.values().any(|flight| !flight.is_gated);
+        let every =
+            if is_waiting || has_unnoted { self.settings.note_after } else { self.settings.sweep_every };
+        boot.plus(every)
+    }
+
+    async fn tend_once(&self, boot: Boot) -> Result<(), StoreError> {
+        let (now, leases) = {
+            let mut memory = self.memory();
+            let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
+            (now, memory.leases())
+        };
+        let heard_of = std::mem::take(&mut self.memory().heard_of);
+        if !heard_of.is_empty()
+            && let Err(error) = self.look_up(&heard_of).await
+        {
+            self.memory().heard_of.extend(heard_of);
+            return Err(error);
+        }
+        if !leases.is_empty() {
+            self.see_to_arrivals(&leases).await?;
+            self.note_running(&leases, now).await?;
+            self.call_back(now).await?;
+        }
+        let is_time = |last: Option<Boot>, every| last.is_none_or(|last| boot.since(last) >= every);
+        if is_time(self.memory().swept_at, self.settings.sweep_every) && !leases.is_empty() {
+            self.sweep(&leases).await?;
+            self.memory().swept_at = Some(boot);
+        }
+        if is_time(self.memory().pruned_at, PRUNE_EVERY) {
+            let kept = i64::try_from(self.settings.retention.as_millis()).unwrap_or(i64::MAX);
+            let before = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
+            self.ports.store.prune(before).await?;
+            self.memory().pruned_at = Some(boot);
+        }
+        Ok(())
+    }
+
+    /// Carries out wishes and looks at runs that others wrote for our shards.
+    async fn see_to_arrivals(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        if !std::mem::take(&mut self.memory().has_arrivals) {
+            return Ok(());
+        }
+        let arrivals = match self.ports.store.arrivals(leases, ARRIVALS_MAX).await {
+            Ok(arrivals) => arrivals,
+            Err(error) => {
+                self.memory().has_arrivals = true;
+                return Err(error);
+            }
+        };
+        if arrivals.is_empty() {
+            return Ok(());
+        }
+        // Until all are seen to, they are not forgotten, and come again with the next renewal.
+        let run_of = |kind: &ArrivalKind| match kind {
+            ArrivalKind::Run(run) => Some(*run),
+            ArrivalKind::Cancel(_) | ArrivalKind::Reschedule(..) => None,
+        };
+        let runs: Vec<RunId> = arrivals.iter().filter_map(|arrival| run_of(&arrival.kind)).collect();
+        if !runs.is_empty() {
+            self.look_up(&runs).await?;
+        }
+        for arrival in &arrivals {
+            match arrival.kind {
+                ArrivalKind::Run(_) => {}
+                ArrivalKind::Cancel(run) => {
+                    self.cancel_ours(run).await?;
+                }
+                ArrivalKind::Reschedule(run, at) => {
+                    self.reschedule_ours(run, at).await?;
+                }
+            }
+        }
+        let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
+        self.ports.store.consume(&ids).await?;
+        if arrivals.len() == ARRIVALS_MAX {
+            let mut memory = self.memory();
+            memory.has_arrivals = true;
+            memory.wakes.tend = true;
+        }
+        Ok(())
+    }
+
+    /// Writes down what has been on its way for long without a gate: a next holder then waits for it.
+    async fn note_running(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
+        let after = i64::try_from(self.settings.note_after.as_millis()).unwrap_or(i64::MAX);
+        let sent_by = Timestamp::from_millis(now.as_millis().saturating_sub(after));
+        let notes: Vec<Gate> = {
+            let memory = self.memory();
+            if memory.flights.values().all(|flight| flight.is_gated || flight.sent_at > sent_by) {
+                return Ok(());
+            }
+            leases.iter().flat_map(|lease| memory.notes(*lease, sent_by)).take(NOTES_MAX).collect()
+        };
+        if notes.is_empty() {
+            return Ok(());
+        }
+        let answers = self.ports.store.gate(notes.clone()).await?;
+        let mut unsure = Vec::new();
+        {
+            let mut memory = self.memory();
+            for (note, answer) in notes.iter().zip(&answers) {
+                match (answer, memory.flights.get_mut(&note.run)) {
+                    (Gated::Through(_), Some(flight)) if flight.token == note.token => flight.is_gated = true,
+                    (Gated::Through(_) | Gated::Held(_), _) => {}
+                    (Gated::Taken(_) | Gated::Closed, _) => unsure.push(note.run),
+                }
+            }
+        }
+        if unsure.is_empty() { Ok(()) } else { self.look_up(&unsure).await }
+    }
+
+    /// Calls back parked runs of jobs that have room for them, and lets those ask again that wait for a place
+    /// elsewhere.
+    async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
+        let (held_back, hungry) = {
+            let mut memory = self.memory();
+            let held_back = std::mem::take(&mut memory.held_back);
+            let room = |queue: usize| self.settings.queue_max.saturating_sub(queue);
+            let is_hungry = |(job, active): (&JobId, &crate::memory::Active)| {
+                let wanted = room(active.queue.len());
+                (active.may_be_parked && wanted * 2 > self.settings.queue_max).then_some((*job, wanted))
+            };
+            (held_back, memory.active.iter().filter_map(is_hungry).collect::<Vec<_>>())
+        };
+        for job in held_back {
+            self.memory().promote(job);
+        }
+        let mut hungry = hungry;
+        hungry.sort_unstable();
+        for (job, wanted) in hungry {
+            self.know_jobs([job]).await?;
+            let is_stopped = match self.memory().jobs.get(job) {
+                Some(crate::jobs::Known::Job(job)) => !job.state.is_enabled(),
+                _ => true,
+            };
+            let mut called = 0;
+            // The start of a stopped job calls back what is parked for it.
+            if !is_stopped {
+                for lease in self.memory().leases() {
+                    called += self.ports.store.unpark(lease, job, wanted, now).await?;
+                }
+            }
+            let mut memory = self.memory();
+            if called == 0
+                && let Some(active) = memory.active.get_mut(&job)
+            {
+                active.may_be_parked = false;
+                if active.running.is_empty() && active.queue.is_empty() {
+                    memory.active.remove(&job);
+                }
+            } else if called > 0 {
+                memory.is_sweep_due = true;
+            }
+        }
+        if std::mem::take(&mut self.memory().is_sweep_due) {
+            let leases = self.memory().leases();
+            self.reload(&leases, Mark { due: now, id: 0 }).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint
+    /// was lost, this finds it.
+    async fn sweep(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let from = {
+            let memory = self.memory();
+            memory
+                .held
+                .values()
+                .map(|held| held.checkpoint)
+                .min()
+                .unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
+        };
+        self.reload(leases, from).await?;
+        let adopted = self.ports.store.adopt(leases).await?;
+        let strangers: Vec<RunId> = {
+            let memory = self.memory();
+            let open: std::collections::BTreeSet<RunId> =
+                adopted.sends.iter().map(|open| open.run.run).collect();
+            let is_stranger = |(id, flight): (&RunId, &crate::memory::Flight)| {
+                (flight.is_gated && !open.contains(id)).then_some(*id)
+            };
+            let mut ids: Vec<RunId> = memory.flights.iter().filter_map(is_stranger).collect();
+            ids.sort_unstable();
+            ids
+        };
+        self.take_over(leases, adopted).await?;
+        if strangers.is_empty() { Ok(()) } else { self.look_up(&strangers).await }
+    }
+
+    /// Reads open runs again from a place up to where everything is loaded.
+    async fn reload(&self, leases: &[Lease], mut from: Mark) -> Result<(), StoreError> {
+        let Some(until) = self.memory().held.values().map(|held| held.loaded).min() else { return Ok(()) };
+        while from < until {
+            let loaded = self.ports.store.load(leases, from, until.due, self.settings.load_max).await?;
+            let mut memory = self.memory();
+            for run in &loaded.runs {
+                memory.take_in(run);
+            }
+            match loaded.rest {
+                Some(rest) => from = rest,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
