@@ -24,7 +24,7 @@ impl Node {
                 memory.wakes.tend = true;
             }
             Hint::Changed(_, job) => {
-                memory.jobs.forget(job);
+                memory.note_change(job);
                 memory.wakes.renew = true;
             }
         }

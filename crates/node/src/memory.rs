@@ -145,8 +145,15 @@ pub(crate) struct Active {
     pub(crate) running: BTreeSet<RunId>,
     /// Runs that wait for one of those to end.
     pub(crate) queue: BTreeSet<Rank>,
-    /// Whether more of them may be parked in the store.
-    pub(crate) may_be_parked: bool,
+}
+
+/// Runs of a job that are parked in the store. Only the holder of a shard parks, so it knows all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parked {
+    /// Whether they may be called back: their job was changed, or has room again, or nobody has looked yet.
+    pub(crate) is_due: bool,
+    /// Whether they waited for a change of the job: then that is the moment they become ready.
+    pub(crate) since_change: bool,
 }
 
 pub(crate) struct Memory {
@@ -168,6 +175,7 @@ pub(crate) struct Memory {
     pub(crate) flights: FxHashMap<RunId, Flight>,
     pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
     pub(crate) active: FxHashMap<JobId, Active>,
+    pub(crate) parked: BTreeMap<(JobId, ShardId), Parked>,
     pub(crate) paces: FxHashMap<JobId, Pace>,
     /// HTTP sends on their way: fast, slow.
     pub(crate) open: [u32; 2],
@@ -177,7 +185,6 @@ pub(crate) struct Memory {
     pub(crate) has_arrivals: bool,
     /// Jobs that have runs waiting for a place which somebody else has.
     pub(crate) held_back: BTreeSet<JobId>,
-    pub(crate) is_sweep_due: bool,
     pub(crate) blocks: Blocks,
     pub(crate) events: Vec<Event>,
     pub(crate) wakes: Wakes,
@@ -207,13 +214,13 @@ impl Memory {
             flights: FxHashMap::default(),
             deadlines: BTreeSet::new(),
             active: FxHashMap::default(),
+            parked: BTreeMap::new(),
             paces: FxHashMap::default(),
             open: [0; 2],
             inbox: VecDeque::new(),
             heard_of: Vec::new(),
             has_arrivals: false,
             held_back: BTreeSet::new(),
-            is_sweep_due: false,
             blocks: Blocks::default(),
             events: Vec::new(),
             wakes: Wakes::default(),
@@ -448,8 +455,7 @@ impl Memory {
         if was_running {
             self.promote(run.job);
         }
-        let is_idle =
-            |active: &Active| active.running.is_empty() && active.queue.is_empty() && !active.may_be_parked;
+        let is_idle = |active: &Active| active.running.is_empty() && active.queue.is_empty();
         if self.active.get(&run.job).is_some_and(is_idle) {
             self.active.remove(&run.job);
         }
@@ -457,10 +463,8 @@ impl Memory {
 
     /// A place of a job became free: the first that waits asks again.
     pub(crate) fn promote(&mut self, job: JobId) {
+        self.call_parked(job, false);
         let Some(active) = self.active.get_mut(&job) else { return };
-        if active.may_be_parked {
-            self.wakes.tend = true;
-        }
         if let Some(rank) = active.queue.pop_first() {
             if let Some(run) = self.runs.get_mut(&rank.run) {
                 run.place = Place::Ready;
@@ -470,12 +474,28 @@ impl Memory {
         }
     }
 
+    /// Notes that parked runs of a job may have their turn.
+    pub(crate) fn call_parked(&mut self, job: JobId, since_change: bool) {
+        for parked in self.parked.range_mut((job, ShardId(0))..=(job, ShardId(u16::MAX))) {
+            parked.1.is_due = true;
+            parked.1.since_change |= since_change;
+            self.wakes.tend = true;
+        }
+    }
+
+    /// A job was changed: it is read again before anything is done for it, and what waits for it may go on.
+    pub(crate) fn note_change(&mut self, job: JobId) {
+        self.jobs.forget(job);
+        self.call_parked(job, true);
+    }
+
     /// Stops acting for a shard and forgets what is its.
     pub(crate) fn leave(&mut self, shard: ShardId) {
         if self.held.remove(&shard).is_none() {
             return;
         }
         self.events.push(Event::ShardLeft { shard });
+        self.parked.retain(|(_, of), _| *of != shard);
         if self.has_planted(Planted::WheelKeptOnLoss) {
             return;
         }

@@ -178,9 +178,8 @@ impl Node {
             }
             (state, None)
         };
-        let unparks = state.is_enabled() || state == JobState::Deleted;
         let clock = ClockEdit { expected, next_fire, passed };
-        Ok(Change { job: Some((id, version)), definition, state, clock, unparks, by, at: now })
+        Ok(Change { job: Some((id, version)), definition, state, clock, unparks: false, by, at: now })
     }
 
     pub(crate) async fn read_job(&self, id: JobId) -> Result<JobRow, DeskError> {
@@ -200,7 +199,7 @@ impl Node {
     fn note_changed(&self, changed: Changed) {
         let others = {
             let mut memory = self.memory();
-            memory.jobs.forget(changed.job);
+            memory.note_change(changed.job);
             memory.events.push(Event::JobChanged { job: changed.job, version: changed.version });
             memory.wakes.renew = true;
             memory.wakes.plan = true;

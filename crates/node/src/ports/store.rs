@@ -111,7 +111,7 @@ pub struct Acquired {
     /// What the last holder promised: nothing ready at or after this was sent without a gate. None if the shard
     /// never had a holder.
     pub mark: Option<Timestamp>,
-    /// Where loading may begin.
+    /// Where loading may begin: the checkpoint, or the first instant that a run waits for if that is earlier.
     pub checkpoint: Mark,
 }
 

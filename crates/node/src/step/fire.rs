@@ -269,6 +269,10 @@ impl Node {
     ) {
         let rank = run.rank(id);
         let active = memory.active.entry(run.job).or_default();
+        // Between two attempts it has kept its place.
+        if active.running.contains(&id) && job.is_gated() {
+            return self.draft_gate(memory, decision, id, run, job, now);
+        }
         let others = active.running.iter().filter(|other| **other != id).count() as u32;
         let ahead = active.queue.range(..rank).count() as u32;
         match block::admit(job.definition.block, others, ahead) {
@@ -353,7 +357,6 @@ impl Node {
         if active.queue.len() <= self.settings.queue_max {
             return;
         }
-        active.may_be_parked = true;
         let Some(last) = active.queue.pop_last() else { return };
         let Some(run) = memory.runs.get(&last.run).copied() else { return };
         memory.make_busy(last.run);

@@ -7,6 +7,7 @@ use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::jobs::Known;
+use crate::memory::Parked;
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 
 impl Node {
@@ -81,21 +82,18 @@ impl Node {
         }
     }
 
-    /// Takes over what has a gate: it is waited for, never sent again blindly. And calls back what is parked for jobs
-    /// that are not stopped.
+    /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked.
     pub(crate) async fn take_over(&self, leases: &[Lease], adopted: Adopted) -> Result<(), StoreError> {
-        let jobs = adopted.sends.iter().map(|open| open.run.job);
-        self.know_jobs(jobs.chain(adopted.parked.iter().map(|(_, job)| *job))).await?;
+        self.know_jobs(adopted.sends.iter().map(|open| open.run.job)).await?;
         let mut memory = self.memory();
         for open in &adopted.sends {
             let deadline = self.deadline_of(&memory.jobs, open);
             memory.adopt(open, deadline);
         }
-        for (_, job) in &adopted.parked {
-            if let Some(Known::Job(known)) = memory.jobs.get(*job)
-                && known.state.is_enabled()
-            {
-                memory.active.entry(*job).or_default().may_be_parked = true;
+        for (shard, job) in &adopted.parked {
+            if memory.held.contains_key(shard) {
+                let parked = Parked { is_due: true, since_change: true };
+                memory.parked.entry((*job, *shard)).or_insert(parked);
                 memory.wakes.tend = true;
             }
         }

@@ -86,7 +86,7 @@ impl Node {
         }
         if !memory.has_planted(Planted::ChangeSeenUnread) {
             for job in unread {
-                memory.jobs.forget(job);
+                memory.note_change(job);
             }
         }
         memory.owners = renewed.shards.iter().map(|row| row.owner).collect();

@@ -14,7 +14,7 @@ use punctual_core::model::{
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Place, Run};
+use crate::memory::{Memory, Parked, Place, Run};
 use crate::ports::{Boot, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::settings::Planted;
 
@@ -23,7 +23,6 @@ use crate::settings::Planted;
 pub(crate) struct Ended {
     settlement: Settlement,
     receipt: Option<Receipt>,
-    origin: Origin,
     /// Jobs whose runs it brings about.
     children: Vec<Child>,
     failure_limit: u32,
@@ -48,7 +47,7 @@ impl Ended {
             children: Vec::new(),
             next_fire: None,
         };
-        Ended { settlement, receipt: None, origin: run.origin, children: Vec::new(), failure_limit: 0 }
+        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0 }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -354,7 +353,8 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
         }
         Then::Park { .. } => {
             memory.forget(id);
-            memory.active.entry(settlement.job).or_default().may_be_parked = true;
+            let parked = Parked { is_due: true, since_change: false };
+            memory.parked.entry((settlement.job, settlement.shard)).or_insert(parked).is_due = true;
             memory.wakes.tend = true;
         }
     }

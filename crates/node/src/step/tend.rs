@@ -1,10 +1,12 @@
 //! Tending: what others left for us, what we should know and do not, and what is old.
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, RunId};
+use punctual_core::model::{JobId, JobState, RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
+use crate::jobs::Known;
+use crate::memory::Parked;
 use crate::ports::{ArrivalKind, Boot, Gate, Gated, Lease, StoreError};
 
 /// How many arrivals are seen to in one step.
@@ -142,54 +144,61 @@ impl Node {
         if unsure.is_empty() { Ok(()) } else { self.look_up(&unsure).await }
     }
 
-    /// Calls back parked runs of jobs that have room for them, and lets those ask again that wait for a place
-    /// elsewhere.
+    /// Lets those ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for
+    /// them.
     async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
-        let (held_back, hungry) = {
+        let due: Vec<(JobId, ShardId, bool)> = {
             let mut memory = self.memory();
-            let held_back = std::mem::take(&mut memory.held_back);
-            let room = |queue: usize| self.settings.queue_max.saturating_sub(queue);
-            let is_hungry = |(job, active): (&JobId, &crate::memory::Active)| {
-                let wanted = room(active.queue.len());
-                (active.may_be_parked && wanted * 2 > self.settings.queue_max).then_some((*job, wanted))
+            for job in std::mem::take(&mut memory.held_back) {
+                memory.promote(job);
+            }
+            let is_due = |(key, parked): (&(JobId, ShardId), &Parked)| {
+                parked.is_due.then_some((key.0, key.1, parked.since_change))
             };
-            (held_back, memory.active.iter().filter_map(is_hungry).collect::<Vec<_>>())
+            memory.parked.iter().filter_map(is_due).collect()
         };
-        for job in held_back {
-            self.memory().promote(job);
-        }
-        let mut hungry = hungry;
-        hungry.sort_unstable();
-        for (job, wanted) in hungry {
-            self.know_jobs([job]).await?;
-            let is_stopped = match self.memory().jobs.get(job) {
-                Some(crate::jobs::Known::Job(job)) => !job.state.is_enabled(),
-                _ => true,
-            };
-            let mut called = 0;
-            // The start of a stopped job calls back what is parked for it.
-            if !is_stopped {
-                for lease in self.memory().leases() {
-                    called += self.ports.store.unpark(lease, job, wanted, now).await?;
-                }
-            }
-            let mut memory = self.memory();
-            if called == 0
-                && let Some(active) = memory.active.get_mut(&job)
-            {
-                active.may_be_parked = false;
-                if active.running.is_empty() && active.queue.is_empty() {
-                    memory.active.remove(&job);
-                }
-            } else if called > 0 {
-                memory.is_sweep_due = true;
-            }
-        }
-        if std::mem::take(&mut self.memory().is_sweep_due) {
-            let leases = self.memory().leases();
-            self.reload(&leases, Mark { due: now, id: 0 }).await?;
+        for (job, shard, since_change) in due {
+            self.call_back_job(job, shard, since_change, now).await?;
         }
         Ok(())
+    }
+
+    async fn call_back_job(
+        &self,
+        job: JobId,
+        shard: ShardId,
+        since_change: bool,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.know_jobs([job]).await?;
+        let (lease, room, ready_at) = {
+            let mut memory = self.memory();
+            let key = (job, shard);
+            let (is_stopped, changed_at) = match memory.jobs.get(job) {
+                Some(Known::Job(job)) => (matches!(job.state, JobState::Stopped(_)), job.changed_at),
+                // Its runs are called back to be closed.
+                Some(Known::Poisoned(_) | Known::Missing) => (false, now),
+                None => return Ok(()),
+            };
+            let queued = memory.active.get(&job).map_or(0, |active| active.queue.len());
+            let room = self.settings.queue_max.saturating_sub(queued);
+            let (Some(lease), false) = (memory.lease(shard), is_stopped) else {
+                if let Some(parked) = memory.parked.get_mut(&key) {
+                    parked.is_due = false;
+                }
+                return Ok(());
+            };
+            if room * 2 < self.settings.queue_max {
+                return Ok(());
+            }
+            (lease, room.max(1), if since_change { changed_at } else { now })
+        };
+        let called = self.ports.store.unpark(lease, job, room, ready_at).await?;
+        if called == 0 {
+            self.memory().parked.remove(&(job, shard));
+            return Ok(());
+        }
+        self.reload(&[lease], Mark { due: ready_at, id: 0 }).await
     }
 
     /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint

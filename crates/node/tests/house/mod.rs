@@ -1,0 +1,246 @@
+//! A small cluster whose steps are called by hand: one clock, one store in memory, dispatch that only remembers.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use calendar::{Timestamp, Zones};
+use punctual_core::event::Event;
+use punctual_core::model::{
+    AttemptOutcome, Definition, Delivery, Http, JobId, Outcome, RunId, Schedule, ScheduleKind, Target,
+};
+use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_node::ports::{
+    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, Report, RunFilter,
+    RunView,
+};
+use punctual_node::{Node, Ports, Settings};
+use punctual_store::memory::Memory;
+
+/// Answers a future that never waits.
+pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the store in memory answers at once"),
+    }
+}
+
+struct Hands(AtomicI64);
+
+impl Clock for Hands {
+    fn boot(&self) -> Boot {
+        let since = self.0.load(Ordering::Relaxed) - at("00:00:00").as_millis();
+        Boot(Duration::from_millis(u64::try_from(since).unwrap()))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn bits(&self) -> u64 {
+        self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Outside {
+    pub(crate) sends: Mutex<Vec<Dispatched>>,
+    pub(crate) kills: Mutex<Vec<Kill>>,
+    pub(crate) receipts: Mutex<Vec<Receipt>>,
+}
+
+impl Dispatch for Outside {
+    fn send(&self, sends: Vec<Dispatched>) {
+        self.sends.lock().unwrap().extend(sends);
+    }
+
+    fn kill(&self, kills: Vec<Kill>) {
+        self.kills.lock().unwrap().extend(kills);
+    }
+
+    fn acknowledge(&self, reports: Vec<Receipt>) {
+        self.receipts.lock().unwrap().extend(reports);
+    }
+}
+
+/// Hints that nobody carries: what they would say must be found without them.
+struct Silence;
+
+impl Peers for Silence {
+    fn tell(&self, _: punctual_core::model::NodeId, _: Hint) {}
+}
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    format!("2026-01-01T{text}Z").parse().unwrap()
+}
+
+pub(crate) fn every(seconds: u64) -> ScheduleKind {
+    ScheduleKind::Every { interval: Duration::from_secs(seconds), anchor: at("00:00:00") }
+}
+
+pub(crate) fn definition(name: &str, schedule: impl Into<Schedule>) -> Definition {
+    let http = Http { method: "POST".into(), url: "http://agent".into(), headers: vec![], body: None };
+    Definition {
+        app: "app".into(),
+        name: name.into(),
+        description: String::new(),
+        tags: vec![],
+        schedule: schedule.into(),
+        target: Target::Http(http),
+        misfire: Misfire::default(),
+        retry: Retry { initial_delay: Duration::from_secs(1), ..Retry::default() },
+        timeout: Duration::from_secs(30),
+        delivery: Delivery::AtLeastOnce,
+        priority: 5,
+        block: Block::default(),
+        windows: vec![],
+        after: vec![],
+        failure_limit: 0,
+    }
+}
+
+/// The time, the store, and what was sent by whom.
+pub(crate) struct House {
+    hands: Arc<Hands>,
+    pub(crate) store: Arc<Memory>,
+    pub(crate) outside: Arc<Outside>,
+    entropy: Arc<Counter>,
+    settings: Settings,
+    receipts: AtomicU64,
+}
+
+impl House {
+    /// A house at 10:00.
+    pub(crate) fn new() -> House {
+        House::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> House {
+        let hands = Arc::new(Hands(AtomicI64::new(at("10:00:00").as_millis())));
+        let told = Arc::clone(&hands);
+        let clock = Arc::new(move || Timestamp::from_millis(told.0.load(Ordering::Relaxed)));
+        House {
+            hands,
+            store: Arc::new(Memory::new(16, Duration::from_secs(86_400), clock)),
+            outside: Arc::default(),
+            entropy: Arc::new(Counter(AtomicU64::new(7))),
+            settings,
+            receipts: AtomicU64::new(1),
+        }
+    }
+
+    /// A node that has joined and holds what is free.
+    pub(crate) fn node(&self) -> Node {
+        let clock: Arc<Hands> = Arc::clone(&self.hands);
+        let entropy: Arc<Counter> = Arc::clone(&self.entropy);
+        let store: Arc<Memory> = Arc::clone(&self.store);
+        let dispatch: Arc<Outside> = Arc::clone(&self.outside);
+        let ports = Ports { clock, entropy, store, dispatch, peers: Arc::new(Silence) };
+        let node = Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()));
+        self.step(&node);
+        self.step(&node);
+        node
+    }
+
+    pub(crate) fn set(&self, time: &str) {
+        self.hands.0.store(at(time).as_millis(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.hands.0.load(Ordering::Relaxed))
+    }
+
+    /// Every step once, in the order in which they feed each other, until nothing asks for more.
+    pub(crate) fn step(&self, node: &Node) {
+        for _ in 0..4 {
+            now_or_never(node.renew());
+            now_or_never(node.load());
+            now_or_never(node.plan());
+            now_or_never(node.tend());
+            now_or_never(node.fire());
+            now_or_never(node.settle());
+            now_or_never(node.reap());
+            now_or_never(node.fire());
+        }
+    }
+
+    /// Lets time pass in steps of 250 ms.
+    pub(crate) fn until(&self, nodes: &[&Node], time: &str) {
+        while self.now() < at(time) {
+            self.hands.0.fetch_add(250, Ordering::Relaxed);
+            nodes.iter().for_each(|node| self.step(node));
+        }
+    }
+
+    pub(crate) fn create(&self, node: &Node, definition: Definition) -> JobId {
+        now_or_never(node.create(definition, true, "test".into())).unwrap().job
+    }
+
+    /// What was sent since this was last asked: the time of day that was named, and the attempt.
+    pub(crate) fn sent(&self) -> Vec<String> {
+        let sends = std::mem::take(&mut *self.outside.sends.lock().unwrap());
+        sends
+            .iter()
+            .map(|send| format!("{} #{}", &send.fire_time.to_string()[11..19], send.attempt))
+            .collect()
+    }
+
+    pub(crate) fn take_sends(&self) -> Vec<Dispatched> {
+        std::mem::take(&mut *self.outside.sends.lock().unwrap())
+    }
+
+    /// An executor says how an attempt ended.
+    pub(crate) fn report(&self, node: &Node, send: &Dispatched, outcome: AttemptOutcome) -> Receipt {
+        let receipt = Receipt(self.receipts.fetch_add(1, Ordering::Relaxed));
+        node.report(Report {
+            receipt,
+            run: send.run,
+            attempt: send.attempt,
+            token: send.token,
+            outcome,
+            message: "said so".into(),
+            executor: "agent".into(),
+            started_at: self.now(),
+            retry_after: None,
+            is_final: false,
+        });
+        now_or_never(node.settle());
+        receipt
+    }
+
+    pub(crate) fn is_acknowledged(&self, receipt: Receipt) -> bool {
+        self.outside.receipts.lock().unwrap().contains(&receipt)
+    }
+
+    pub(crate) fn runs(&self) -> Vec<RunView> {
+        let mut runs = now_or_never(self.store.run_list(&RunFilter::default(), None, 1_000)).unwrap().items;
+        runs.reverse();
+        runs.sort_by_key(|run| (run.fire_time, run.id));
+        runs
+    }
+
+    pub(crate) fn run(&self, id: RunId) -> RunView {
+        now_or_never(self.store.run(id)).unwrap().unwrap()
+    }
+
+    /// Every run: the time of day that was named, and where it stands.
+    pub(crate) fn history(&self) -> Vec<String> {
+        let show = |run: &RunView| {
+            let reason = if run.reason.is_empty() { String::new() } else { format!(" ({})", run.reason) };
+            let count = run.range.map_or(String::new(), |(_, count)| format!(" x{count}"));
+            format!("{} {}{reason}{count}", &run.fire_time.to_string()[11..19], run.state)
+        };
+        self.runs().iter().map(show).collect()
+    }
+}
+
+pub(crate) fn closed(events: &[Event]) -> Vec<Outcome> {
+    let outcome = |event: &Event| match event {
+        Event::Closed { outcome, .. } => Some(*outcome),
+        _ => None,
+    };
+    events.iter().filter_map(outcome).collect()
+}
