@@ -118,7 +118,7 @@ impl Node {
                 job: Some((clock.job, clock.version)),
                 definition: None,
                 state: JobState::Stopped(stopped.clone()),
-                clock: ClockEdit { expected: Some(clock.next_fire), next_fire: None, passed: None },
+                clock: ClockEdit { expected: Some(clock.next_fire), next_fire: None, passed: vec![] },
                 unparks: false,
                 by: Text::Borrowed("punctual"),
                 at: now,

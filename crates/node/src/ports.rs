@@ -20,8 +20,8 @@ pub use browse::{
 };
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
-    JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, Pruned, Renewal, Renewed, RunRow, Settled,
-    ShardRow, Store, StoreError, Waiting,
+    JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow,
+    Settled, ShardRow, Store, StoreError, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.

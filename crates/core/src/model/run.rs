@@ -64,9 +64,19 @@ pub enum Decided {
     Late,
     /// It was missed, and runs because the policy asks for it. It goes behind what is fresh.
     CaughtUp,
+    /// It stands for instants that are not run, and is closed from the start.
+    PassedOver,
 }
 
-names!(Decided, "decision", NotYet = "not_yet", OnTime = "on_time", Late = "late", CaughtUp = "caught_up");
+names!(
+    Decided,
+    "decision",
+    NotYet = "not_yet",
+    OnTime = "on_time",
+    Late = "late",
+    CaughtUp = "caught_up",
+    PassedOver = "passed_over"
+);
 
 impl From<misfire::Mark> for Decided {
     fn from(mark: misfire::Mark) -> Decided {
@@ -106,6 +116,12 @@ pub struct NewRun {
 }
 
 impl NewRun {
+    /// Whether (job, fire time) is its identity. A record of instants that were passed over has none: it begins at an
+    /// instant that may have a run of its own by other means.
+    pub fn is_named(&self) -> bool {
+        self.origin.is_named_by_schedule() && self.decided != Decided::PassedOver
+    }
+
     /// The day in whose bucket a run lives. What (job, fire time) identifies must lie where its fire time is,
     /// else the same instant could be written into two buckets.
     pub fn birth_day(origin: Origin, fire_time: Timestamp, due: Timestamp) -> u32 {

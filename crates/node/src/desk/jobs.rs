@@ -1,11 +1,11 @@
 //! Commands about jobs: create, change, start, stop, delete.
 
 use calendar::Timestamp;
-use punctual_core::engine::plan::passed;
+use punctual_core::engine::plan::{Passed, passed};
 use punctual_core::event::Event;
 use punctual_core::model::{
     ChangeId, Close, Decided, Definition, Job, JobId, JobMove, JobState, NewRun, Origin, Outcome, RunId,
-    Schedule, ScheduleKind, Skip, StoppedReason, Text,
+    Schedule, ScheduleKind, ShardId, Skip, StoppedReason, Text,
 };
 
 use super::DeskError;
@@ -28,7 +28,7 @@ impl Node {
         let state = if enabled { JobState::Enabled } else { JobState::Stopped(StoppedReason::Asked) };
         let job = Job::compile(JobId(0), 1, now, state, definition.clone(), vec![], &self.zones)?;
         let (state, next_fire) = stand(&job, now);
-        let clock = ClockEdit { expected: None, next_fire, passed: None };
+        let clock = ClockEdit { expected: None, next_fire, passed: vec![] };
         let definition = Some(definition);
         let change = Change { job: None, definition, state, clock, unparks: false, by, at: now };
         let changed = self.ports.store.change(change).await?;
@@ -124,7 +124,8 @@ impl Node {
         by: Text,
         now: Timestamp,
     ) -> Result<Change, DeskError> {
-        let (id, version, shard, expected) = (row.id, row.version, row.shard, row.next_fire);
+        let (id, version, shard, expected, planned) =
+            (row.id, row.version, row.shard, row.next_fire, row.planned);
         let gone = || DeskError::NotFound(format!("job {id}").into());
         let state = match asked.clone() {
             Some(asked) => row.state.after(asked).ok_or_else(gone)?,
@@ -143,35 +144,15 @@ impl Node {
         let old_definition = row.definition.clone();
         let before = self.compile(row).ok().filter(|_| was_enabled);
         let missed = match (&before, expected) {
-            (Some(before), Some(next_fire)) => passed(before, next_fire, now),
-            _ => None,
+            (Some(before), Some(next_fire)) => passed(before, next_fire, planned.reserved, now),
+            _ => Passed::default(),
         };
         let reason = if definition.is_some() { Skip::JobEdited } else { Skip::JobStopped };
-        let passed = match missed {
-            None => None,
-            Some((from, until, count)) => {
-                let ids = self.draw_ids(&[RunId::day_of(from)]).await?;
-                let run = NewRun {
-                    id: ids[0],
-                    job: id,
-                    shard,
-                    fire_time: from,
-                    due: from,
-                    origin: Origin::Schedule,
-                    decided: Decided::NotYet,
-                    priority: 9,
-                    payload: None,
-                    key: None,
-                    of: None,
-                };
-                let reason = Text::Borrowed(reason.name());
-                let range = Some((until, count));
-                Some((run, Close { outcome: Outcome::Skipped, reason, closed_at: now, range }))
-            }
-        };
+        let passed = self.record_passed(id, shard, missed, reason, now).await?;
+        let after = now.max(planned.decided);
         let (state, next_fire) = if state.is_enabled() {
             let wanted = definition.clone().unwrap_or(old_definition);
-            stand(&Job::compile(id, version + 1, now, state, wanted, vec![], &self.zones)?, now)
+            stand(&Job::compile(id, version + 1, now, state, wanted, vec![], &self.zones)?, after)
         } else {
             if let Some(definition) = &definition {
                 Job::compile(id, version + 1, now, state.clone(), definition.clone(), vec![], &self.zones)?;
@@ -180,6 +161,44 @@ impl Node {
         };
         let clock = ClockEdit { expected, next_fire, passed };
         Ok(Change { job: Some((id, version)), definition, state, clock, unparks: false, by, at: now })
+    }
+
+    /// Records of what passed unplanned, ready to be written with the change.
+    async fn record_passed(
+        &self,
+        job: JobId,
+        shard: ShardId,
+        missed: Passed,
+        reason: Skip,
+        now: Timestamp,
+    ) -> Result<Vec<(NewRun, Close)>, DeskError> {
+        let day_of_range = missed.range.iter().map(|_| now);
+        let days: Vec<u32> = missed.singles.iter().copied().chain(day_of_range).map(RunId::day_of).collect();
+        let ids = self.draw_ids(&days).await?;
+        let singles = missed.singles.iter().map(|at| (*at, Decided::NotYet, None));
+        let ranges = missed
+            .range
+            .iter()
+            .map(|(from, until, count)| (*from, Decided::PassedOver, Some((*until, *count))));
+        let record =
+            |(id, (fire_time, decided, range)): (RunId, (Timestamp, Decided, Option<(Timestamp, u64)>))| {
+                let run = NewRun {
+                    id,
+                    job,
+                    shard,
+                    fire_time,
+                    due: fire_time,
+                    origin: Origin::Schedule,
+                    decided,
+                    priority: 9,
+                    payload: None,
+                    key: None,
+                    of: None,
+                };
+                let reason = Text::Borrowed(reason.name());
+                (run, Close { outcome: Outcome::Skipped, reason, closed_at: now, range })
+            };
+        Ok(ids.into_iter().zip(singles.chain(ranges)).map(record).collect())
     }
 
     pub(crate) async fn read_job(&self, id: JobId) -> Result<JobRow, DeskError> {

@@ -126,6 +126,24 @@ pub struct ClockRow {
     pub next_fire: Timestamp,
     /// Grows with every change of the job.
     pub version: u64,
+    /// What planning has done so far.
+    pub planned: PlannedTo,
+}
+
+/// How far planning has come with a job, under whatever version. Neither ever falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedTo {
+    /// Every instant up to here is decided for good. No clock that is set back and no edit names one of them again,
+    /// not even when their records are long dropped.
+    pub decided: Timestamp,
+    /// The latest instant that has a run. Instants between the two may have runs of an earlier version.
+    pub reserved: Timestamp,
+}
+
+impl Default for PlannedTo {
+    fn default() -> PlannedTo {
+        PlannedTo { decided: Timestamp::MIN, reserved: Timestamp::MIN }
+    }
 }
 
 /// A job's row.
@@ -139,6 +157,8 @@ pub struct JobRow {
     pub shard: ShardId,
     /// The next instant that is not yet planned, if there is one.
     pub next_fire: Option<Timestamp>,
+    /// What planning has done so far.
+    pub planned: PlannedTo,
     /// [`Change::at`] of its last change.
     pub changed_at: Timestamp,
     /// Whether it fires.
@@ -160,8 +180,11 @@ pub struct Plan {
     pub next: Option<Timestamp>,
     /// Runs to be written; one whose (job, fire time) is there already stays as it is.
     pub runs: Vec<NewRun>,
-    /// A run that stands for instants that are not run, closed at once; left out if its (job, fire time) is there.
+    /// A run that stands for instants that are not run, closed at once.
     pub skipped: Option<(NewRun, Close)>,
+    /// Every instant up to here is decided with this plan: the clock's row keeps the greatest, and the greatest fire
+    /// time among `runs`.
+    pub decided_to: Timestamp,
     /// Set if the job stops here. That is no change by a person: the version stays.
     pub stop: Option<StoppedReason>,
 }
@@ -329,8 +352,9 @@ pub struct ClockEdit {
     pub expected: Option<Timestamp>,
     /// The first instant after the change.
     pub next_fire: Option<Timestamp>,
-    /// A record of the instants that had passed unplanned under the old version.
-    pub passed: Option<(NewRun, Close)>,
+    /// Records of the instants that had passed unplanned under the old version, each closed at once; one whose (job, fire
+    /// time) is there already stays as it is.
+    pub passed: Vec<(NewRun, Close)>,
 }
 
 /// A change that is written.

@@ -81,7 +81,8 @@ impl Node {
             let Some(lease) = memory.lease(clock.shard) else { continue };
             match memory.jobs.get(clock.job) {
                 Some(Known::Job(job)) if job.version == clock.version => {
-                    let planning = plan(job, clock.next_fire, now, self.settings.horizon);
+                    let planning =
+                        plan(job, clock.next_fire, clock.planned.reserved, now, self.settings.horizon);
                     drafts.push(Draft { lease, clock: *clock, priority: job.definition.priority, planning });
                 }
                 Some(Known::Poisoned(reason)) => poisoned.push((*clock, reason.clone())),
@@ -96,7 +97,7 @@ impl Node {
     }
 
     async fn with_ids(&self, drafts: Vec<Draft>, now: Timestamp) -> Result<Vec<Plan>, StoreError> {
-        let days: Vec<u32> = drafts.iter().flat_map(Draft::days).collect();
+        let days: Vec<u32> = drafts.iter().flat_map(|draft| draft.days(now)).collect();
         let mut ids = self.draw_ids(&days).await?.into_iter();
         Ok(drafts.into_iter().map(|draft| draft.into_plan(&mut ids, now)).collect())
     }
@@ -135,8 +136,8 @@ struct Draft {
 
 impl Draft {
     /// The birth days of its runs, the skipped one first.
-    fn days(&self) -> impl Iterator<Item = u32> + '_ {
-        let skipped = self.planning.skipped.iter().map(|skipped| skipped.from);
+    fn days(&self, now: Timestamp) -> impl Iterator<Item = u32> + '_ {
+        let skipped = self.planning.skipped.iter().map(move |_| now);
         skipped.chain(self.planning.runs.iter().map(|(at, _)| *at)).map(RunId::day_of)
     }
 
@@ -159,10 +160,10 @@ impl Draft {
             let range = Some((skipped.until, skipped.count));
             let reason = Text::Borrowed(Skip::from(skipped.reason).name());
             let close = Close { outcome: Outcome::Skipped, reason, closed_at: now, range };
-            (run(skipped.from, Decided::NotYet), close)
+            (run(skipped.from, Decided::PassedOver), close)
         });
         let runs = planning.runs.iter().map(|(at, decided)| run(*at, *decided)).collect();
-        Plan { lease, clock, next: planning.next, runs, skipped, stop: planning.stop }
+        Plan { lease, clock, next: planning.next, runs, skipped, decided_to: now, stop: planning.stop }
     }
 }
 
