@@ -47,6 +47,9 @@ pub(crate) struct Held {
     pub(crate) inherited: Timestamp,
     /// Every open run below this place is in memory, or parked.
     pub(crate) loaded: Mark,
+    /// How far loading has asked the store to read. What we write below this comes into memory at once: a load that
+    /// was on its way at that moment may have missed it.
+    pub(crate) reach: Mark,
     /// Whether what the last holder left behind its gates is known.
     pub(crate) is_adopted: bool,
     /// What the store was last told.
@@ -190,6 +193,8 @@ pub(crate) struct Memory {
     pub(crate) wakes: Wakes,
     /// Until then the store is left alone.
     pub(crate) paused_until: Boot,
+    /// Until then nothing is fired.
+    pub(crate) held_until: Boot,
     pub(crate) swept_at: Option<Boot>,
     pub(crate) pruned_at: Option<Boot>,
     pub(crate) planted: Option<Planted>,
@@ -225,6 +230,7 @@ impl Memory {
             events: Vec::new(),
             wakes: Wakes::default(),
             paused_until: Boot::default(),
+            held_until: Boot::default(),
             swept_at: None,
             pruned_at: None,
             planted: settings.planted,
@@ -256,16 +262,26 @@ impl Memory {
 
     // --- loading ---
 
-    /// Takes in an open run that is not on its way. What is behind the loaded mark stays in the store: loading will
-    /// find it there.
+    /// Takes in an open run that was found in the store. What lies beyond our reach stays there: loading will find it.
     pub(crate) fn take_in(&mut self, waiting: &Waiting) {
         let Some(held) = self.held.get(&waiting.shard).copied() else { return };
+        let is_doubtful = waiting.ready_at < held.inherited;
+        self.take(waiting, held, is_doubtful);
+    }
+
+    /// Takes in a run that we have just written: nobody can have sent it.
+    pub(crate) fn take_in_new(&mut self, waiting: &Waiting) {
+        let Some(held) = self.held.get(&waiting.shard).copied() else { return };
+        self.take(waiting, held, false);
+    }
+
+    fn take(&mut self, waiting: &Waiting, held: Held, is_doubtful: bool) {
         let mark = Mark { due: waiting.ready_at, id: waiting.run.0 };
-        if mark >= held.loaded || self.runs.contains_key(&waiting.run) {
+        if mark >= held.reach || self.runs.contains_key(&waiting.run) {
             return;
         }
         let mut run = Run::from(waiting);
-        run.flags.is_doubtful = waiting.ready_at < held.inherited;
+        run.flags.is_doubtful = is_doubtful;
         self.runs.insert(waiting.run, run);
         self.arm(waiting.run);
     }
@@ -291,6 +307,7 @@ impl Memory {
         let Some(mark) = self.wheel.mark() else { return };
         for held in self.held.values_mut() {
             held.loaded = held.loaded.min(mark);
+            held.reach = held.reach.min(mark);
         }
     }
 
@@ -382,8 +399,8 @@ impl Memory {
             ..run.flags
         };
         self.runs.insert(id, Run { ready_at, attempt, flags, ..run });
-        let loaded = self.held.get(&run.shard).map(|held| held.loaded);
-        if was_gated || loaded.is_some_and(|loaded| Mark { due: ready_at, id: id.0 } < loaded) {
+        let reach = self.held.get(&run.shard).map(|held| held.reach);
+        if was_gated || reach.is_some_and(|reach| Mark { due: ready_at, id: id.0 } < reach) {
             self.arm_whatever_the_mark(id);
         } else {
             self.forget(id);

@@ -51,6 +51,11 @@ impl Pace {
         }
     }
 
+    /// Whether there is nothing to remember.
+    pub fn is_blank(&self) -> bool {
+        self.slow_sends.is_empty()
+    }
+
     /// The pool that a send of the job goes to at `now`.
     pub fn pool(&self, now: Timestamp) -> Pool {
         if self.was_too_slow && !self.is_clean(now) { Pool::Slow } else { Pool::Fast }

@@ -67,15 +67,21 @@ impl Node {
         Ok(self.ports.store.is_in_force(change).await?)
     }
 
-    pub(crate) async fn stop_for_failures(&self, job: JobId) -> Result<(), StoreError> {
-        let stop = JobMove::Stop(StoppedReason::FailureLimit);
-        match self.alter(job, None, None, Some(stop), Text::Borrowed("punctual")).await {
+    /// Stops a job that cannot or should not go on, unless somebody has stopped it already.
+    pub(crate) async fn stop_because(&self, job: JobId, reason: StoppedReason) -> Result<(), StoreError> {
+        let by = Text::Borrowed("punctual");
+        let is_enabled = |row: JobRow| row.state.is_enabled();
+        let changed = match self.read_job(job).await.map(is_enabled) {
+            Ok(true) => self.alter(job, None, None, Some(JobMove::Stop(reason.clone())), by).await,
+            Ok(false) => return Ok(()),
+            Err(error) => Err(error),
+        };
+        match changed {
             Ok(_) => {
-                let reason = StoppedReason::FailureLimit;
                 self.memory().events.push(Event::JobStopped { job, reason });
                 Ok(())
             }
-            // The next failure says so again.
+            // What made us stop it will be met again.
             Err(DeskError::Unknown(reason)) => Err(StoreError::Unknown(reason)),
             Err(_) => Ok(()),
         }

@@ -3,8 +3,8 @@
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    AttemptOutcome, AttemptRecord, Close, Decided, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX,
-    Payload, RunId, ShardId, Text, Then,
+    AttemptOutcome, Close, Decided, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX, Payload, RunId,
+    ShardId, Text, Then,
 };
 
 use super::DeskError;
@@ -231,16 +231,7 @@ impl Node {
                 let ended = match memory.flights.get(&id) {
                     None => Ended::unsent(id, &run, Then::Close(close.clone())),
                     Some(flight) => {
-                        let attempt = AttemptRecord {
-                            number: flight.attempt,
-                            token: flight.token,
-                            executor: flight.executor.clone(),
-                            started_at: flight.sent_at,
-                            ended_at: now.max(flight.sent_at),
-                            outcome: AttemptOutcome::Cancelled,
-                            message: reason.clone(),
-                            possible_duplicate: flight.possible_duplicate,
-                        };
+                        let attempt = flight.ended(AttemptOutcome::Cancelled, reason.clone(), now);
                         Ended::sent(id, &run, attempt, Then::Close(close.clone()))
                     }
                 };
@@ -346,6 +337,7 @@ impl Node {
     async fn accept(&self, births: Vec<(Arc<Job>, Birth)>) -> Result<Vec<Accepted>, DeskError> {
         let days: Vec<u32> = births.iter().map(|(_, birth)| birth.day()).collect();
         let ids = self.draw_ids(&days).await?;
+        let now = self.told_time()?;
         let (runs, left) = {
             let memory = self.memory();
             let shards = memory.shard_count();
@@ -354,19 +346,20 @@ impl Node {
             }
             let runs: Vec<NewRun> =
                 births.into_iter().zip(ids).map(|((job, birth), id)| birth.named(&job, id, shards)).collect();
-            let is_left = |run: &&NewRun| !memory.held.contains_key(&run.shard);
+            // What a holder may have passed over already is left for it; the rest it will load by itself.
+            let soon = now.saturating_add(self.settings.load_ahead * 2);
+            let is_left = |run: &&NewRun| run.due <= soon && !memory.held.contains_key(&run.shard);
             let left: Vec<_> =
                 runs.iter().filter(is_left).map(|run| (run.shard, ArrivalKind::Run(run.id))).collect();
             (runs, left)
         };
-        let left = self.due_soon(&runs, left);
         let shards: Vec<ShardId> = left.iter().map(|(shard, _)| *shard).collect();
         let accepted = self.ports.store.accept(runs.clone(), left).await?;
         {
             let mut memory = self.memory();
             for (run, one) in runs.iter().zip(&accepted) {
                 if matches!(one, Accepted::New(_)) {
-                    memory.take_in(&crate::step::waiting(run));
+                    memory.take_in_new(&crate::step::waiting(run));
                 }
             }
         }
@@ -378,18 +371,6 @@ impl Node {
             }
         }
         Ok(accepted)
-    }
-
-    /// Only what a holder may have passed over already is left for it; the rest it will load by itself.
-    fn due_soon(&self, runs: &[NewRun], left: Vec<(ShardId, ArrivalKind)>) -> Vec<(ShardId, ArrivalKind)> {
-        let Some(now) = self.now() else { return left };
-        let soon = now.saturating_add(self.settings.load_ahead * 2);
-        let due = |id: RunId| runs.iter().find(|run| run.id == id).map_or(Timestamp::MIN, |run| run.due);
-        let is_soon = |kind: &ArrivalKind| match kind {
-            ArrivalKind::Run(id) => due(*id) <= soon,
-            ArrivalKind::Cancel(_) | ArrivalKind::Reschedule(..) => true,
-        };
-        left.into_iter().filter(|(_, kind)| is_soon(kind)).collect()
     }
 }
 

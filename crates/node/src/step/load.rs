@@ -7,7 +7,7 @@ use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::Parked;
+use crate::memory::{Held, Parked};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 
 impl Node {
@@ -39,6 +39,7 @@ impl Node {
         }
         let until = now.saturating_add(self.settings.load_ahead);
         let Some((leases, from)) = self.behind(until) else { return Ok(true) };
+        self.reach_out(&leases, until);
         let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await?;
         self.take_in_all(&leases, from, until, &loaded);
         Ok(self.behind(until).is_none())
@@ -60,10 +61,20 @@ impl Node {
         }
         let end = Mark { due: until, id: 0 };
         let from = memory.held.values().map(|held| held.loaded).min().filter(|from| *from < end)?;
-        let is_there = |(shard, held): (&ShardId, &crate::memory::Held)| {
+        let is_there = |(shard, held): (&ShardId, &Held)| {
             (held.loaded == from).then_some(Lease { shard: *shard, epoch: held.epoch })
         };
         Some((memory.held.iter().filter_map(is_there).collect(), from))
+    }
+
+    /// From now on what we write within the window comes into memory at once.
+    fn reach_out(&self, leases: &[Lease], until: Timestamp) {
+        let mut memory = self.memory();
+        for lease in leases {
+            if let Some(held) = memory.held.get_mut(&lease.shard) {
+                held.reach = held.reach.max(Mark { due: until, id: 0 });
+            }
+        }
     }
 
     fn take_in_all(&self, leases: &[Lease], from: Mark, until: Timestamp, loaded: &Loaded) {

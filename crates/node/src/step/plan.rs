@@ -111,7 +111,7 @@ impl Node {
                 continue;
             };
             for run in plan.runs.iter().filter(|run| written.contains(&run.id)) {
-                memory.take_in(&waiting(run));
+                memory.take_in_new(&waiting(run));
             }
             let job = plan.clock.job;
             if let Some((run, Close { range: Some((until, count)), reason, .. })) = plan.skipped {

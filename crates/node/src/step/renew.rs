@@ -190,6 +190,7 @@ impl Node {
                 epoch: lease.epoch,
                 inherited: mark.unwrap_or(Timestamp::MIN),
                 loaded: *checkpoint,
+                reach: *checkpoint,
                 is_adopted: false,
                 checkpoint: *checkpoint,
             };

@@ -9,8 +9,9 @@ use punctual_core::engine::settle::{End, children, next_fire, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, NewRun, NodeId, Origin,
-    Outcome, RunId, Settlement, ShardId, Then,
+    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When,
 };
+use punctual_core::policy::pool::SLOW_SEND;
 
 use crate::Node;
 use crate::jobs::Known;
@@ -170,7 +171,7 @@ impl Node {
             let then = settle(&job, &end, now, self.jitter());
             let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
             let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-            memory.paces.entry(run.job).or_default().record(now, took);
+            memory.note_pace(run.job, now, took);
             let is_foreign = !memory.held.contains_key(&run.shard);
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
@@ -220,7 +221,7 @@ impl Node {
             self.look_up(&stale).await?;
         }
         for job in stops {
-            self.stop_for_failures(job).await?;
+            self.stop_because(job, StoppedReason::FailureLimit).await?;
         }
         Ok(())
     }
@@ -287,7 +288,9 @@ impl Node {
                 continue;
             };
             note_one(&mut memory, settlement);
-            if ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
+            let is_failed =
+                matches!(&settlement.then, Then::Close(close) if When::Failed.holds(close.outcome));
+            if is_failed && ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
                 aftermath.stops.push(settlement.job);
             }
             if settlement.is_foreign {
@@ -375,6 +378,17 @@ fn record(report: &Report, possible_duplicate: bool, now: Timestamp) -> AttemptR
 }
 
 impl Memory {
+    /// Remembers how long a send took, of jobs that have been slow.
+    fn note_pace(&mut self, job: JobId, now: Timestamp, took: Duration) {
+        if took > SLOW_SEND || self.paces.contains_key(&job) {
+            let pace = self.paces.entry(job).or_default();
+            pace.record(now, took);
+            if pace.is_blank() {
+                self.paces.remove(&job);
+            }
+        }
+    }
+
     /// Brings memory in line with what the store says of a run.
     fn correct(&mut self, row: &RunRow) {
         let id = row.waiting.run;

@@ -58,7 +58,7 @@ impl Node {
         }
         let is_time = |last: Option<Boot>, every| last.is_none_or(|last| boot.since(last) >= every);
         if is_time(self.memory().swept_at, self.settings.sweep_every) && !leases.is_empty() {
-            self.sweep(&leases).await?;
+            self.sweep(&leases, now).await?;
             self.memory().swept_at = Some(boot);
         }
         if is_time(self.memory().pruned_at, PRUNE_EVERY) {
@@ -198,12 +198,12 @@ impl Node {
             self.memory().parked.remove(&(job, shard));
             return Ok(());
         }
-        self.reload(&[lease], Mark { due: ready_at, id: 0 }).await
+        self.reload(&[lease], Mark { due: ready_at, id: 0 }, now).await
     }
 
     /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint
     /// was lost, this finds it.
-    async fn sweep(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn sweep(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
         let from = {
             let memory = self.memory();
             memory
@@ -213,7 +213,7 @@ impl Node {
                 .min()
                 .unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
         };
-        self.reload(leases, from).await?;
+        self.reload(leases, from, now).await?;
         let adopted = self.ports.store.adopt(leases).await?;
         let strangers: Vec<RunId> = {
             let memory = self.memory();
@@ -230,11 +230,12 @@ impl Node {
         if strangers.is_empty() { Ok(()) } else { self.look_up(&strangers).await }
     }
 
-    /// Reads open runs again from a place up to where everything is loaded.
-    async fn reload(&self, leases: &[Lease], mut from: Mark) -> Result<(), StoreError> {
-        let Some(until) = self.memory().held.values().map(|held| held.loaded).min() else { return Ok(()) };
-        while from < until {
-            let loaded = self.ports.store.load(leases, from, until.due, self.settings.load_max).await?;
+    /// Reads again what is ready by now and open. What is ready later is either in memory or will be loaded, or is found
+    /// here when its time has come.
+    async fn reload(&self, leases: &[Lease], mut from: Mark, now: Timestamp) -> Result<(), StoreError> {
+        let until = now.saturating_add(std::time::Duration::from_millis(1));
+        while from.due < until {
+            let loaded = self.ports.store.load(leases, from, until, self.settings.load_max).await?;
             let mut memory = self.memory();
             for run in &loaded.runs {
                 memory.take_in(run);

@@ -1,0 +1,316 @@
+//! What becomes of each run in hand: its job is asked, then whether there is a place for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::engine::fire::{Wanted, wanted};
+use punctual_core::engine::{reap, settle};
+use punctual_core::event::Event;
+use punctual_core::model::{
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Outcome, RunId, Skip, Target,
+    Text, Then, Token,
+};
+use punctual_core::policy::block::{self, Admission, Block};
+use punctual_core::policy::misfire::GRACE;
+
+use super::{Decision, Payloads, Turn, too_long};
+use crate::Node;
+use crate::jobs::Known;
+use crate::memory::{Flight, Place, Run};
+use crate::ports::{Dispatched, Gate, Kill};
+use crate::settings::Planted;
+use crate::step::Ended;
+
+/// How long what finds no room even to wait stays in the store.
+const PUT_OFF: Duration = Duration::from_secs(5);
+
+/// How many of those go back at once.
+const PUT_OFF_MAX: usize = 500;
+
+impl Node {
+    /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
+    pub(super) fn decide(&self, picked: &[RunId], payloads: &Payloads) -> Decision {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let Some(now) = memory.trusted_now(boot) else {
+            drop(memory);
+            self.put_back(picked);
+            return Decision::default();
+        };
+        let (settings, decision) = (&self.settings, Decision::default());
+        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, decision };
+        for id in picked {
+            let Some(run) = turn.memory.in_hand(*id) else { continue };
+            match turn.memory.jobs.get(run.job).cloned() {
+                Some(Known::Job(job)) => turn.decide(*id, &run, &job),
+                Some(Known::Poisoned(reason)) => turn.fail(*id, &run, reason),
+                Some(Known::Missing) => turn.fail(*id, &run, Text::Borrowed("its job is missing")),
+                // It changed while the step was on its way; the next round asks the changed one.
+                None => turn.memory.make_ready(*id),
+            }
+        }
+        turn.put_off_surplus();
+        turn.decision
+    }
+}
+
+impl Turn<'_> {
+    fn decide(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        if run.flags.may_be_gated {
+            // Only the key can say; the second look asks the job.
+            return self.draft_gate(id, run, job);
+        }
+        if run.flags.is_doubtful && may_have_been_sent(job, run) {
+            return self.decision.ends.push(doubt(id, run, job, self.now));
+        }
+        if let Some(reason) = self.payloads.get(&id).and_then(too_long) {
+            self.decision.poisoned.push((run.job, reason.clone()));
+            return self.fail(id, run, reason);
+        }
+        match self.ask(run, job) {
+            Wanted::Start(decided) => {
+                if let Some(kept) = self.memory.runs.get_mut(&id) {
+                    kept.decided = decided;
+                }
+                self.admit(id, &Run { decided, ..*run }, job);
+            }
+            Wanted::Skip(reason) => self.skip(id, run, job, reason),
+            Wanted::Defer(until) => self.wait(id, run, until),
+            Wanted::Park => {
+                let then = Then::Park { attempt: run.attempt, version: job.version };
+                self.decision.ends.push(Ended::unsent(id, run, then));
+            }
+        }
+    }
+
+    fn ask(&self, run: &Run, job: &Job) -> Wanted {
+        if run.attempt > Attempt::FIRST && self.memory.has_planted(Planted::RetryUnasked) {
+            return Wanted::Start(run.decided);
+        }
+        let fate = wanted(job, &run.candidate(), self.now);
+        let is_off = self.memory.has_planted(Planted::MisfireOffByOne) && is_at_threshold(job, run, self.now);
+        if is_off && matches!(fate, Wanted::Start(_)) { Wanted::Skip(Skip::Misfire) } else { fate }
+    }
+
+    fn admit(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        let rank = run.rank(id);
+        let active = self.memory.active.entry(run.job).or_default();
+        // Between two attempts it has kept its place.
+        if job.is_limited() && active.running.contains(&id) {
+            return self.draft_gate(id, run, job);
+        }
+        let others = active.running.iter().filter(|other| **other != id).count() as u32;
+        let ahead = active.queue.range(..rank).count() as u32;
+        match block::admit(job.definition.block, others, ahead) {
+            Admission::Start if job.is_gated() => self.draft_gate(id, run, job),
+            Admission::Start => self.send_ungated(id, run, job),
+            Admission::Wait => self.queue(id, run, job),
+            Admission::Skip => self.skip(id, run, job, Skip::Blocked),
+            Admission::Replace => {
+                let covered: Vec<RunId> =
+                    active.running.iter().copied().filter(|other| *other != id).collect();
+                covered.into_iter().for_each(|other| self.cover(other, job));
+                // It asks again when their places are free.
+                self.memory.make_ready(id);
+            }
+        }
+    }
+
+    fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        let may_send = self.memory.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
+        let (Some(lease), true) = (self.memory.lease(run.shard), may_send) else {
+            // The next renewal promises further ahead.
+            self.memory.wakes.renew = true;
+            self.memory.held_until = self.boot.plus(self.settings.pause);
+            return self.memory.make_ready(id);
+        };
+        self.launch(id, run, job, Token::new(lease.epoch, run.attempt), None);
+    }
+
+    /// Memory says "on its way", and dispatch will get it.
+    pub(super) fn launch(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, log: Option<LogId>) {
+        let Turn { memory, now, .. } = self;
+        memory.active.entry(run.job).or_default().running.insert(id);
+        let pool = memory.pool_of(run, *now);
+        memory.fly(
+            id,
+            Flight {
+                attempt: run.attempt,
+                token,
+                sent_at: *now,
+                executor: executor_of(job),
+                is_gated: log.is_some(),
+                is_adopted: false,
+                possible_duplicate: run.flags.may_repeat,
+                pool,
+                deadline: reap::deadline(job, *now, self.settings.grace),
+            },
+        );
+        let late = now.as_millis().saturating_sub(run.ready_at.as_millis());
+        let lag = Duration::from_millis(u64::try_from(late).unwrap_or(0));
+        memory.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag });
+        self.decision.sends.push(Dispatched {
+            run: id,
+            job: Arc::clone(job),
+            fire_time: run.fire_time,
+            attempt: run.attempt,
+            token,
+            log,
+            possible_duplicate: run.flags.may_repeat,
+            payload: self.payloads.get(&id).cloned(),
+        });
+    }
+
+    /// Lets a run wait for its turn: in memory while they are few, in the store from then on.
+    pub(super) fn queue(&mut self, id: RunId, run: &Run, job: &Job) {
+        self.memory.busy.remove(&id);
+        if let Some(kept) = self.memory.runs.get_mut(&id) {
+            kept.place = Place::Queued;
+        }
+        let active = self.memory.active.entry(run.job).or_default();
+        active.queue.insert(run.rank(id));
+        if active.queue.len() <= self.settings.queue_max {
+            return;
+        }
+        let Some(last) = active.queue.pop_last() else { return };
+        let Some(run) = self.memory.runs.get(&last.run).copied() else { return };
+        self.memory.make_busy(last.run);
+        let then = Then::Park { attempt: run.attempt, version: job.version };
+        self.decision.ends.push(Ended::unsent(last.run, &run, then));
+    }
+
+    /// When the queues are full and nothing can go, the last in line go back to the store for a while.
+    fn put_off_surplus(&mut self) {
+        if self.memory.ready.len() < self.settings.ready_max() {
+            return;
+        }
+        let last: Vec<RunId> =
+            self.memory.ready.iter().rev().take(PUT_OFF_MAX).map(|rank| rank.run).collect();
+        for id in last {
+            let Some(run) = self.memory.runs.get(&id).copied() else { continue };
+            if !run.flags.may_be_gated && !run.flags.is_doubtful {
+                self.memory.make_busy(id);
+                self.wait(id, &run, self.now.saturating_add(PUT_OFF));
+            }
+        }
+    }
+
+    pub(super) fn draft_gate(&mut self, id: RunId, run: &Run, job: &Job) {
+        let Some(lease) = self.memory.lease(run.shard) else { return self.memory.forget(id) };
+        self.memory.active.entry(run.job).or_default().running.insert(id);
+        let places = match job.definition.block {
+            Block::Concurrent(None) => None,
+            Block::Concurrent(Some(places)) => Some(places.get()),
+            Block::Serial | Block::Discard | Block::Cover => Some(1),
+        };
+        let hold = |slots| Hold { resource: format!("job:{}", job.id).into(), slots };
+        self.decision.gates.push(Gate {
+            lease,
+            run: id,
+            job: run.job,
+            attempt: run.attempt,
+            token: Token::new(lease.epoch, run.attempt),
+            executor: executor_of(job),
+            sent_at: self.now,
+            holds: places.map(hold).into_iter().collect(),
+        });
+    }
+
+    // --- ends ---
+
+    fn wait(&mut self, id: RunId, run: &Run, ready_at: Timestamp) {
+        self.decision.ends.push(Ended::unsent(id, run, Then::Wait { ready_at, attempt: run.attempt }));
+    }
+
+    pub(super) fn skip(&mut self, id: RunId, run: &Run, job: &Job, reason: Skip) {
+        let then = Then::Close(not_run(run, reason, self.now));
+        self.decision.ends.push(Ended::unsent(id, run, then).following(job, run));
+    }
+
+    fn fail(&mut self, id: RunId, run: &Run, reason: Text) {
+        let close = Close { outcome: Outcome::Failed, reason, closed_at: self.now, range: None };
+        self.decision.ends.push(Ended::unsent(id, run, Then::Close(close)));
+    }
+
+    /// Ends a run that a newcomer takes the place of.
+    fn cover(&mut self, id: RunId, job: &Job) {
+        let Some(run) = self.memory.runs.get(&id).copied() else { return };
+        let reason = Text::Borrowed("a newer run took its place");
+        let close = Close { outcome: Outcome::Cancelled, reason, closed_at: self.now, range: None };
+        let ended = match self.memory.flights.get(&id) {
+            // Between two attempts.
+            None => Ended::unsent(id, &run, Then::Close(close)),
+            Some(flight) => {
+                self.decision.kills.push(Kill {
+                    run: id,
+                    job: run.job,
+                    attempt: flight.attempt,
+                    token: flight.token,
+                });
+                let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), self.now);
+                Ended::sent(id, &run, attempt, Then::Close(close))
+            }
+        };
+        self.decision.ends.push(ended.following(job, &run));
+    }
+}
+
+impl Flight {
+    /// The record of the attempt, ended by us.
+    pub(crate) fn ended(&self, outcome: AttemptOutcome, message: Text, now: Timestamp) -> AttemptRecord {
+        AttemptRecord {
+            number: self.attempt,
+            token: self.token,
+            executor: self.executor.clone(),
+            started_at: self.sent_at,
+            ended_at: now.max(self.sent_at),
+            outcome,
+            message,
+            possible_duplicate: self.possible_duplicate,
+        }
+    }
+}
+
+/// The end of a run that is not wanted (any more). Skipped says that it never ran, so what was tried before is failed.
+pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
+    let outcome = if run.attempt > Attempt::FIRST { Outcome::Failed } else { Outcome::Skipped };
+    Close { outcome, reason: Text::Borrowed(reason.name()), closed_at: now, range: None }
+}
+
+/// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since before it was
+/// ready.
+fn may_have_been_sent(job: &Job, run: &Run) -> bool {
+    !(job.is_gated() && job.changed_at <= run.ready_at)
+}
+
+/// An attempt that an earlier holder may have sent is taken for lost with its node.
+fn doubt(id: RunId, run: &Run, job: &Job, now: Timestamp) -> Ended {
+    let attempt = AttemptRecord {
+        number: run.attempt,
+        token: Token(0),
+        executor: executor_of(job),
+        started_at: run.ready_at.min(now),
+        ended_at: now,
+        outcome: AttemptOutcome::Lost,
+        message: Text::Borrowed("its node is gone; it may have been sent"),
+        possible_duplicate: run.flags.may_repeat,
+    };
+    let end = settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
+    let then = settle::settle(job, &end, now, 0);
+    Ended::sent(id, run, attempt, then).following(job, run)
+}
+
+fn executor_of(job: &Job) -> Text {
+    match &job.definition.target {
+        Target::Http(http) => http.url.clone().into(),
+        Target::Executor { .. } => job.definition.app.clone().into(),
+    }
+}
+
+/// The bug of judging lateness with a threshold that is too small.
+fn is_at_threshold(job: &Job, run: &Run, now: Timestamp) -> bool {
+    let late = now.as_millis().saturating_sub(run.ready_at.as_millis());
+    let threshold = job.definition.misfire.threshold.max(GRACE).as_millis() as i64;
+    run.decided == Decided::NotYet && run.attempt == Attempt::FIRST && late >= threshold - 1
+}

@@ -1,0 +1,171 @@
+//! The gate: an attempt is written down before its first byte, then looked at once more.
+
+use std::sync::Arc;
+
+use punctual_core::engine::fire::{Wanted, wanted};
+use punctual_core::model::{AttemptOutcome, AttemptRecord, Fence, Job, LogId, RunId, Skip, Text, Then};
+use punctual_core::policy::Block;
+
+use super::decide::not_run;
+use super::{Decision, Payloads, Turn};
+use crate::Node;
+use crate::jobs::Known;
+use crate::memory::{Memory, Run};
+use crate::ports::{Gate, Gated, StoreError};
+use crate::settings::Planted;
+use crate::step::Ended;
+
+impl Node {
+    /// Writes the gates; what came through is looked at once more, and sent.
+    pub(super) async fn go_through(&self, gates: Vec<Gate>, payloads: &Payloads) -> Result<(), StoreError> {
+        if self.memory().has_planted(Planted::SendBeforeGate) {
+            return self.send_before_gate(gates, payloads).await;
+        }
+        match self.ports.store.gate(gates.clone()).await {
+            Ok(answers) => {
+                let Decision { sends, ends, .. } = self.look_again(&gates, &answers, payloads);
+                if !sends.is_empty() {
+                    self.ports.dispatch.send(sends);
+                }
+                self.write_ends(ends).await
+            }
+            Err(error) => {
+                self.not_through(&gates, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// After an unknown commit the gate may be there: only the same key with the same token may be asked again.
+    fn not_through(&self, gates: &[Gate], error: &StoreError) {
+        let mut memory = self.memory();
+        let is_unknown = matches!(error, StoreError::Unknown(_));
+        let may_be_written = is_unknown && !memory.has_planted(Planted::UnknownGateForgotten);
+        for gate in gates {
+            if memory.in_hand(gate.run).is_none() {
+                continue;
+            }
+            let Some(run) = memory.runs.get_mut(&gate.run) else { continue };
+            run.flags.may_be_gated |= may_be_written;
+            let keeps_place = run.flags.may_be_gated;
+            if !keeps_place && let Some(active) = memory.active.get_mut(&gate.job) {
+                active.running.remove(&gate.run);
+            }
+        }
+    }
+
+    /// The second look: our own deadline, then the job. Whoever stopped the job between the gate and here was not
+    /// answered yet, or will find that nothing was sent.
+    fn look_again(&self, gates: &[Gate], answers: &[Gated], payloads: &Payloads) -> Decision {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let now = memory.trusted_now(boot);
+        let Some(now) = now else {
+            gates.iter().for_each(|gate| ask_again(&mut memory, gate.run));
+            return Decision::default();
+        };
+        let (settings, decision) = (&self.settings, Decision::default());
+        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, decision };
+        for (gate, answer) in gates.iter().zip(answers) {
+            let Some(run) = turn.memory.in_hand(gate.run) else { continue };
+            let is_ours = turn.memory.lease(run.shard) == Some(gate.lease);
+            match answer {
+                Gated::Through(log) if is_ours => turn.pass(gate, &run, *log),
+                // Somebody else's, or closed: what is behind that gate is found by adopting.
+                Gated::Through(_) | Gated::Taken(_) | Gated::Closed => turn.give_up(gate, &run),
+                Gated::Held(_) => turn.wait_for_hold(gate, &run),
+            }
+        }
+        turn.decision
+    }
+
+    /// The bug of sending first and writing afterwards.
+    async fn send_before_gate(&self, gates: Vec<Gate>, payloads: &Payloads) -> Result<(), StoreError> {
+        let answers: Vec<Gated> = gates.iter().map(|_| Gated::Through(LogId(0))).collect();
+        let Decision { sends, .. } = self.look_again(&gates, &answers, payloads);
+        self.ports.dispatch.send(sends);
+        self.ports.store.gate(gates).await.map(|_| ())
+    }
+}
+
+impl Turn<'_> {
+    fn pass(&mut self, gate: &Gate, run: &Run, log: LogId) {
+        let job = match self.memory.jobs.get(run.job) {
+            Some(Known::Job(job)) => Arc::clone(job),
+            // Not known any more: asked again, through the same gate.
+            _ => return ask_again(self.memory, gate.run),
+        };
+        let fate = match self.memory.has_planted(Planted::NoSecondLook) {
+            true => Wanted::Start(run.decided),
+            false => wanted(&job, &run.candidate(), self.now),
+        };
+        match fate {
+            Wanted::Start(_) => self.launch(gate.run, run, &job, gate.token, Some(log)),
+            Wanted::Skip(reason) => self.skip_at_gate(gate, run, &job, reason),
+            Wanted::Defer(ready_at) => {
+                self.turn_back(gate, run, Then::Wait { ready_at, attempt: gate.attempt.next() });
+            }
+            Wanted::Park => {
+                let then = Then::Park { attempt: gate.attempt.next(), version: job.version };
+                self.turn_back(gate, run, then);
+            }
+        }
+    }
+
+    /// Ours is the gate, and nothing went through it.
+    fn skip_at_gate(&mut self, gate: &Gate, run: &Run, job: &Job, reason: Skip) {
+        let fence = Fence::Sent(gate.attempt, gate.token);
+        let then = Then::Close(not_run(run, reason, self.now));
+        self.decision.ends.push(Ended::new(gate.run, run, fence, None, then).following(job, run));
+    }
+
+    /// The same, for a run that goes on later: the key of this attempt is used up, the next one has its own.
+    fn turn_back(&mut self, gate: &Gate, run: &Run, then: Then) {
+        let attempt = AttemptRecord {
+            number: gate.attempt,
+            token: gate.token,
+            executor: gate.executor.clone(),
+            started_at: gate.sent_at.min(self.now),
+            ended_at: self.now,
+            outcome: AttemptOutcome::Refused,
+            message: Text::Borrowed("not sent: its job was changed"),
+            possible_duplicate: run.flags.may_repeat,
+        };
+        self.decision.ends.push(Ended::sent(gate.run, run, attempt, then));
+    }
+
+    fn give_up(&mut self, gate: &Gate, run: &Run) {
+        self.memory.forget(gate.run);
+        if let Some(held) = self.memory.held.get_mut(&run.shard) {
+            held.is_adopted = false;
+            self.memory.wakes.load = true;
+        }
+    }
+
+    /// The place is taken by a run that is not ours to count.
+    fn wait_for_hold(&mut self, gate: &Gate, run: &Run) {
+        if let Some(active) = self.memory.active.get_mut(&run.job) {
+            active.running.remove(&gate.run);
+        }
+        let Some(Known::Job(job)) = self.memory.jobs.get(run.job).cloned() else {
+            return self.memory.make_ready(gate.run);
+        };
+        if job.definition.block == Block::Discard {
+            return self.skip(gate.run, run, &job, Skip::Blocked);
+        }
+        self.queue(gate.run, run, &job);
+        self.memory.held_back.insert(run.job);
+        self.memory.wakes.tend = true;
+    }
+}
+
+/// It is due as before, and its gate may be written.
+fn ask_again(memory: &mut Memory, id: RunId) {
+    if memory.in_hand(id).is_none() {
+        return;
+    }
+    if let Some(run) = memory.runs.get_mut(&id) {
+        run.flags.may_be_gated = true;
+    }
+    memory.make_ready(id);
+}

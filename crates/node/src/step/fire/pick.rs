@@ -1,0 +1,126 @@
+//! Which of the due runs go now: in order of rank, as many as the pools have places for.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{RunId, Target};
+use punctual_core::policy::{Placement, Pool, pool};
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::memory::{Memory, Run};
+use crate::ports::Boot;
+use crate::settings::{Planted, Settings};
+
+/// When caught-up runs had their share of a step, the rest of them waits this long.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(100);
+
+/// When places are free and something is due, the next round comes this soon: by then more may be due.
+const NEXT_ROUND: Duration = Duration::from_millis(1);
+
+impl Settings {
+    /// How many runs may be due and waiting for a place.
+    pub(super) fn ready_max(&self) -> usize {
+        (self.limits.fast_queue as usize + self.limits.slow_queue as usize).max(self.fire_max)
+    }
+}
+
+impl Node {
+    /// Moves what is due from the wheel to the queue, and takes from the queue what may go now.
+    pub(super) fn pick(&self) -> Vec<RunId> {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        if boot < memory.held_until {
+            return Vec::new();
+        }
+        let Some(now) = memory.trusted_now(boot) else { return Vec::new() };
+        let room = self.settings.ready_max().saturating_sub(memory.ready.len());
+        let mut due = Vec::new();
+        memory.wheel.advance(now, room, &mut due);
+        for timer in due {
+            if memory.has_planted(Planted::LooksBackOneSlot) && is_behind(timer.due, now) {
+                leave_for_next_turn(&mut memory, RunId(timer.id));
+            } else {
+                memory.make_ready(RunId(timer.id));
+            }
+        }
+        let picked = self.choose(&memory, now);
+        for id in &picked {
+            memory.make_busy(*id);
+        }
+        picked
+    }
+
+    /// The runs that may go now, in their order.
+    fn choose(&self, memory: &Memory, now: Timestamp) -> Vec<RunId> {
+        let (mut picked, mut taken, mut caught_up) = (Vec::new(), [0_u32; 2], 0);
+        let mut ranks: Vec<_> = memory.ready.iter().collect();
+        if memory.has_planted(Planted::CatchUpFirst) {
+            ranks.reverse();
+        }
+        for rank in ranks {
+            if picked.len() >= self.settings.fire_max {
+                break;
+            }
+            if rank.is_caught_up && caught_up >= self.settings.catch_up_max {
+                continue;
+            }
+            let Some(run) = memory.runs.get(&rank.run) else { continue };
+            if let Some(pool) = memory.pool_of(run, now) {
+                let open = memory.open[pool as usize] + taken[pool as usize];
+                if pool::place(&self.settings.limits, pool, open, 0) != Placement::Send {
+                    continue;
+                }
+                taken[pool as usize] += 1;
+            }
+            caught_up += usize::from(rank.is_caught_up);
+            picked.push(rank.run);
+        }
+        picked
+    }
+
+    /// When this step wants to be called again.
+    pub(super) fn next_moment(&self) -> Boot {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let idle = boot.plus(self.settings.load_ahead);
+        let Some(now) = memory.trusted_now(boot) else { return idle };
+        let held_until = memory.paused_until.max(memory.held_until);
+        if held_until > boot {
+            return held_until;
+        }
+        // Where no place is free, nothing is chosen: places become free by ends, and those wake this step.
+        let in_queue = match memory.ready.first() {
+            Some(first) if !self.choose(&memory, now).is_empty() => {
+                Some(boot.plus(if first.is_caught_up { CATCH_UP_PAUSE } else { NEXT_ROUND }))
+            }
+            _ => None,
+        };
+        let in_wheel = memory.wheel.next_due().map(|due| memory.time.moment_of(due).max(boot));
+        [in_queue, in_wheel].into_iter().flatten().fold(idle, Boot::min)
+    }
+}
+
+impl Memory {
+    /// The pool whose places a send of the run takes; none for what is not sent over HTTP.
+    pub(super) fn pool_of(&self, run: &Run, now: Timestamp) -> Option<Pool> {
+        match self.jobs.get(run.job) {
+            Some(Known::Job(job)) if matches!(job.definition.target, Target::Http(_)) => {
+                Some(self.paces.get(&run.job).map_or(Pool::Fast, |pace| pace.pool(now)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_behind(due: Timestamp, now: Timestamp) -> bool {
+    now.as_millis().saturating_sub(due.as_millis()) > 1_000
+}
+
+/// The bug of a ring that looks back one slot: the rest waits for the ring to come round.
+fn leave_for_next_turn(memory: &mut Memory, id: RunId) {
+    if let Some(run) = memory.runs.get_mut(&id) {
+        run.ready_at = run.ready_at.saturating_add(Duration::from_secs(60));
+    }
+    memory.arm(id);
+}
