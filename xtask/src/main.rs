@@ -1,6 +1,7 @@
 //! `cargo xtask`: the project's own commands, so that nothing else has to be installed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to a terminal")]
 
+mod sim;
 mod stages;
 mod tidy;
 mod workspace;
@@ -11,6 +12,8 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   test [-- ARGS]   check fmt, clippy and tidy, then run every test; ARGS go to `cargo test`
+  sim ARGS         simulate clusters: `--seed N` replays one world, `--seeds N` runs many, `--from N --minutes M`
+                   runs on and on; `sim --help` says more
   tidy             check the rules of the house that no compiler knows
   help             print this text";
 
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["test"] => stages::test(&[]),
         ["test", "--", ref for_cargo_test @ ..] => stages::test(for_cargo_test),
+        ["sim", ref for_sim @ ..] => sim::run(for_sim),
         ["tidy"] => tidy::report(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

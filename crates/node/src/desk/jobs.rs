@@ -181,30 +181,32 @@ impl Node {
         let day_of_range = missed.range.iter().map(|_| now);
         let days: Vec<u32> = missed.singles.iter().copied().chain(day_of_range).map(RunId::day_of).collect();
         let ids = self.draw_ids(&days).await?;
-        let singles = missed.singles.iter().map(|at| (*at, Decided::NotYet, None));
+        let closed = |range| Close {
+            outcome: Outcome::Skipped,
+            reason: Text::Borrowed(reason.name()),
+            closed_at: now,
+            range,
+        };
+        let record = |fire_time, decided| NewRun {
+            id: RunId::default(),
+            job,
+            shard,
+            fire_time,
+            due: fire_time,
+            origin: Origin::Schedule,
+            decided,
+            priority: 9,
+            payload: None,
+            key: None,
+            of: None,
+        };
+        let singles = missed.singles.iter().map(|at| (record(*at, Decided::NotYet), closed(None)));
         let ranges = missed
             .range
             .iter()
-            .map(|(from, until, count)| (*from, Decided::PassedOver, Some((*until, *count))));
-        let record =
-            |(id, (fire_time, decided, range)): (RunId, (Timestamp, Decided, Option<(Timestamp, u64)>))| {
-                let run = NewRun {
-                    id,
-                    job,
-                    shard,
-                    fire_time,
-                    due: fire_time,
-                    origin: Origin::Schedule,
-                    decided,
-                    priority: 9,
-                    payload: None,
-                    key: None,
-                    of: None,
-                };
-                let reason = Text::Borrowed(reason.name());
-                (run, Close { outcome: Outcome::Skipped, reason, closed_at: now, range })
-            };
-        Ok(ids.into_iter().zip(singles.chain(ranges)).map(record).collect())
+            .map(|(from, until, count)| (record(*from, Decided::PassedOver), closed(Some((*until, *count)))));
+        let named = |(id, (run, close))| (NewRun { id, ..run }, close);
+        Ok(ids.into_iter().zip(singles.chain(ranges)).map(named).collect())
     }
 
     pub(crate) async fn read_job(&self, id: JobId) -> Result<JobRow, DeskError> {
