@@ -34,11 +34,6 @@ impl Blocks {
         Some(RunId::new(day, block.next - 1))
     }
 
-    fn missing(&self, day: u32, count: u64) -> u64 {
-        let left = self.days.get(&day).map_or(0, |block| block.end - block.next);
-        count.saturating_sub(left)
-    }
-
     fn size(&self, day: u32) -> u64 {
         self.days.get(&day).map_or(BLOCK_MIN, |block| (block.size * 2).min(BLOCK_MAX))
     }
@@ -63,24 +58,31 @@ impl Blocks {
 impl Node {
     /// One id for each of the days, in their order.
     pub(crate) async fn draw_ids(&self, days: &[u32]) -> Result<Vec<RunId>, StoreError> {
-        let mut wanted: BTreeMap<u32, u64> = BTreeMap::new();
-        for day in days {
-            *wanted.entry(*day).or_default() += 1;
+        let mut places: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (place, day) in days.iter().enumerate() {
+            places.entry(*day).or_default().push(place);
         }
-        loop {
-            let short = {
-                let mut memory = self.memory();
-                let short = wanted.iter().find(|(day, count)| memory.blocks.missing(**day, **count) > 0);
-                let Some((day, count)) = short else {
-                    let take = |day: &u32| memory.blocks.take(*day).expect("the block was just filled");
-                    return Ok(days.iter().map(take).collect());
+        let mut ids = vec![RunId::default(); days.len()];
+        for (day, mut places) in places {
+            places.reverse();
+            while !places.is_empty() {
+                let short = {
+                    let mut memory = self.memory();
+                    while let Some(place) = places.last()
+                        && let Some(id) = memory.blocks.take(day)
+                    {
+                        ids[*place] = id;
+                        places.pop();
+                    }
+                    (places.len() as u64).max(memory.blocks.size(day))
                 };
-                (*day, (*count).max(memory.blocks.size(*day)))
-            };
-            let (day, count) = short;
-            let first = self.ports.store.allot(day, count).await?;
-            self.memory().blocks.put(day, first, count);
+                if !places.is_empty() {
+                    let first = self.ports.store.allot(day, short).await?;
+                    self.memory().blocks.put(day, first, short);
+                }
+            }
         }
+        Ok(ids)
     }
 }
 
@@ -113,6 +115,5 @@ mod tests {
         assert_eq!(blocks.size(3), 16);
         blocks.put(3, 0, 16);
         assert_eq!(blocks.size(3), 32);
-        assert_eq!(blocks.missing(3, 20), 4);
     }
 }

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Node;
 use crate::ports::{Change, ClockEdit, JobRow, StoreError};
+use crate::reads::Reads;
 
 /// More than this are not kept in memory; the next that is asked for is read again.
 const KNOWN_MAX: usize = 200_000;
@@ -29,8 +30,7 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     known: FxHashMap<JobId, Known>,
-    /// Grows whenever something is forgotten, so that an answer which was on its way meanwhile is not believed.
-    generation: u64,
+    reads: Reads<JobId>,
 }
 
 impl Jobs {
@@ -40,12 +40,12 @@ impl Jobs {
 
     pub(crate) fn forget(&mut self, id: JobId) {
         self.known.remove(&id);
-        self.generation += 1;
+        self.reads.touch(id);
     }
 
     pub(crate) fn forget_all(&mut self) {
         self.known.clear();
-        self.generation += 1;
+        self.reads.touch_all();
     }
 
     fn insert(&mut self, id: JobId, known: Known) {
@@ -62,29 +62,30 @@ impl Node {
     pub(crate) async fn know_jobs(&self, ids: impl IntoIterator<Item = JobId>) -> Result<(), StoreError> {
         let ids: BTreeSet<JobId> = ids.into_iter().collect();
         loop {
-            let (unknown, generation) = {
-                let memory = self.memory();
+            let (unknown, read) = {
+                let mut memory = self.memory();
                 let is_unknown = |id: &JobId| memory.jobs.get(*id).is_none();
-                (ids.iter().copied().filter(is_unknown).collect::<Vec<_>>(), memory.jobs.generation)
+                let unknown: Vec<JobId> = ids.iter().copied().filter(is_unknown).collect();
+                if unknown.is_empty() {
+                    return Ok(());
+                }
+                (unknown, memory.jobs.reads.begin())
             };
-            if unknown.is_empty() {
-                return Ok(());
-            }
-            let rows = self.ports.store.jobs(&unknown).await?;
+            let answer = self.ports.store.jobs(&unknown).await;
             let mut memory = self.memory();
-            // A change was noted while the rows were on their way: they may be older than it.
-            if memory.jobs.generation != generation {
-                continue;
+            if let Ok(rows) = answer.as_ref() {
+                let mut known: FxHashMap<JobId, Known> =
+                    unknown.iter().map(|id| (*id, Known::Missing)).collect();
+                for (id, row) in rows {
+                    known.insert(*id, self.understand(row.clone()));
+                }
+                // What changed while the rows were on their way is asked for again.
+                known.retain(|id, _| !memory.jobs.reads.is_stale(read, *id));
+                known.into_iter().for_each(|(id, known)| memory.jobs.insert(id, known));
             }
-            let missing: BTreeSet<JobId> = unknown.into_iter().collect();
-            let mut left = missing;
-            for (id, row) in rows {
-                left.remove(&id);
-                memory.jobs.insert(id, self.understand(row));
-            }
-            for id in left {
-                memory.jobs.insert(id, Known::Missing);
-            }
+            memory.jobs.reads.end(read);
+            drop(memory);
+            answer?;
         }
     }
 
@@ -119,7 +120,6 @@ impl Node {
                 definition: None,
                 state: JobState::Stopped(stopped.clone()),
                 clock: ClockEdit { expected: Some(clock.next_fire), next_fire: None, passed: vec![] },
-                unparks: false,
                 by: Text::Borrowed("punctual"),
                 at: now,
             })

@@ -11,6 +11,7 @@ mod inbox;
 mod jobs;
 mod memory;
 pub mod ports;
+mod reads;
 mod settings;
 mod step;
 

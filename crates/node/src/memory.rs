@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::ids::Blocks;
 use crate::jobs::Jobs;
 use crate::ports::{Boot, Gate, Lease, OpenSend, Report, Waiting};
+use crate::reads::{Read, Reads};
 use crate::settings::{Planted, Settings};
 
 /// Steps that have become due by what happened elsewhere.
@@ -119,6 +120,8 @@ impl From<&Waiting> for Run {
         let Waiting {
             job, shard, fire_time, ready_at, attempt, priority, origin, decided, has_payload, ..
         } = *waiting;
+        // A row can hold anything, and a token has no room for more.
+        let attempt = attempt.min(Attempt::MAX);
         // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
         let flags = Flags { has_payload, may_repeat: attempt > Attempt::FIRST, ..Flags::default() };
         let place = Place::Wheel;
@@ -171,6 +174,7 @@ pub(crate) struct Memory {
     pub(crate) held: BTreeMap<ShardId, Held>,
     pub(crate) jobs: Jobs,
     pub(crate) runs: FxHashMap<RunId, Run>,
+    pub(crate) reads: Reads<RunId>,
     pub(crate) wheel: Wheel,
     pub(crate) ready: BTreeSet<Rank>,
     /// Runs in the hands of a step.
@@ -195,6 +199,8 @@ pub(crate) struct Memory {
     pub(crate) paused_until: Boot,
     /// Until then nothing is fired.
     pub(crate) held_until: Boot,
+    /// Every fire time up to here was planned: all jobs of all shards we hold were looked at.
+    pub(crate) planned_through: Timestamp,
     pub(crate) swept_at: Option<Boot>,
     pub(crate) pruned_at: Option<Boot>,
     pub(crate) planted: Option<Planted>,
@@ -213,6 +219,7 @@ impl Memory {
             held: BTreeMap::new(),
             jobs: Jobs::default(),
             runs: FxHashMap::default(),
+            reads: Reads::default(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
             ready: BTreeSet::new(),
             busy: BTreeSet::new(),
@@ -231,6 +238,7 @@ impl Memory {
             wakes: Wakes::default(),
             paused_until: Boot::default(),
             held_until: Boot::default(),
+            planned_through: Timestamp::MIN,
             swept_at: None,
             pruned_at: None,
             planted: settings.planted,
@@ -262,22 +270,29 @@ impl Memory {
 
     // --- loading ---
 
-    /// Takes in an open run that was found in the store. What lies beyond our reach stays there: loading will find it.
-    pub(crate) fn take_in(&mut self, waiting: &Waiting) {
+    /// Takes in an open run that a read has found in the store. What lies beyond our reach stays there: loading will
+    /// find it.
+    pub(crate) fn take_in(&mut self, read: Read, waiting: &Waiting) {
         let Some(held) = self.held.get(&waiting.shard).copied() else { return };
         let is_doubtful = waiting.ready_at < held.inherited;
-        self.take(waiting, held, is_doubtful);
+        self.take(read, waiting, held, is_doubtful);
     }
 
-    /// Takes in a run that we have just written: nobody can have sent it.
-    pub(crate) fn take_in_new(&mut self, waiting: &Waiting) {
+    /// Takes in a run that surely nobody has sent, if the shard is held as it was then: we have written it, or called it
+    /// back, under this epoch.
+    pub(crate) fn take_in_new(&mut self, read: Read, waiting: &Waiting, epoch: Option<Epoch>) {
         let Some(held) = self.held.get(&waiting.shard).copied() else { return };
-        self.take(waiting, held, false);
+        if epoch == Some(held.epoch) {
+            self.take(read, waiting, held, false);
+        } else {
+            self.take_in(read, waiting);
+        }
     }
 
-    fn take(&mut self, waiting: &Waiting, held: Held, is_doubtful: bool) {
+    fn take(&mut self, read: Read, waiting: &Waiting, held: Held, is_doubtful: bool) {
         let mark = Mark { due: waiting.ready_at, id: waiting.run.0 };
-        if mark >= held.reach || self.runs.contains_key(&waiting.run) {
+        let is_known = self.runs.contains_key(&waiting.run) || self.reads.is_stale(read, waiting.run);
+        if mark >= held.reach || is_known {
             return;
         }
         let mut run = Run::from(waiting);
@@ -312,9 +327,10 @@ impl Memory {
     }
 
     /// Takes in a run that an earlier holder sent through a gate.
-    pub(crate) fn adopt(&mut self, open: &OpenSend, deadline: Timestamp) {
+    pub(crate) fn adopt(&mut self, read: Read, open: &OpenSend, deadline: Timestamp) {
         let id = open.run.run;
-        if self.runs.contains_key(&id) || !self.held.contains_key(&open.run.shard) {
+        let is_known = self.runs.contains_key(&id) || self.reads.is_stale(read, id);
+        if is_known || !self.held.contains_key(&open.run.shard) {
             return;
         }
         let mut run = Run::from(&open.run);
@@ -357,6 +373,20 @@ impl Memory {
         }
     }
 
+    /// After a write whose fate is unknown: what it may have written is read again.
+    pub(crate) fn read_again(&mut self, shard: ShardId, from: Timestamp) {
+        if let Some(held) = self.held.get_mut(&shard) {
+            held.loaded = held.loaded.min(Mark { due: from, id: 0 });
+            self.wakes.load = true;
+        }
+    }
+
+    /// Has a run looked up in the store soon.
+    pub(crate) fn look_up_later(&mut self, id: RunId) {
+        self.heard_of.push(id);
+        self.wakes.tend = true;
+    }
+
     // --- due ---
 
     /// Lays a run among those that are due.
@@ -372,9 +402,23 @@ impl Memory {
     pub(crate) fn make_busy(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.place = Place::Busy;
-        let rank = run.rank(id);
+        let (job, rank) = (run.job, run.rank(id));
         self.ready.remove(&rank);
+        if let Some(active) = self.active.get_mut(&job) {
+            active.queue.remove(&rank);
+        }
         self.busy.insert(id);
+    }
+
+    /// Lets go of a run that a step had in its hands: it is due as before, or waits for its time as before.
+    pub(crate) fn let_go(&mut self, id: RunId, now: Timestamp) {
+        let Some(run) = self.in_hand(id) else { return };
+        if run.ready_at <= now {
+            self.make_ready(id);
+        } else {
+            self.busy.remove(&id);
+            self.arm_whatever_the_mark(id);
+        }
     }
 
     /// The run, if the step that took it still has it.
@@ -384,6 +428,7 @@ impl Memory {
 
     /// Lets a run wait for another time, or for another attempt, as the store now says.
     pub(crate) fn put_off(&mut self, id: RunId, ready_at: Timestamp, attempt: Attempt, may_repeat: bool) {
+        self.reads.touch(id);
         let was_gated = self.land(id).is_some_and(|flight| flight.is_gated);
         self.busy.remove(&id);
         let Some(run) = self.runs.get(&id).copied() else { return };
@@ -405,11 +450,16 @@ impl Memory {
         } else {
             self.forget(id);
         }
+        if matches!(run.place, Place::Ready | Place::Busy) {
+            // It had its turn and did not take it.
+            self.promote(run.job);
+        }
     }
 
     // --- on the way ---
 
     pub(crate) fn fly(&mut self, id: RunId, flight: Flight) {
+        self.reads.touch(id);
         self.busy.remove(&id);
         if let Some(run) = self.runs.get_mut(&id) {
             run.place = Place::Flight;
@@ -461,6 +511,7 @@ impl Memory {
 
     /// Forgets a run: it is closed, or somebody else's, or only in the store.
     pub(crate) fn forget(&mut self, id: RunId) {
+        self.reads.touch(id);
         self.land(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.wheel.cancel(id.0);
@@ -469,7 +520,8 @@ impl Memory {
         let Some(active) = self.active.get_mut(&run.job) else { return };
         active.queue.remove(&run.rank(id));
         let was_running = active.running.remove(&id);
-        if was_running {
+        // It has left its place, or had its turn and did not take it.
+        if was_running || matches!(run.place, Place::Ready | Place::Busy) {
             self.promote(run.job);
         }
         let is_idle = |active: &Active| active.running.is_empty() && active.queue.is_empty();
@@ -504,6 +556,12 @@ impl Memory {
     pub(crate) fn note_change(&mut self, job: JobId) {
         self.jobs.forget(job);
         self.call_parked(job, true);
+        // Its limit may be another: whatever waits for a place asks again.
+        let queue = self.active.get_mut(&job).map(|active| std::mem::take(&mut active.queue));
+        for rank in queue.into_iter().flatten() {
+            self.make_ready(rank.run);
+            self.wakes.fire = true;
+        }
     }
 
     /// Stops acting for a shard and forgets what is its.
@@ -540,8 +598,8 @@ impl Memory {
 
     // --- the checkpoint ---
 
-    /// A place below which nothing is open and ungated, in memory or on its way into the store. Trails the present by
-    /// a minute, because what others write takes time to arrive.
+    /// A place below which nothing is open and ungated, in memory or on its way into the store, nor will be: what passed
+    /// is planned up to there. Trails the present by a minute, because what others write takes time to arrive.
     pub(crate) fn checkpoint(&self, now: Timestamp) -> Mark {
         const TRAIL_MS: i64 = 60_000;
         let of_run = |id: &RunId| self.runs.get(id).map(|run| run.ready_at);
@@ -551,6 +609,7 @@ impl Memory {
         let busy = self.busy.iter().filter_map(of_run);
         let due = [
             Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
+            Some(self.planned_through),
             self.wheel.next_due(),
             self.ready.iter().map(|rank| rank.ready_at).min(),
             ungated.min(),

@@ -24,18 +24,21 @@ pub struct Planning {
     pub stop: Option<StoppedReason>,
 }
 
-/// Plans a job whose clock stands at `next_fire`. Up to `reserved` its instants may have runs, from before an edit.
+/// Plans a job whose clock stands at `next_fire`. Of what planning has done before, `decided` is history whatever the
+/// clock says, and up to `reserved` instants may have runs, from before an edit.
 pub fn plan(
     job: &Job,
     next_fire: Timestamp,
-    reserved: Timestamp,
+    (decided, reserved): (Timestamp, Timestamp),
     now: Timestamp,
     horizon: Duration,
 ) -> Planning {
     if job.definition.schedule.is_delay() {
-        return plan_delay(job, next_fire, now);
+        // An instant that has a run names no other: the end of that one may have come and gone.
+        let beyond = reserved.saturating_add(Duration::from_millis(1));
+        return plan_delay(job, next_fire.max(beyond), now);
     }
-    let before_first = Timestamp::from_millis(next_fire.as_millis().saturating_sub(1));
+    let before_first = Timestamp::from_millis(next_fire.as_millis().saturating_sub(1)).max(decided.min(now));
     let until = now.saturating_add(horizon);
     let mut runs: Vec<_> = one_by_one(job, before_first, reserved.min(now)).collect();
     let before_first = runs.last().map_or(before_first, |(last, _)| *last);
@@ -59,7 +62,7 @@ fn one_by_one(
     until: Timestamp,
 ) -> impl Iterator<Item = (Timestamp, Decided)> + '_ {
     let next = move |at: &Timestamp| job.rule.next_after(*at).filter(|next| *next <= until);
-    std::iter::successors(next(&after), next).map(|at| (at, Decided::NotYet))
+    std::iter::successors(next(&after), next).take(misfire::RUNS_MAX).map(|at| (at, Decided::NotYet))
 }
 
 /// A fixed delay has one instant at a time; the end of its run names the next.
@@ -122,6 +125,7 @@ mod tests {
     use crate::policy::Misfire;
 
     const HORIZON: Duration = Duration::from_secs(5);
+    const NOTHING: (Timestamp, Timestamp) = (Timestamp::MIN, Timestamp::MIN);
 
     fn starts(planning: &Planning) -> Vec<String> {
         let show = |(at, decided): &(Timestamp, Decided)| format!("{} {decided}", &at.to_string()[11..19]);
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_enters_the_horizon_is_reserved_and_the_clock_goes_past_it() {
-        let planning = plan(&job(every(2)), at("10:00:00"), Timestamp::MIN, at("09:59:57"), HORIZON);
+        let planning = plan(&job(every(2)), at("10:00:00"), NOTHING, at("09:59:57"), HORIZON);
         assert_eq!(starts(&planning), ["10:00:00 not_yet", "10:00:02 not_yet"]);
         assert_eq!(planning.next, Some(at("10:00:04")));
         assert_eq!((planning.skipped, planning.stop), (None, None));
@@ -139,7 +143,7 @@ mod tests {
     #[test]
     fn what_passed_follows_the_misfire_policy_and_what_comes_is_reserved_in_the_same_plan() {
         let planning =
-            plan(&job(every(60)), at("09:00:00"), Timestamp::MIN, at("10:00:03"), Duration::from_secs(60));
+            plan(&job(every(60)), at("09:00:00"), NOTHING, at("10:00:03"), Duration::from_secs(60));
         assert_eq!(starts(&planning), ["09:59:00 caught_up", "10:00:00 on_time", "10:01:00 not_yet"]);
         let skipped = planning.skipped.unwrap();
         assert_eq!((skipped.from, skipped.until, skipped.count), (at("09:00:00"), at("09:58:00"), 59));
@@ -151,23 +155,23 @@ mod tests {
         let once = plan(
             &job(ScheduleKind::Once { at: at("10:00:00") }),
             at("10:00:00"),
-            Timestamp::MIN,
+            NOTHING,
             at("09:59:58"),
             HORIZON,
         );
         assert_eq!(starts(&once), ["10:00:00 not_yet"]);
         assert_eq!((once.next, once.stop), (None, Some(StoppedReason::Finished)));
         let bounded = Schedule { kind: every(1), from: None, until: Some(at("10:00:00")) };
-        let planning = plan(&job(bounded), at("09:59:59"), Timestamp::MIN, at("09:59:58"), HORIZON);
+        let planning = plan(&job(bounded), at("09:59:59"), NOTHING, at("09:59:58"), HORIZON);
         assert_eq!((planning.runs.len(), planning.stop), (2, Some(StoppedReason::Finished)));
     }
 
     #[test]
     fn a_fixed_delay_is_reserved_once_and_then_waits_for_its_end() {
-        let planning = plan(&job(delay(30)), at("10:00:00"), Timestamp::MIN, at("09:59:58"), HORIZON);
+        let planning = plan(&job(delay(30)), at("10:00:00"), NOTHING, at("09:59:58"), HORIZON);
         assert_eq!(starts(&planning), ["10:00:00 not_yet"]);
         assert_eq!((planning.next, planning.stop), (None, None));
-        let late = plan(&job(delay(30)), at("10:00:00"), Timestamp::MIN, at("11:00:00"), HORIZON);
+        let late = plan(&job(delay(30)), at("10:00:00"), NOTHING, at("11:00:00"), HORIZON);
         assert_eq!(starts(&late), ["10:00:00 caught_up"]);
     }
 
@@ -175,23 +179,33 @@ mod tests {
     fn a_fixed_delay_that_skips_what_it_missed_starts_anew_and_never_stands_still() {
         let mut skipping = definition(delay(30));
         skipping.misfire = Misfire { policy: Policy::Skip, ..Misfire::default() };
-        let planning = plan(&compile(skipping), at("10:00:00"), Timestamp::MIN, at("11:00:00"), HORIZON);
+        let planning = plan(&compile(skipping), at("10:00:00"), NOTHING, at("11:00:00"), HORIZON);
         assert_eq!((planning.runs.len(), planning.next), (0, Some(at("11:00:30"))));
         assert_eq!(planning.skipped.unwrap().count, 1);
     }
 
     #[test]
+    fn what_is_decided_is_not_planned_again_whatever_the_clock_says() {
+        let decided = (at("09:59:00"), at("10:00:00"));
+        let planning = plan(&job(every(60)), Timestamp::MIN, decided, at("10:00:30"), HORIZON);
+        assert_eq!(starts(&planning), ["10:00:00 not_yet"]);
+        let planning = plan(&job(delay(30)), at("10:00:00"), decided, at("09:59:58"), HORIZON);
+        assert_eq!(planning.runs[0].0.as_millis(), at("10:00:00").as_millis() + 1);
+    }
+
+    #[test]
     fn an_absurd_clock_is_planned_like_any_other() {
-        let planning = plan(&job(every(3_600)), Timestamp::MIN, Timestamp::MIN, at("10:00:00"), HORIZON);
+        let planning = plan(&job(every(3_600)), Timestamp::MIN, NOTHING, at("10:00:00"), HORIZON);
         assert!(planning.skipped.is_some_and(|skipped| skipped.count > 400_000));
         assert_eq!(planning.next, Some(at("11:00:00")));
-        let far = plan(&job(every(3_600)), Timestamp::MAX, Timestamp::MIN, at("10:00:00"), HORIZON);
+        let far = plan(&job(every(3_600)), Timestamp::MAX, NOTHING, at("10:00:00"), HORIZON);
         assert_eq!((far.runs.len(), far.stop), (0, Some(StoppedReason::Finished)));
     }
 
     #[test]
     fn instants_that_may_have_runs_are_written_one_by_one_and_never_begin_a_range() {
-        let planning = plan(&job(every(2)), at("10:00:02"), at("10:00:05"), at("11:00:01"), HORIZON);
+        let planning =
+            plan(&job(every(2)), at("10:00:02"), (Timestamp::MIN, at("10:00:05")), at("11:00:01"), HORIZON);
         assert_eq!(starts(&planning)[..3], ["10:00:02 not_yet", "10:00:04 not_yet", "10:59:54 caught_up"]);
         assert_eq!(planning.skipped.unwrap().from, at("10:00:06"));
         let passed = passed(&job(every(2)), at("10:00:02"), at("10:00:05"), at("10:00:11"));

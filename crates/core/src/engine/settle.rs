@@ -5,7 +5,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 
 use crate::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Origin, Outcome, Text, Then,
+    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Outcome, Text, Then,
 };
 
 /// How an attempt ended, and what else bears on what comes next.
@@ -63,21 +63,11 @@ pub fn children(job: &Job, outcome: Outcome) -> impl Iterator<Item = &Child> {
     job.children.iter().filter(move |child| child.when.holds(outcome))
 }
 
-/// The next fire time of a fixed delay, whose clock waits for the end of its run, with the version that the clock
-/// must still have: a change of the job has started the delay anew.
-pub fn next_fire(job: &Job, origin: Origin, then: &Then) -> Option<(u64, Timestamp)> {
-    let Then::Close(close) = then else { return None };
-    if origin != Origin::Schedule || !job.definition.schedule.is_delay() || !job.state.is_enabled() {
-        return None;
-    }
-    job.rule.next_after(close.closed_at).map(|next| (job.version, next))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::samples::{at, delay, every, job};
     use super::*;
-    use crate::model::{JobId, Token, When};
+    use crate::model::{JobId, Schedule, Token, When};
 
     fn attempt(number: u32, outcome: AttemptOutcome) -> AttemptRecord {
         AttemptRecord {
@@ -153,16 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_delay_counts_from_the_close_of_its_run_whatever_the_outcome() {
-        let close = |outcome| {
-            Then::Close(Close { outcome, reason: "".into(), closed_at: at("10:00:01"), range: None })
-        };
-        for outcome in Outcome::ALL {
-            let next = next_fire(&job(delay(30)), Origin::Schedule, &close(*outcome));
-            assert_eq!(next, Some((3, at("10:00:31"))));
-        }
-        assert_eq!(next_fire(&job(delay(30)), Origin::Manual, &close(Outcome::Failed)), None);
-        assert_eq!(next_fire(&job(every(30)), Origin::Schedule, &close(Outcome::Failed)), None);
+    fn a_fixed_delay_counts_from_the_end_of_its_run_within_its_bounds() {
+        let after = |schedule: Schedule| schedule.after_end(at("10:00:01"));
+        assert_eq!(after(delay(30).into()), Some(at("10:00:31")));
+        assert_eq!(after(every(30).into()), None);
+        let bounded = Schedule { until: Some(at("10:00:30")), ..delay(30).into() };
+        assert_eq!(after(bounded), None);
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl Schedule {
         Ok(self.until.into_iter().fold(rule, Rule::until))
     }
 
+    /// The next fire time of a fixed delay whose run ended at `end`; none for any other kind.
+    pub fn after_end(&self, end: Timestamp) -> Option<Timestamp> {
+        let ScheduleKind::Delay { delay } = self.kind else { return None };
+        let rule = self.from.into_iter().fold(Rule::delay(delay).ok()?, Rule::from);
+        self.until.into_iter().fold(rule, Rule::until).next_after(end)
+    }
+
     /// Whether it counts from the end of the last run.
     pub fn is_delay(&self) -> bool {
         matches!(self.kind, ScheduleKind::Delay { .. })

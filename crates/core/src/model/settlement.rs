@@ -23,8 +23,9 @@ pub struct Settlement {
     pub then: Then,
     /// Runs that this end brings about. Each is left to the holder of its shard as an arrival.
     pub children: Vec<NewRun>,
-    /// For a fixed delay, the next fire time: set if the clock still has this version, is enabled and waits.
-    pub next_fire: Option<(u64, Timestamp)>,
+    /// The fire time, if the schedule named it. Should the job be a fixed delay whose clock waits for the end of just this
+    /// run, the close sets the clock, by the schedule as it is stored: the writer may know an older one.
+    pub named: Option<Timestamp>,
 }
 
 /// What a settlement relies on. The run must be open in every case.

@@ -30,7 +30,7 @@ impl Node {
         let (state, next_fire) = stand(&job, now);
         let clock = ClockEdit { expected: None, next_fire, passed: vec![] };
         let definition = Some(definition);
-        let change = Change { job: None, definition, state, clock, unparks: false, by, at: now };
+        let change = Change { job: None, definition, state, clock, by, at: now };
         let changed = self.ports.store.change(change).await?;
         self.note_changed(changed);
         Ok(changed)
@@ -166,7 +166,7 @@ impl Node {
             (state, None)
         };
         let clock = ClockEdit { expected, next_fire, passed };
-        Ok(Change { job: Some((id, version)), definition, state, clock, unparks: false, by, at: now })
+        Ok(Change { job: Some((id, version)), definition, state, clock, by, at: now })
     }
 
     /// Records of what passed unplanned, ready to be written with the change.

@@ -1,10 +1,12 @@
 //! Commands about runs: run now, submit, cancel, reschedule, backfill, retry.
 
+use std::collections::BTreeMap;
+
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    AttemptOutcome, Close, Decided, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX, Payload, RunId,
-    ShardId, Text, Then,
+    AttemptOutcome, Close, Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX, Payload,
+    RunId, ShardId, Text, Then,
 };
 
 use super::DeskError;
@@ -216,18 +218,23 @@ impl Node {
 
     /// Cancels a run of a shard that we hold: before it is sent it is closed, afterwards it is told to end too.
     pub(crate) async fn cancel_ours(&self, id: RunId) -> Result<Cancelled, StoreError> {
-        let now = self.now().unwrap_or(Timestamp::MIN);
+        let unknown = StoreError::Unknown(Text::Borrowed("the time is not known yet"));
+        let now = self.now().ok_or(unknown)?;
         let reason = Text::Borrowed("cancelled");
         let close =
             Close { outcome: Outcome::Cancelled, reason: reason.clone(), closed_at: now, range: None };
         // A gate may be on its way while we ask; then the second round knows that it went through.
-        for _ in 0..2 {
+        for _ in 0..3 {
             let rows = self.ports.store.fetch(&[id]).await?;
             let Some(row) = rows.first().filter(|row| !row.is_closed) else { return Ok(Cancelled::TooLate) };
             self.know_jobs([row.waiting.job]).await?;
             let (ended, kill) = {
-                let memory = self.memory();
+                let mut memory = self.memory();
                 let run = memory.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
+                if !memory.flights.contains_key(&id) {
+                    // From now on no step of ours can send it.
+                    memory.forget(id);
+                }
                 let ended = match memory.flights.get(&id) {
                     None => Ended::unsent(id, &run, Then::Close(close.clone())),
                     Some(flight) => {
@@ -243,24 +250,36 @@ impl Node {
                 });
                 let ended = match memory.jobs.get(run.job) {
                     Some(Known::Job(job)) => ended.following(job, &run),
-                    _ => ended,
+                    Some(Known::Poisoned(_) | Known::Missing) => ended,
+                    // It changed while we were asking.
+                    None => {
+                        memory.look_up_later(id);
+                        continue;
+                    }
                 };
                 (ended, kill)
             };
-            self.write_ends(vec![ended]).await?;
+            let stale = match self.write_ends(vec![ended]).await {
+                Ok(stale) => stale,
+                Err(error) => {
+                    self.memory().look_up_later(id);
+                    return Err(error);
+                }
+            };
             if let Some(kill) = kill {
                 self.ports.dispatch.kill(vec![kill]);
             }
-            let rows = self.ports.store.fetch(&[id]).await?;
-            if rows.first().is_none_or(|row| row.is_closed) {
+            if stale.is_empty() {
                 return Ok(Cancelled::InTime);
             }
         }
+        self.memory().look_up_later(id);
         Ok(Cancelled::TooLate)
     }
 
     /// Puts off a run of a shard that we hold, unless it was sent.
     pub(crate) async fn reschedule_ours(&self, id: RunId, at: Timestamp) -> Result<Cancelled, StoreError> {
+        let at = at.max(self.now().unwrap_or(at));
         let rows = self.ports.store.fetch(&[id]).await?;
         let open = rows.first().filter(|row| !row.is_closed && !row.is_gated);
         let Some(row) = open else { return Ok(Cancelled::TooLate) };
@@ -277,17 +296,9 @@ impl Node {
             }
             Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt })
         };
-        self.write_ends(vec![ended]).await?;
-        let mut memory = self.memory();
-        if memory.in_hand(id).is_some() {
-            memory.make_ready(id);
-        }
-        if memory.runs.contains_key(&id) {
-            return Ok(Cancelled::InTime);
-        }
-        memory.heard_of.push(id);
-        memory.wakes.tend = true;
-        Ok(Cancelled::InTime)
+        let stale = self.write_ends(vec![ended]).await?;
+        self.memory().look_up_later(id);
+        Ok(if stale.is_empty() { Cancelled::InTime } else { Cancelled::TooLate })
     }
 
     fn is_ours(&self, shard: ShardId) -> bool {
@@ -354,15 +365,28 @@ impl Node {
             (runs, left)
         };
         let shards: Vec<ShardId> = left.iter().map(|(shard, _)| *shard).collect();
-        let accepted = self.ports.store.accept(runs.clone(), left).await?;
+        let (read, epochs) = {
+            let mut memory = self.memory();
+            let epochs: BTreeMap<ShardId, Epoch> =
+                memory.held.iter().map(|(shard, held)| (*shard, held.epoch)).collect();
+            (memory.reads.begin(), epochs)
+        };
+        let accepted = self.ports.store.accept(runs.clone(), left).await;
         {
             let mut memory = self.memory();
-            for (run, one) in runs.iter().zip(&accepted) {
-                if matches!(one, Accepted::New(_)) {
-                    memory.take_in_new(&crate::step::waiting(run));
+            match &accepted {
+                Ok(accepted) => {
+                    let is_new = |(_, one): &(&NewRun, &Accepted)| matches!(one, Accepted::New(_));
+                    for (run, _) in runs.iter().zip(accepted).filter(is_new) {
+                        let epoch = epochs.get(&run.shard).copied();
+                        memory.take_in_new(read, &crate::step::waiting(run), epoch);
+                    }
                 }
+                Err(_) => runs.iter().for_each(|run| memory.read_again(run.shard, run.due)),
             }
+            memory.reads.end(read);
         }
+        let accepted = accepted?;
         let mut told: Option<ShardId> = None;
         for shard in shards {
             if told != Some(shard) {

@@ -133,7 +133,7 @@ pub struct ClockRow {
 /// How far planning has come with a job, under whatever version. Neither ever falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedTo {
-    /// Every instant up to here is decided for good. No clock that is set back and no edit names one of them again,
+    /// Every instant up to here is decided for good: by plans, and by changes (up to [`Change::at`]). No clock that is set back and no edit names one of them again,
     /// not even when their records are long dropped.
     pub decided: Timestamp,
     /// The latest instant that has a run. Instants between the two may have runs of an earlier version.
@@ -337,8 +337,6 @@ pub struct Change {
     pub state: JobState,
     /// What the clock must say, and says from now on. To create a job, what it must say is not asked.
     pub clock: ClockEdit,
-    /// Whether runs that are parked for the job become ready at [`Change::at`].
-    pub unparks: bool,
     /// Who asked, for the revision.
     pub by: Text,
     /// When.
@@ -447,8 +445,14 @@ pub trait Store: Send + Sync {
     /// snapshot with the leases, as [`Store::load`].
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError>;
 
-    /// Makes the `max` earliest of a job's parked runs on this shard (by due time, then id) ready at `at`; how many.
-    async fn unpark(&self, lease: Lease, job: JobId, max: usize, at: Timestamp) -> Result<usize, StoreError>;
+    /// Makes the `max` earliest of a job's parked runs on this shard (by due time, then id) ready at `at`; which.
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError>;
 
     /// Whole runs, in no order; unknown ids are left out.
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
@@ -491,7 +495,8 @@ pub trait Store: Send + Sync {
 
     /// Changes a job, or creates it: definition, state, clock and revision together. A new job's shard is
     /// [`punctual_core::cluster::home`] of its id, for good. Conflict if the version or the clock is not as expected, or
-    /// the name is taken.
+    /// the name is taken. The jobs that it comes after, or came after, count as changed just before it, in the order of
+    /// their ids: their children are others now.
     async fn change(&self, change: Change) -> Result<Changed, StoreError>;
 
     /// Whether a change is in force: every living node that holds a shard has said that the change is in its memory.

@@ -50,9 +50,6 @@ impl Node {
             return self.memory().paused_until;
         }
         let picked = self.pick();
-        if picked.is_empty() {
-            return self.next_moment();
-        }
         if let Err(error) = self.fire_picked(&picked).await {
             self.lost_or_paused("fire", &error);
             self.put_back(&picked);
@@ -61,6 +58,9 @@ impl Node {
     }
 
     async fn fire_picked(&self, picked: &[RunId]) -> Result<(), StoreError> {
+        if picked.is_empty() && !self.memory().is_ready_full(&self.settings) {
+            return Ok(());
+        }
         let payloads = self.prepare(picked).await?;
         let Decision { sends, ends, gates, kills, poisoned } = self.decide(picked, &payloads);
         if !sends.is_empty() {

@@ -1,14 +1,17 @@
 //! Loading: open runs that enter the window come into the wheel.
 
+use std::collections::BTreeSet;
+
 use calendar::Timestamp;
 use punctual_core::engine::reap::deadline;
-use punctual_core::model::ShardId;
+use punctual_core::model::{RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Held, Parked};
+use crate::memory::{Held, Memory, Parked};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
+use crate::reads::Read;
 
 impl Node {
     /// Takes over what earlier holders left, and loads what is ready within the window.
@@ -34,14 +37,18 @@ impl Node {
             (now, memory.leases().into_iter().filter(is_new).collect::<Vec<_>>())
         };
         if !unadopted.is_empty() {
-            let adopted = self.ports.store.adopt(&unadopted).await?;
-            self.take_over(&unadopted, adopted).await?;
+            self.take_over(&unadopted).await?;
         }
         let until = now.saturating_add(self.settings.load_ahead);
         let Some((leases, from)) = self.behind(until) else { return Ok(true) };
         self.reach_out(&leases, until);
-        let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await?;
-        self.take_in_all(&leases, from, until, &loaded);
+        let read = self.memory().reads.begin();
+        let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await;
+        if let Ok(loaded) = &loaded {
+            self.take_in_all(read, &leases, from, until, loaded);
+        }
+        self.memory().reads.end(read);
+        loaded?;
         Ok(self.behind(until).is_none())
     }
 
@@ -77,7 +84,7 @@ impl Node {
         }
     }
 
-    fn take_in_all(&self, leases: &[Lease], from: Mark, until: Timestamp, loaded: &Loaded) {
+    fn take_in_all(&self, read: Read, leases: &[Lease], from: Mark, until: Timestamp, loaded: &Loaded) {
         let end = loaded.rest.unwrap_or(Mark { due: until, id: 0 });
         let mut memory = self.memory();
         for lease in leases {
@@ -89,17 +96,34 @@ impl Node {
             }
         }
         for run in &loaded.runs {
-            memory.take_in(run);
+            memory.take_in(read, run);
         }
     }
 
-    /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked.
-    pub(crate) async fn take_over(&self, leases: &[Lease], adopted: Adopted) -> Result<(), StoreError> {
-        self.know_jobs(adopted.sends.iter().map(|open| open.run.job)).await?;
+    /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked. Says which runs
+    /// have gates.
+    pub(crate) async fn take_over(&self, leases: &[Lease]) -> Result<BTreeSet<RunId>, StoreError> {
+        let read = self.memory().reads.begin();
+        let adopted = self.adopt(leases).await;
         let mut memory = self.memory();
+        if let Ok(adopted) = &adopted {
+            self.note_adopted(&mut memory, read, leases, adopted);
+        }
+        memory.reads.end(read);
+        drop(memory);
+        Ok(adopted?.sends.iter().map(|open| open.run.run).collect())
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        let adopted = self.ports.store.adopt(leases).await?;
+        self.know_jobs(adopted.sends.iter().map(|open| open.run.job)).await?;
+        Ok(adopted)
+    }
+
+    fn note_adopted(&self, memory: &mut Memory, read: Read, leases: &[Lease], adopted: &Adopted) {
         for open in &adopted.sends {
             let deadline = self.deadline_of(&memory.jobs, open);
-            memory.adopt(open, deadline);
+            memory.adopt(read, open, deadline);
         }
         for (shard, job) in &adopted.parked {
             if memory.held.contains_key(shard) {
@@ -115,7 +139,6 @@ impl Node {
                 held.is_adopted = true;
             }
         }
-        Ok(())
     }
 
     fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend) -> Timestamp {

@@ -1,5 +1,7 @@
 //! Planning: the fire times that enter the horizon become runs.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
 use punctual_core::engine::plan::{Planning, plan};
 use punctual_core::event::Event;
@@ -8,13 +10,21 @@ use punctual_core::model::{Attempt, Close, Decided, NewRun, Origin, Outcome, Run
 use crate::Node;
 use crate::jobs::Known;
 use crate::ports::{Boot, ClockRow, Lease, Plan, Planned, StoreError, Waiting};
+use crate::reads::Read;
 
 impl Node {
     /// Looks for jobs whose next fire time enters the horizon, decides about every instant up to there, and writes the
     /// runs with their clocks.
     pub async fn plan(&self) -> Boot {
+        let began = self.now();
         match self.plan_once().await {
-            Ok(is_all) => self.next_look(is_all),
+            Ok(is_all) => {
+                if let (true, Some(began)) = (is_all, began) {
+                    let mut memory = self.memory();
+                    memory.planned_through = memory.planned_through.max(began);
+                }
+                self.next_look(is_all)
+            }
             Err(error) => {
                 let boot = self.boot();
                 self.memory().pause(boot, "plan", &error, self.settings.pause);
@@ -32,10 +42,9 @@ impl Node {
             Some(_) if !is_all => boot,
             Some(now) => {
                 let next = now.as_millis().div_euclid(every).saturating_add(1).saturating_mul(every);
-                memory
-                    .time
-                    .moment_of(Timestamp::from_millis(next))
-                    .max(boot.plus(std::time::Duration::from_millis(1)))
+                let next = memory.time.moment_of(Timestamp::from_millis(next));
+                let soonest = boot.plus(Duration::from_millis(1));
+                next.clamp(soonest, soonest.max(boot.plus(self.settings.look_every)))
             }
             None => boot.plus(self.settings.look_every),
         }
@@ -63,13 +72,19 @@ impl Node {
         for (clock, reason) in poisoned {
             self.quarantine(&clock, &reason).await?;
         }
+        let has_unread = drafts.len() < clocks.len();
         if drafts.is_empty() {
-            return Ok(true);
+            return Ok(is_all && !has_unread);
         }
         let plans = self.with_ids(drafts, now).await?;
-        let answers = self.ports.store.plan(plans.clone()).await?;
-        self.note_planned(plans, &answers);
-        Ok(is_all)
+        let read = self.memory().reads.begin();
+        let answers = self.ports.store.plan(plans.clone()).await;
+        match &answers {
+            Ok(answers) => self.note_planned(read, plans, answers),
+            Err(_) => self.read_plans_again(&plans),
+        }
+        self.memory().reads.end(read);
+        answers.map(|_| is_all && !has_unread)
     }
 
     /// Decides about each clock. A clock whose job has another version was read before or after a change: the next look
@@ -81,8 +96,13 @@ impl Node {
             let Some(lease) = memory.lease(clock.shard) else { continue };
             match memory.jobs.get(clock.job) {
                 Some(Known::Job(job)) if job.version == clock.version => {
-                    let planning =
-                        plan(job, clock.next_fire, clock.planned.reserved, now, self.settings.horizon);
+                    let planning = plan(
+                        job,
+                        clock.next_fire,
+                        (clock.planned.decided, clock.planned.reserved),
+                        now,
+                        self.settings.horizon,
+                    );
                     drafts.push(Draft { lease, clock: *clock, priority: job.definition.priority, planning });
                 }
                 Some(Known::Poisoned(reason)) => poisoned.push((*clock, reason.clone())),
@@ -102,8 +122,18 @@ impl Node {
         Ok(drafts.into_iter().map(|draft| draft.into_plan(&mut ids, now)).collect())
     }
 
+    /// Nobody knows whether it was written: loading goes back to where it would be.
+    fn read_plans_again(&self, plans: &[Plan]) {
+        let mut memory = self.memory();
+        for plan in plans {
+            if let Some(first) = plan.runs.iter().map(|run| run.due).min() {
+                memory.read_again(plan.lease.shard, first);
+            }
+        }
+    }
+
     /// What is newly written is taken into memory at once; what was there before is there already, or closed.
-    fn note_planned(&self, plans: Vec<Plan>, answers: &[Planned]) {
+    fn note_planned(&self, read: Read, plans: Vec<Plan>, answers: &[Planned]) {
         let mut memory = self.memory();
         for (plan, answer) in plans.into_iter().zip(answers) {
             let Planned::Moved(written) = answer else {
@@ -111,7 +141,7 @@ impl Node {
                 continue;
             };
             for run in plan.runs.iter().filter(|run| written.contains(&run.id)) {
-                memory.take_in_new(&waiting(run));
+                memory.take_in_new(read, &waiting(run), Some(plan.lease.epoch));
             }
             let job = plan.clock.job;
             if let Some((run, Close { range: Some((until, count)), reason, .. })) = plan.skipped {

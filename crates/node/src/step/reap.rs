@@ -44,7 +44,7 @@ impl Node {
         };
         self.know_jobs(jobs).await?;
         let ends = self.give_up(&silent, now);
-        self.write_ends(ends).await
+        self.write_ends(ends).await.map(|_| ())
     }
 
     fn give_up(&self, silent: &[RunId], now: calendar::Timestamp) -> Vec<Ended> {
@@ -62,7 +62,9 @@ impl Node {
                 },
                 now,
             );
-            let Some(Known::Job(job)) = memory.jobs.get(run.job) else {
+            // It changed while we were asking: the next round knows it.
+            let Some(known) = memory.jobs.get(run.job) else { continue };
+            let Known::Job(job) = known else {
                 let close = punctual_core::model::Close {
                     outcome: punctual_core::model::Outcome::Lost,
                     reason: attempt.message.clone(),

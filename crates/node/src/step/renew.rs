@@ -72,6 +72,7 @@ impl Node {
     fn learn(&self, asked: Boot, answered: Boot, mark: Timestamp, renewed: &Renewed) -> bool {
         let mut memory = self.memory();
         let is_first = memory.tenure.is_none();
+        let was_trusted = memory.trusted_now(answered).is_some();
         if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
             let stepped = memory.time.learn(asked, answered, renewed.now);
             memory.events.extend(stepped.map(told));
@@ -79,7 +80,8 @@ impl Node {
         memory.tenure = Some(Tenure::granted(asked, self.settings.term, self.settings.margin, mark));
         let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
         if memory.seen == ChangeId(0) && is_first {
-            // Nothing is known yet, so nothing known is out of date.
+            // What is known from before may be out of date; from now on nothing is.
+            memory.jobs.forget_all();
             memory.seen = renewed.latest;
         } else {
             memory.seen = renewed.changes.last().map_or(memory.seen, |(change, _)| *change);
@@ -109,8 +111,12 @@ impl Node {
             memory.has_arrivals = true;
             memory.wakes.tend = true;
         }
-        if !memory.ready.is_empty() {
+        if !was_trusted || !memory.ready.is_empty() {
+            // Steps that could do nothing sleep long.
             memory.wakes.fire = true;
+            memory.wakes.load |= !was_trusted;
+            memory.wakes.reap |= !was_trusted;
+            memory.wakes.tend |= !was_trusted;
         }
         let nodes: Vec<NodeId> = renewed.nodes.iter().map(|row| row.node).collect();
         memory.nodes = nodes;
@@ -184,6 +190,11 @@ impl Node {
         if memory.id != me {
             return;
         }
+        if memory.held.is_empty() {
+            // Whoever holds nothing is not waited for by changes.
+            memory.jobs.forget_all();
+        }
+        memory.planned_through = Timestamp::MIN;
         for Acquired { lease, mark, checkpoint } in acquired {
             memory.leave(lease.shard);
             let held = Held {

@@ -1,11 +1,11 @@
 //! Settling: what executors said is written down with everything that follows, and only then acknowledged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
-use punctual_core::engine::settle::{End, children, next_fire, settle};
+use punctual_core::engine::settle::{End, children, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, NewRun, NodeId, Origin,
@@ -17,6 +17,7 @@ use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Parked, Place, Run};
 use crate::ports::{Boot, Hint, Receipt, Report, RunRow, Settled, StoreError};
+use crate::reads::Read;
 use crate::settings::Planted;
 
 /// An end that is to be written, and what is to be told about it.
@@ -27,6 +28,8 @@ pub(crate) struct Ended {
     /// Jobs whose runs it brings about.
     children: Vec<Child>,
     failure_limit: u32,
+    /// Whether it ends a fixed delay that names no further instant.
+    is_over: bool,
 }
 
 impl Ended {
@@ -46,9 +49,9 @@ impl Ended {
             attempt,
             then,
             children: Vec::new(),
-            next_fire: None,
+            named: None,
         };
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0 }
+        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_over: false }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -64,9 +67,13 @@ impl Ended {
     /// With what its job wants to follow.
     #[must_use]
     pub(crate) fn following(mut self, job: &Job, run: &Run) -> Ended {
-        self.settlement.next_fire = next_fire(job, run.origin, &self.settlement.then);
+        self.settlement.named = (run.origin == Origin::Schedule).then_some(run.fire_time);
         if let Then::Close(close) = &self.settlement.then {
             self.children = children(job, close.outcome).copied().collect();
+            let schedule = &job.definition.schedule;
+            self.is_over = run.origin == Origin::Schedule
+                && schedule.is_delay()
+                && schedule.after_end(close.closed_at).is_none();
         }
         self.failure_limit = job.definition.failure_limit;
         self
@@ -84,6 +91,10 @@ impl Node {
         let boot = self.boot();
         if boot < self.memory().paused_until {
             return self.memory().paused_until;
+        }
+        if self.memory().owners.is_empty() {
+            // Not joined yet: neither the time nor the shards are known.
+            return boot.plus(self.settings.pause);
         }
         let reports = self.take_reports();
         if reports.is_empty() {
@@ -128,18 +139,24 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        let (ends, late) = self.judge(reports, &rows);
+        let fetched = strangers.into_iter().collect();
+        let Judged { ends, late, unsure } = self.judge(reports, &rows, &fetched);
         self.write_ends(ends).await?;
-        self.ports.dispatch.acknowledge(late);
+        if !late.is_empty() {
+            self.ports.dispatch.acknowledge(late);
+        }
+        let mut memory = self.memory();
+        memory.wakes.settle |= !unsure.is_empty();
+        memory.inbox.extend(unsure);
         Ok(())
     }
 
     /// Turns reports into ends. Those that come too late change nothing.
-    fn judge(&self, reports: &[Report], rows: &BTreeMap<RunId, RunRow>) -> (Vec<Ended>, Vec<Receipt>) {
+    fn judge(&self, reports: &[Report], rows: &BTreeMap<RunId, RunRow>, fetched: &BTreeSet<RunId>) -> Judged {
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
-        let (mut ends, mut late) = (Vec::with_capacity(reports.len()), Vec::new());
+        let mut judged = Judged::default();
         for report in reports {
             let known = memory.runs.get(&report.run).copied();
             let run = known.or_else(|| {
@@ -151,14 +168,27 @@ impl Node {
                 (Some(run), None) => run.place == Place::Busy || run.attempt <= report.attempt,
                 (None, _) => true,
             };
+            if known.is_none() && !fetched.contains(&report.run) {
+                // It left memory while we were asking.
+                judged.unsure.push(report.clone());
+                continue;
+            }
             let (Some(run), true) = (run, is_current) else {
                 memory.events.push(Event::LateReport { run: report.run, attempt: report.attempt });
-                late.push(report.receipt);
+                judged.late.push(report.receipt);
                 continue;
             };
-            let Some(Known::Job(job)) = memory.jobs.get(run.job).cloned() else {
-                ends.push(self.end_without_job(report, &run, now));
-                continue;
+            let job = match memory.jobs.get(run.job).cloned() {
+                Some(Known::Job(job)) => job,
+                Some(Known::Poisoned(_) | Known::Missing) => {
+                    judged.ends.push(self.end_without_job(report, &run, now));
+                    continue;
+                }
+                // It changed while we were asking.
+                None => {
+                    judged.unsure.push(report.clone());
+                    continue;
+                }
             };
             let flight = memory.flights.get(&report.run);
             let attempt = record(report, flight.is_some_and(|flight| flight.possible_duplicate), now);
@@ -176,9 +206,9 @@ impl Node {
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
             ended.receipt = Some(report.receipt);
-            ends.push(ended);
+            judged.ends.push(ended);
         }
-        (ends, late)
+        judged
     }
 
     /// A job that cannot be asked wants no further attempt.
@@ -201,14 +231,25 @@ impl Node {
         ended
     }
 
-    /// Writes ends with everything that follows; then memory, then acknowledgements and hints.
-    pub(crate) async fn write_ends(&self, mut ends: Vec<Ended>) -> Result<(), StoreError> {
+    /// Writes ends with everything that follows; then memory, then acknowledgements and hints. Says which were stale.
+    pub(crate) async fn write_ends(&self, mut ends: Vec<Ended>) -> Result<Vec<RunId>, StoreError> {
         if ends.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.give_birth(&mut ends).await?;
-        let settlements: Vec<Settlement> = ends.iter().map(|ended| ended.settlement.clone()).collect();
-        let answers = self.ports.store.settle(settlements).await?;
+        let answers = match self.give_birth(&mut ends).await {
+            Ok(()) => {
+                let settlements = ends.iter().map(|ended| ended.settlement.clone()).collect();
+                self.ports.store.settle(settlements).await
+            }
+            Err(error) => Err(error),
+        };
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.let_go_of(ends.iter().map(|ended| ended.settlement.run));
+                return Err(error);
+            }
+        };
         let Aftermath { stale, stops, hints } = self.note_ended(&ends, &answers);
         for (node, hint) in hints {
             self.ports.peers.tell(node, hint);
@@ -218,12 +259,22 @@ impl Node {
             self.ports.dispatch.acknowledge(receipts);
         }
         if !stale.is_empty() {
-            self.look_up(&stale).await?;
+            let looked_up = self.look_up(&stale).await;
+            self.let_go_of(stale.iter().copied());
+            looked_up?;
         }
-        for job in stops {
-            self.stop_because(job, StoppedReason::FailureLimit).await?;
+        for (job, reason) in stops {
+            self.stop_because(job, reason).await?;
         }
-        Ok(())
+        Ok(stale)
+    }
+
+    /// Whatever a step still has in its hands is as it was.
+    fn let_go_of(&self, runs: impl Iterator<Item = RunId>) {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
+        runs.for_each(|run| memory.let_go(run, now));
     }
 
     /// Gives the children ids and shards.
@@ -291,7 +342,10 @@ impl Node {
             let is_failed =
                 matches!(&settlement.then, Then::Close(close) if When::Failed.holds(close.outcome));
             if is_failed && ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
-                aftermath.stops.push(settlement.job);
+                aftermath.stops.push((settlement.job, StoppedReason::FailureLimit));
+            }
+            if ended.is_over {
+                aftermath.stops.push((settlement.job, StoppedReason::Finished));
             }
             if settlement.is_foreign {
                 aftermath.tell(&memory, settlement.shard, Hint::Settled(settlement.run));
@@ -310,24 +364,38 @@ impl Node {
 
     /// Looks up runs of which memory may be wrong.
     pub(crate) async fn look_up(&self, runs: &[RunId]) -> Result<(), StoreError> {
-        let rows = self.ports.store.fetch(runs).await?;
+        let read = self.memory().reads.begin();
+        let rows = self.ports.store.fetch(runs).await;
         let mut memory = self.memory();
-        let mut gone: std::collections::BTreeSet<RunId> = runs.iter().copied().collect();
-        for row in &rows {
-            gone.remove(&row.waiting.run);
-            memory.correct(row);
+        if let Ok(rows) = &rows {
+            let mut gone: BTreeSet<RunId> = runs.iter().copied().collect();
+            for row in rows {
+                gone.remove(&row.waiting.run);
+                memory.correct(read, row);
+            }
+            gone.retain(|id| !memory.reads.is_stale(read, *id));
+            gone.into_iter().for_each(|id| memory.forget(id));
         }
-        for id in gone {
-            memory.forget(id);
-        }
-        Ok(())
+        memory.reads.end(read);
+        drop(memory);
+        rows.map(|_| ())
     }
+}
+
+/// What became of reports.
+#[derive(Default)]
+struct Judged {
+    ends: Vec<Ended>,
+    /// They come too late and change nothing.
+    late: Vec<Receipt>,
+    /// Nothing can be said of them yet.
+    unsure: Vec<Report>,
 }
 
 #[derive(Default)]
 struct Aftermath {
     stale: Vec<RunId>,
-    stops: Vec<JobId>,
+    stops: Vec<(JobId, StoppedReason)>,
     hints: Vec<(NodeId, Hint)>,
 }
 
@@ -346,6 +414,9 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             memory.events.push(Event::Closed { run: id, job, outcome, reason });
             memory.forget(id);
         }
+        // It went out in spite of us: what was written for it stands behind that attempt.
+        Then::Wait { .. }
+            if matches!(settlement.fence, Fence::Unsent(_)) && memory.flights.contains_key(&id) => {}
         Then::Wait { ready_at, attempt } => {
             let ended = settlement.attempt.as_ref().map(|attempt| attempt.outcome);
             let may_repeat = matches!(ended, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut));
@@ -356,9 +427,11 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
         }
         Then::Park { .. } => {
             memory.forget(id);
-            let parked = Parked { is_due: true, since_change: false };
-            memory.parked.entry((settlement.job, settlement.shard)).or_insert(parked).is_due = true;
-            memory.wakes.tend = true;
+            if memory.held.contains_key(&settlement.shard) {
+                let parked = Parked { is_due: true, since_change: false };
+                memory.parked.entry((settlement.job, settlement.shard)).or_insert(parked).is_due = true;
+                memory.wakes.tend = true;
+            }
         }
     }
 }
@@ -390,14 +463,18 @@ impl Memory {
     }
 
     /// Brings memory in line with what the store says of a run.
-    fn correct(&mut self, row: &RunRow) {
+    fn correct(&mut self, read: Read, row: &RunRow) {
         let id = row.waiting.run;
+        // A closed run stays closed, however old the answer is.
         if row.is_closed {
             return self.forget(id);
         }
+        if self.reads.is_stale(read, id) {
+            return;
+        }
         let Some(run) = self.runs.get(&id).copied() else {
             if !row.is_gated {
-                self.take_in(&row.waiting);
+                self.take_in(read, &row.waiting);
             } else if let Some(held) = self.held.get_mut(&row.waiting.shard) {
                 held.is_adopted = false;
                 self.wakes.load = true;
@@ -407,12 +484,15 @@ impl Memory {
         let flight: Option<Attempt> = self.flights.get(&id).map(|flight| flight.attempt);
         let is_ahead = flight.is_some_and(|attempt| attempt >= row.waiting.attempt);
         let is_same = run.attempt == row.waiting.attempt && run.ready_at == row.waiting.ready_at;
-        if is_ahead || is_same {
-            if run.place == Place::Busy && flight.is_none() {
-                self.make_ready(id);
-            }
-            return;
+        if row.is_gated
+            && flight.is_none()
+            && let Some(kept) = self.runs.get_mut(&id)
+        {
+            // By whom, only the key can say.
+            kept.flags.may_be_gated = true;
         }
-        self.put_off(id, row.waiting.ready_at, row.waiting.attempt, true);
+        if !is_ahead && !is_same && run.place != Place::Busy {
+            self.put_off(id, row.waiting.ready_at, row.waiting.attempt, true);
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Tending: what others left for us, what we should know and do not, and what is old.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
 use calendar::Timestamp;
-use punctual_core::model::{JobId, JobState, RunId, ShardId};
+use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -16,7 +19,7 @@ const ARRIVALS_MAX: usize = 1_000;
 const NOTES_MAX: usize = 1_000;
 
 /// How often old days are looked for.
-const PRUNE_EVERY: std::time::Duration = std::time::Duration::from_secs(600);
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 impl Node {
     /// Sees to what was left for us, notes what has been on its way for long, calls back what is parked, and now and
@@ -194,11 +197,21 @@ impl Node {
             (lease, room.max(1), if since_change { changed_at } else { now })
         };
         let called = self.ports.store.unpark(lease, job, room, ready_at).await?;
-        if called == 0 {
-            self.memory().parked.remove(&(job, shard));
-            return Ok(());
+        let is_all = called.len() < room;
+        // What an earlier asking called back, whose answer was lost, is found as well.
+        self.reload(&[lease], Mark { due: ready_at, id: 0 }, now, &called.into_iter().collect()).await?;
+        let mut memory = self.memory();
+        if let Some(held) = memory.held.get_mut(&shard) {
+            // Those that have gates are adopted.
+            held.is_adopted = false;
+            memory.wakes.load = true;
         }
-        self.reload(&[lease], Mark { due: ready_at, id: 0 }, now).await
+        if is_all {
+            memory.parked.remove(&(job, shard));
+        } else {
+            memory.wakes.tend = true;
+        }
+        Ok(())
     }
 
     /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint
@@ -213,12 +226,10 @@ impl Node {
                 .min()
                 .unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
         };
-        self.reload(leases, from, now).await?;
-        let adopted = self.ports.store.adopt(leases).await?;
+        self.reload(leases, from, now, &BTreeSet::new()).await?;
+        let open = self.take_over(leases).await?;
         let strangers: Vec<RunId> = {
             let memory = self.memory();
-            let open: std::collections::BTreeSet<RunId> =
-                adopted.sends.iter().map(|open| open.run.run).collect();
             let is_stranger = |(id, flight): (&RunId, &crate::memory::Flight)| {
                 (flight.is_gated && !open.contains(id)).then_some(*id)
             };
@@ -226,21 +237,37 @@ impl Node {
             ids.sort_unstable();
             ids
         };
-        self.take_over(leases, adopted).await?;
         if strangers.is_empty() { Ok(()) } else { self.look_up(&strangers).await }
     }
 
     /// Reads again what is ready by now and open. What is ready later is either in memory or will be loaded, or is found
     /// here when its time has come.
-    async fn reload(&self, leases: &[Lease], mut from: Mark, now: Timestamp) -> Result<(), StoreError> {
-        let until = now.saturating_add(std::time::Duration::from_millis(1));
+    ///
+    /// Those that we have just called back were surely not sent by anybody.
+    async fn reload(
+        &self,
+        leases: &[Lease],
+        mut from: Mark,
+        now: Timestamp,
+        called: &BTreeSet<RunId>,
+    ) -> Result<(), StoreError> {
+        let until = now.saturating_add(Duration::from_millis(1));
+        let epochs: BTreeMap<ShardId, Epoch> =
+            leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
         while from.due < until {
-            let loaded = self.ports.store.load(leases, from, until, self.settings.load_max).await?;
+            let read = self.memory().reads.begin();
+            let loaded = self.ports.store.load(leases, from, until, self.settings.load_max).await;
             let mut memory = self.memory();
-            for run in &loaded.runs {
-                memory.take_in(run);
+            for run in loaded.iter().flat_map(|loaded| &loaded.runs) {
+                if called.contains(&run.run) {
+                    memory.take_in_new(read, run, epochs.get(&run.shard).copied());
+                } else {
+                    memory.take_in(read, run);
+                }
             }
-            match loaded.rest {
+            memory.reads.end(read);
+            drop(memory);
+            match loaded?.rest {
                 Some(rest) => from = rest,
                 None => break,
             }

@@ -44,6 +44,10 @@ impl Node {
             let Some(run) = turn.memory.in_hand(*id) else { continue };
             match turn.memory.jobs.get(run.job).cloned() {
                 Some(Known::Job(job)) => turn.decide(*id, &run, &job),
+                // Behind a gate that may be ours or not, it is found by adopting, and ends by silence.
+                Some(Known::Poisoned(_) | Known::Missing) if run.flags.may_be_gated => {
+                    turn.leave_behind(*id, &run)
+                }
                 Some(Known::Poisoned(reason)) => turn.fail(*id, &run, reason),
                 Some(Known::Missing) => turn.fail(*id, &run, Text::Borrowed("its job is missing")),
                 // It changed while the step was on its way; the next round asks the changed one.
@@ -61,7 +65,7 @@ impl Turn<'_> {
             // Only the key can say; the second look asks the job.
             return self.draft_gate(id, run, job);
         }
-        if run.flags.is_doubtful && may_have_been_sent(job, run) {
+        if run.flags.is_doubtful && may_have_been_sent(job, run, self.settings.term) {
             return self.decision.ends.push(doubt(id, run, job, self.now));
         }
         if let Some(reason) = self.payloads.get(&id).and_then(too_long) {
@@ -182,7 +186,7 @@ impl Turn<'_> {
 
     /// When the queues are full and nothing can go, the last in line go back to the store for a while.
     fn put_off_surplus(&mut self) {
-        if self.memory.ready.len() < self.settings.ready_max() {
+        if !self.memory.is_ready_full(self.settings) {
             return;
         }
         let last: Vec<RunId> =
@@ -278,10 +282,11 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
     Close { outcome, reason: Text::Borrowed(reason.name()), closed_at: now, range: None }
 }
 
-/// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since before it was
-/// ready.
-fn may_have_been_sent(job: &Job, run: &Run) -> bool {
-    !(job.is_gated() && job.changed_at <= run.ready_at)
+/// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before it
+/// was ready. A holder may act on what it knew of the job for as long as its term.
+fn may_have_been_sent(job: &Job, run: &Run, term: Duration) -> bool {
+    let known_everywhere = job.changed_at.saturating_add(term * 2);
+    !(job.is_gated() && known_everywhere <= run.ready_at)
 }
 
 /// An attempt that an earlier holder may have sent is taken for lost with its node.

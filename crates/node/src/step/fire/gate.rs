@@ -27,7 +27,13 @@ impl Node {
                 if !sends.is_empty() {
                     self.ports.dispatch.send(sends);
                 }
-                self.write_ends(ends).await
+                let written = self.write_ends(ends).await;
+                if written.is_err() {
+                    // Their gates are ours, and nothing went through them.
+                    let mut memory = self.memory();
+                    gates.iter().for_each(|gate| keep_gate(&mut memory, gate.run));
+                }
+                written.map(|_| ())
             }
             Err(error) => {
                 self.not_through(&gates, &error);
@@ -72,7 +78,7 @@ impl Node {
             match answer {
                 Gated::Through(log) if is_ours => turn.pass(gate, &run, *log),
                 // Somebody else's, or closed: what is behind that gate is found by adopting.
-                Gated::Through(_) | Gated::Taken(_) | Gated::Closed => turn.give_up(gate, &run),
+                Gated::Through(_) | Gated::Taken(_) | Gated::Closed => turn.leave_behind(gate.run, &run),
                 Gated::Held(_) => turn.wait_for_hold(gate, &run),
             }
         }
@@ -134,8 +140,9 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::sent(gate.run, run, attempt, then));
     }
 
-    fn give_up(&mut self, gate: &Gate, run: &Run) {
-        self.memory.forget(gate.run);
+    /// Forgets a run that has a gate: it is found again by adopting, if it is open.
+    pub(super) fn leave_behind(&mut self, id: RunId, run: &Run) {
+        self.memory.forget(id);
         if let Some(held) = self.memory.held.get_mut(&run.shard) {
             held.is_adopted = false;
             self.memory.wakes.load = true;
@@ -156,6 +163,15 @@ impl Turn<'_> {
         self.queue(gate.run, run, &job);
         self.memory.held_back.insert(run.job);
         self.memory.wakes.tend = true;
+    }
+}
+
+/// A run that is not on its way, and not forgotten either, has its gate.
+fn keep_gate(memory: &mut Memory, id: RunId) {
+    if !memory.flights.contains_key(&id)
+        && let Some(run) = memory.runs.get_mut(&id)
+    {
+        run.flags.may_be_gated = true;
     }
 }
 

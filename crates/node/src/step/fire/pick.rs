@@ -96,12 +96,19 @@ impl Node {
             }
             _ => None,
         };
-        let in_wheel = memory.wheel.next_due().map(|due| memory.time.moment_of(due).max(boot));
+        let is_full = memory.is_ready_full(&self.settings);
+        let in_wheel = memory.wheel.next_due().filter(|_| !is_full);
+        let in_wheel = in_wheel.map(|due| memory.time.moment_of(due).max(boot));
         [in_queue, in_wheel].into_iter().flatten().fold(idle, Boot::min)
     }
 }
 
 impl Memory {
+    /// Whether nothing more may leave the wheel before something that is due goes.
+    pub(super) fn is_ready_full(&self, settings: &Settings) -> bool {
+        self.ready.len() >= settings.ready_max()
+    }
+
     /// The pool whose places a send of the run takes; none for what is not sent over HTTP.
     pub(super) fn pool_of(&self, run: &Run, now: Timestamp) -> Option<Pool> {
         match self.jobs.get(run.job) {
