@@ -176,6 +176,9 @@ pub(crate) struct Memory {
     pub(crate) runs: FxHashMap<RunId, Run>,
     pub(crate) reads: Reads<RunId>,
     pub(crate) wheel: Wheel,
+    /// Runs with gates that wait for their next attempt. Loading never finds those, so they have a place whatever the
+    /// wheel holds.
+    pub(crate) between: BTreeSet<(Timestamp, RunId)>,
     pub(crate) ready: BTreeSet<Rank>,
     /// Runs in the hands of a step.
     pub(crate) busy: BTreeSet<RunId>,
@@ -190,8 +193,8 @@ pub(crate) struct Memory {
     /// Runs that others have settled or written for us.
     pub(crate) heard_of: Vec<RunId>,
     pub(crate) has_arrivals: bool,
-    /// Jobs that have runs waiting for a place which somebody else has.
-    pub(crate) held_back: BTreeSet<JobId>,
+    /// Jobs that have runs waiting for a place which somebody else has, and when they ask again.
+    pub(crate) held_back: BTreeMap<JobId, Boot>,
     pub(crate) blocks: Blocks,
     pub(crate) events: Vec<Event>,
     pub(crate) wakes: Wakes,
@@ -221,6 +224,7 @@ impl Memory {
             runs: FxHashMap::default(),
             reads: Reads::default(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
+            between: BTreeSet::new(),
             ready: BTreeSet::new(),
             busy: BTreeSet::new(),
             flights: FxHashMap::default(),
@@ -232,7 +236,7 @@ impl Memory {
             inbox: VecDeque::new(),
             heard_of: Vec::new(),
             has_arrivals: false,
-            held_back: BTreeSet::new(),
+            held_back: BTreeMap::new(),
             blocks: Blocks::default(),
             events: Vec::new(),
             wakes: Wakes::default(),
@@ -339,7 +343,7 @@ impl Memory {
             (run.ready_at, run.attempt) = (ready_at, attempt);
             run.flags.may_repeat = true;
             self.runs.insert(id, run);
-            self.arm_whatever_the_mark(id);
+            self.wait_between(id);
             return;
         }
         run.place = Place::Flight;
@@ -360,17 +364,12 @@ impl Memory {
         );
     }
 
-    /// A run with a gate is never found by loading, so it stays in memory however late it is ready.
-    pub(crate) fn arm_whatever_the_mark(&mut self, id: RunId) {
-        let is_beyond = self.runs.get(&id).is_some_and(|run| {
-            self.wheel.mark().is_some_and(|mark| mark <= Mark { due: run.ready_at, id: id.0 })
-        });
-        if is_beyond {
-            // The sweep adopts it again when there is room.
-            self.forget(id);
-        } else {
-            self.arm(id);
-        }
+    /// Lets a run that has a gate wait for its next attempt.
+    fn wait_between(&mut self, id: RunId) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Wheel;
+        self.between.insert((run.ready_at, id));
+        self.wakes.fire = true;
     }
 
     /// After a write whose fate is unknown: what it may have written is read again.
@@ -417,7 +416,7 @@ impl Memory {
             self.make_ready(id);
         } else {
             self.busy.remove(&id);
-            self.arm_whatever_the_mark(id);
+            self.arm(id);
         }
     }
 
@@ -433,6 +432,7 @@ impl Memory {
         self.busy.remove(&id);
         let Some(run) = self.runs.get(&id).copied() else { return };
         self.wheel.cancel(id.0);
+        self.between.remove(&(run.ready_at, id));
         self.ready.remove(&run.rank(id));
         if let Some(active) = self.active.get_mut(&run.job) {
             active.queue.remove(&run.rank(id));
@@ -445,8 +445,10 @@ impl Memory {
         };
         self.runs.insert(id, Run { ready_at, attempt, flags, ..run });
         let reach = self.held.get(&run.shard).map(|held| held.reach);
-        if was_gated || reach.is_some_and(|reach| Mark { due: ready_at, id: id.0 } < reach) {
-            self.arm_whatever_the_mark(id);
+        if was_gated || run.flags.may_be_gated {
+            self.wait_between(id);
+        } else if reach.is_some_and(|reach| Mark { due: ready_at, id: id.0 } < reach) {
+            self.arm(id);
         } else {
             self.forget(id);
         }
@@ -515,6 +517,7 @@ impl Memory {
         self.land(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.wheel.cancel(id.0);
+        self.between.remove(&(run.ready_at, id));
         self.busy.remove(&id);
         self.ready.remove(&run.rank(id));
         let Some(active) = self.active.get_mut(&run.job) else { return };

@@ -1,5 +1,7 @@
 //! Commands about jobs: create, change, start, stop, delete.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
 use punctual_core::engine::plan::{Passed, passed};
 use punctual_core::event::Event;
@@ -244,23 +246,22 @@ fn stand(job: &Job, now: Timestamp) -> (JobState, Option<Timestamp>) {
     if !job.state.is_enabled() {
         return (job.state.clone(), None);
     }
-    let before_now = Timestamp::from_millis(now.as_millis().saturating_sub(1));
-    let next = match job.definition.schedule.kind {
-        ScheduleKind::Manual => return (JobState::Enabled, None),
-        // Accepted at the very instant it names.
-        ScheduleKind::Once { .. } => job.rule.next_after(before_now),
-        _ => job.rule.next_after(now),
-    };
-    match next {
+    if job.definition.schedule.kind == ScheduleKind::Manual {
+        return (JobState::Enabled, None);
+    }
+    match job.rule.next_after(now) {
         Some(next) => (JobState::Enabled, Some(next)),
         None => (JobState::Stopped(StoppedReason::Finished), None),
     }
 }
 
-/// An instant in the past means the moment of acceptance.
+/// An instant in the past means the moment of acceptance: the first that comes after what is decided.
 fn not_past(schedule: Schedule, now: Timestamp) -> Schedule {
+    let soonest = now.saturating_add(Duration::from_millis(1));
     match schedule.kind {
-        ScheduleKind::Once { at } => Schedule { kind: ScheduleKind::Once { at: at.max(now) }, ..schedule },
+        ScheduleKind::Once { at } => {
+            Schedule { kind: ScheduleKind::Once { at: at.max(soonest) }, ..schedule }
+        }
         _ => schedule,
     }
 }

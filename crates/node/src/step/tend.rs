@@ -152,7 +152,11 @@ impl Node {
     async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
         let due: Vec<(JobId, ShardId, bool)> = {
             let mut memory = self.memory();
-            for job in std::mem::take(&mut memory.held_back) {
+            let boot = self.boot();
+            let due: Vec<JobId> =
+                memory.held_back.iter().filter(|(_, at)| **at <= boot).map(|(job, _)| *job).collect();
+            for job in due {
+                memory.held_back.remove(&job);
                 memory.promote(job);
             }
             let is_due = |(key, parked): (&(JobId, ShardId), &Parked)| {

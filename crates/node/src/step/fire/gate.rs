@@ -161,7 +161,7 @@ impl Turn<'_> {
             return self.skip(gate.run, run, &job, Skip::Blocked);
         }
         self.queue(gate.run, run, &job);
-        self.memory.held_back.insert(run.job);
+        self.memory.held_back.entry(run.job).or_insert(self.boot.plus(self.settings.note_after));
         self.memory.wakes.tend = true;
     }
 }

@@ -44,6 +44,12 @@ impl Node {
                 memory.make_ready(RunId(timer.id));
             }
         }
+        while let Some((ready_at, id)) = memory.between.first().copied()
+            && ready_at <= now
+        {
+            memory.between.pop_first();
+            memory.make_ready(id);
+        }
         let picked = self.choose(&memory, now);
         for id in &picked {
             memory.make_busy(*id);
@@ -98,8 +104,10 @@ impl Node {
         };
         let is_full = memory.is_ready_full(&self.settings);
         let in_wheel = memory.wheel.next_due().filter(|_| !is_full);
-        let in_wheel = in_wheel.map(|due| memory.time.moment_of(due).max(boot));
-        [in_queue, in_wheel].into_iter().flatten().fold(idle, Boot::min)
+        let between = memory.between.first().map(|(ready_at, _)| *ready_at);
+        let waiting = [in_wheel, between].into_iter().flatten().min();
+        let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
+        [in_queue, waiting].into_iter().flatten().fold(idle, Boot::min)
     }
 }
 

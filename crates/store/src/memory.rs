@@ -1,0 +1,237 @@
+//! The store in memory: the model that every other store is judged by, and what the simulator runs on.
+//!
+//! It keeps nothing beyond the process and hides nothing: each verb is a short function over plain maps, and what
+//! such a function does is what a database has to do. One lock is taken per verb and never across an await, so
+//! every future is ready at its first poll.
+
+mod accept;
+mod browse;
+mod change;
+mod dump;
+mod gate;
+mod leases;
+mod load;
+mod plan;
+mod prune;
+mod settle;
+mod state;
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{ChangeId, Definition, JobId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
+    Gate, Gated, JobFilter, JobRow, JobView, Lease, Loaded, Page, Plan, Planned, Pruned, Renewal, Renewed,
+    Revision, RunFilter, RunRow, RunView, Settled, Store, StoreError,
+};
+
+use self::state::State;
+use crate::StoreClock;
+
+pub use self::dump::{Dump, GateDump, JobDump, NodeDump, RunDump, ShardDump, WaitDump};
+
+/// A store that lives as long as the process.
+pub struct Memory {
+    clock: StoreClock,
+    state: Mutex<State>,
+}
+
+impl Memory {
+    /// An empty store with so many shards. A key lives for `key_ttl` after its run was closed.
+    pub fn new(shards: u16, key_ttl: Duration, clock: StoreClock) -> Memory {
+        Memory { clock, state: Mutex::new(State::new(shards, key_ttl)) }
+    }
+
+    /// Everything that is stored, for whoever checks it.
+    pub fn dump(&self) -> Dump {
+        self.state().dump()
+    }
+
+    /// Puts anything into the definition of a job, as a broken row would have it: no version, no change, no
+    /// revision. Nothing happens if there is no such job.
+    pub fn poison_job(&self, job: JobId, edit: impl FnOnce(&mut Definition)) {
+        self.state().poison_job(job, edit);
+    }
+
+    /// Puts anything into the clock of a job, in the same way.
+    pub fn poison_clock(&self, job: JobId, next_fire: Option<Timestamp>) {
+        self.state().edit_job(job, |job| job.next_fire = next_fire);
+    }
+
+    /// Makes the row of a job one that cannot be read, for this reason.
+    pub fn deface_job(&self, job: JobId, reason: impl Into<Text>) {
+        self.state().edit_job(job, |job| job.defaced = Some(reason.into()));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no verb panics, so the lock is never poisoned")
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        let now = self.now();
+        self.state().renew(now, renewal)
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        let now = self.now();
+        self.state().acquire(now, node, &shards)
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        self.state().release(node, &leases, mark);
+        Ok(())
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        Ok(self.state().due(leases, until, max))
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        let state = self.state();
+        Ok(ids.iter().filter_map(|id| Some((*id, state.job_row(*id)?))).collect())
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        Ok(plans.into_iter().map(|plan| state.plan(now, plan)).collect())
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        let now = self.now();
+        self.state().load(now, leases, from, until, max)
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        let now = self.now();
+        self.state().adopt(now, leases)
+    }
+
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        state.check(now, &[lease])?;
+        Ok(state.unpark(lease.shard, job, max, at))
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        let state = self.state();
+        Ok(runs.iter().filter_map(|id| state.run_row(*id)).collect())
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        let mut state = self.state();
+        Ok(gates.into_iter().map(|gate| state.gate(gate)).collect())
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        Ok(settlements.into_iter().map(|settlement| state.settle(now, settlement)).collect())
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        self.state().allot(day, count)
+    }
+
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        let now = self.now();
+        Ok(self.state().accept(now, runs, left))
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        Ok(self.state().arrivals(leases, max))
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        self.state().consume(arrivals);
+        Ok(())
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        let now = self.now();
+        self.state().change(now, change)
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        let now = self.now();
+        Ok(self.state().is_in_force(now, change))
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        let now = self.now();
+        Ok(self.state().prune(now, before))
+    }
+}
+
+#[async_trait]
+impl Browse for Memory {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        Ok(self.state().job_view(id))
+    }
+
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
+        Ok(self.state().job_named(app, name))
+    }
+
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
+        Ok(self.state().job_list(filter, after, limit))
+    }
+
+    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
+        Ok(self.state().revisions(job))
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
+        Ok(self.state().run_view(id))
+    }
+
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError> {
+        Ok(self.state().run_list(filter, before, limit))
+    }
+
+    async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {
+        Ok(self.state().counts(job))
+    }
+
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
+        Ok(self.state().storage())
+    }
+}

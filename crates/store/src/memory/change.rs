@@ -1,0 +1,130 @@
+//! Changes of jobs by people: definition, state, clock and revision together.
+
+use std::collections::BTreeSet;
+
+use calendar::Timestamp;
+use punctual_core::cluster::home;
+use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
+use punctual_node::ports::{Change, Changed, PlannedTo, Revision, StoreError};
+
+use super::state::{Job, State};
+
+impl State {
+    pub(super) fn change(&mut self, now: Timestamp, change: Change) -> Result<Changed, StoreError> {
+        let parents = self.parents(&change);
+        let id = match change.job {
+            None => self.create(&change)?,
+            Some((id, version)) => self.edit(id, version, &change)?,
+        };
+        for (run, close) in change.clock.passed {
+            self.insert_closed(now, run, close);
+        }
+        for parent in parents {
+            self.log_change(parent);
+        }
+        let change = ChangeId(self.log_change(id));
+        Ok(Changed { job: id, version: self.jobs[&id].version, change })
+    }
+
+    /// The jobs that a job comes after, or came after before a change.
+    fn parents(&self, change: &Change) -> BTreeSet<JobId> {
+        let is_moved = change.definition.is_some() || change.state == JobState::Deleted;
+        let before = change.job.and_then(|(id, _)| self.jobs.get(&id)).filter(|_| is_moved);
+        let before = before.into_iter().flat_map(|job| &job.definition.after);
+        let after = change.definition.iter().flat_map(|definition| &definition.after);
+        before.chain(after).map(|parent| parent.job).collect()
+    }
+
+    fn create(&mut self, change: &Change) -> Result<JobId, StoreError> {
+        let definition = change.definition.clone().ok_or_else(|| conflict("a new job needs a definition"))?;
+        self.check_name(None, &definition)?;
+        let id = JobId(self.jobs.last_key_value().map_or(0, |(last, _)| last.0) + 1);
+        let job = Job {
+            id,
+            version: 0,
+            shard: home(id, self.shards.len() as u16),
+            next_fire: None,
+            planned: PlannedTo::default(),
+            changed_at: change.at,
+            state: JobState::Deleted,
+            definition,
+            revisions: Vec::new(),
+            defaced: None,
+        };
+        self.jobs.insert(id, job);
+        self.write(id, change);
+        Ok(id)
+    }
+
+    fn edit(&mut self, id: JobId, version: u64, change: &Change) -> Result<JobId, StoreError> {
+        let job = self.jobs.get(&id).filter(|job| job.state != JobState::Deleted);
+        let job = job.ok_or_else(|| conflict(format!("there is no job {id}")))?;
+        if job.version != version {
+            return Err(conflict(format!("job {id} has version {}, not {version}", job.version)));
+        }
+        if job.next_fire != change.clock.expected {
+            return Err(conflict(format!("the clock of job {id} was moved")));
+        }
+        if let Some(definition) = &change.definition {
+            self.check_name(Some(id), definition)?;
+        }
+        self.unlink(id);
+        self.write(id, change);
+        Ok(id)
+    }
+
+    fn check_name(&self, id: Option<JobId>, definition: &Definition) -> Result<(), StoreError> {
+        let (app, name) = (&definition.app, &definition.name);
+        match self.names.get(&(app.clone(), name.clone())) {
+            Some(there) if Some(*there) != id => Err(conflict(format!("job {there} is named {app}/{name}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, id: JobId, change: &Change) {
+        self.edit_job(id, |job| {
+            job.version += 1;
+            job.changed_at = change.at;
+            // What passed before it is recorded with it.
+            job.planned.decided = job.planned.decided.max(change.at);
+            job.state = change.state.clone();
+            job.next_fire = change.clock.next_fire;
+            if let Some(definition) = change.definition.clone() {
+                let revision =
+                    Revision { version: job.version, at: change.at, by: change.by.clone(), definition };
+                job.definition = revision.definition.clone();
+                job.revisions.push(revision);
+            }
+        });
+        self.link(id);
+    }
+
+    /// Makes a job known by its name and to its parents; a deleted one is known to nobody.
+    fn link(&mut self, id: JobId) {
+        let job = &self.jobs[&id];
+        if job.state != JobState::Deleted {
+            self.names.insert((job.definition.app.clone(), job.definition.name.clone()), id);
+            self.children.extend(job.definition.after.iter().map(|parent| (parent.job, id, parent.when)));
+        }
+    }
+
+    fn unlink(&mut self, id: JobId) {
+        let definition = &self.jobs[&id].definition;
+        self.names.remove(&(definition.app.clone(), definition.name.clone()));
+        for parent in &definition.after {
+            self.children.remove(&(parent.job, id, parent.when));
+        }
+    }
+
+    pub(super) fn poison_job(&mut self, id: JobId, edit: impl FnOnce(&mut Definition)) {
+        if self.jobs.contains_key(&id) {
+            self.unlink(id);
+            self.edit_job(id, |job| edit(&mut job.definition));
+            self.link(id);
+        }
+    }
+}
+
+fn conflict(said: impl Into<Text>) -> StoreError {
+    StoreError::Conflict(said.into())
+}

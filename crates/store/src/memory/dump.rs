@@ -1,0 +1,198 @@
+//! Everything that is stored as plain values, for whoever checks it.
+
+use calendar::Timestamp;
+use punctual_core::model::{
+    Attempt, AttemptRecord, ChangeId, Close, Definition, Epoch, JobId, JobState, LogId, NewRun, NodeId,
+    RunId, ShardId, Text, Token,
+};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{Arrival, Counts};
+
+use super::state::{GateKey, Run, State};
+
+/// Everything, each list in the order of its ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dump {
+    /// Every node that ever renewed.
+    pub nodes: Vec<NodeDump>,
+    /// Every shard.
+    pub shards: Vec<ShardDump>,
+    /// Every job, deleted ones too.
+    pub jobs: Vec<JobDump>,
+    /// Every change of a job, by a person or by planning.
+    pub changes: Vec<(ChangeId, JobId)>,
+    /// Every run that was not pruned.
+    pub runs: Vec<RunDump>,
+    /// The places that are held.
+    pub holds: Vec<(Text, u32, RunId)>,
+    /// The keys that are kept: job, key, whose, and until when if that run is closed.
+    pub keys: Vec<(JobId, Text, RunId, Option<Timestamp>)>,
+    /// What was left and not consumed.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeDump {
+    /// Who.
+    pub node: NodeId,
+    /// Until when it lives.
+    pub expires_at: Timestamp,
+    /// The highest mark it promised.
+    pub mark: Timestamp,
+    /// The last change it said it has.
+    pub seen: ChangeId,
+    /// Where it is reached.
+    pub address: Text,
+}
+
+/// A shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardDump {
+    /// Which.
+    pub shard: ShardId,
+    /// Who took it last, dead or alive, unless it was given back.
+    pub owner: Option<NodeId>,
+    /// The last epoch given for it.
+    pub epoch: Epoch,
+    /// What all holders before the owner promised together.
+    pub inherited: Option<Timestamp>,
+    /// Where loading may begin.
+    pub checkpoint: Mark,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDump {
+    /// Which.
+    pub id: JobId,
+    /// Its version.
+    pub version: u64,
+    /// Its shard.
+    pub shard: ShardId,
+    /// What its clock says, whether it is enabled or not.
+    pub next_fire: Option<Timestamp>,
+    /// Whether it fires.
+    pub state: JobState,
+    /// What people wrote.
+    pub definition: Definition,
+    /// What has become of its runs.
+    pub counts: Counts,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDump {
+    /// As it was written.
+    pub run: NewRun,
+    /// How it ended, if it did.
+    pub close: Option<Close>,
+    /// What it waits for, if it does.
+    pub wait: Option<WaitDump>,
+    /// Its gates, by attempt.
+    pub gates: Vec<GateDump>,
+    /// Attempts whose key was taken as unsent.
+    pub unsent: Vec<Attempt>,
+    /// Attempts that have ended.
+    pub attempts: Vec<AttemptRecord>,
+}
+
+/// What a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitDump {
+    /// Until when; none if it is parked.
+    pub ready_at: Option<Timestamp>,
+    /// The attempt to be made.
+    pub attempt: Attempt,
+}
+
+/// A gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateDump {
+    /// Which attempt.
+    pub attempt: Attempt,
+    /// Its token.
+    pub token: Token,
+    /// Its number.
+    pub log: LogId,
+    /// When.
+    pub sent_at: Timestamp,
+    /// Where to.
+    pub executor: Text,
+}
+
+impl State {
+    pub(super) fn dump(&self) -> Dump {
+        Dump {
+            nodes: self.nodes.keys().map(|id| self.dump_node(*id)).collect(),
+            shards: self.shards.keys().map(|id| self.dump_shard(*id)).collect(),
+            jobs: self.jobs.keys().map(|id| self.dump_job(*id)).collect(),
+            changes: (1..).zip(&self.changes).map(|(change, job)| (ChangeId(change), *job)).collect(),
+            runs: self.runs.values().map(dump_run).collect(),
+            holds: self.holds.iter().map(|((resource, slot), run)| (resource.clone(), *slot, *run)).collect(),
+            keys: self
+                .keys
+                .iter()
+                .map(|((job, key), held)| (*job, key.clone(), held.run, held.expires_at))
+                .collect(),
+            arrivals: self.arrivals.values().copied().collect(),
+        }
+    }
+
+    fn dump_node(&self, id: NodeId) -> NodeDump {
+        let node = &self.nodes[&id];
+        NodeDump {
+            node: id,
+            expires_at: node.expires_at,
+            mark: node.mark,
+            seen: ChangeId(node.seen),
+            address: node.address.clone(),
+        }
+    }
+
+    fn dump_shard(&self, id: ShardId) -> ShardDump {
+        let shard = &self.shards[&id];
+        ShardDump {
+            shard: id,
+            owner: shard.owner,
+            epoch: Epoch(shard.epoch),
+            inherited: shard.inherited,
+            checkpoint: shard.checkpoint,
+        }
+    }
+
+    fn dump_job(&self, id: JobId) -> JobDump {
+        let job = &self.jobs[&id];
+        JobDump {
+            id,
+            version: job.version,
+            shard: job.shard,
+            next_fire: job.next_fire,
+            state: job.state.clone(),
+            definition: job.definition.clone(),
+            counts: self.counts(Some(id)),
+        }
+    }
+}
+
+fn dump_run(run: &Run) -> RunDump {
+    let gate = |(attempt, key): (&Attempt, &GateKey)| match key {
+        GateKey::Unsent => None,
+        GateKey::Sent(send) => Some(GateDump {
+            attempt: *attempt,
+            token: send.token,
+            log: send.log,
+            sent_at: send.sent_at,
+            executor: send.executor.clone(),
+        }),
+    };
+    let unsent = |(attempt, key): (&Attempt, &GateKey)| matches!(key, GateKey::Unsent).then_some(*attempt);
+    RunDump {
+        run: run.new.clone(),
+        close: run.close.clone(),
+        wait: run.wait.map(|wait| WaitDump { ready_at: wait.ready_at, attempt: wait.attempt }),
+        gates: run.gates.iter().filter_map(gate).collect(),
+        unsent: run.gates.iter().filter_map(unsent).collect(),
+        attempts: run.attempts.values().cloned().collect(),
+    }
+}

@@ -1,0 +1,111 @@
+//! Loading: what a holder has to fire, what it has to adopt, and whole runs for sends.
+
+use std::iter::successors;
+
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, JobId, RunId, ShardId};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Waiting};
+
+use super::leases::shards_of;
+use super::state::{Run, State};
+
+impl State {
+    pub(super) fn load(
+        &self,
+        now: Timestamp,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        self.check(now, leases)?;
+        if until <= from.due {
+            return Ok(Loaded { runs: Vec::new(), rest: None });
+        }
+        let enough = max.saturating_add(1);
+        let mut places: Vec<_> = shards_of(leases)
+            .into_iter()
+            .flat_map(|shard| {
+                let range = (shard, from.due, RunId(from.id))..(shard, until, RunId(0));
+                self.births.range(range.clone()).take(enough).chain(self.waits.range(range).take(enough))
+            })
+            .map(|(_, ready_at, run)| (*ready_at, *run))
+            .collect();
+        places.sort_unstable();
+        let rest = places.get(max).map(|(ready_at, run)| Mark { due: *ready_at, id: run.0 });
+        places.truncate(max);
+        Ok(Loaded { runs: places.iter().map(|(_, run)| waiting(&self.runs[run])).collect(), rest })
+    }
+
+    pub(super) fn adopt(&self, now: Timestamp, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        self.check(now, leases)?;
+        let mut adopted = Adopted::default();
+        for shard in shards_of(leases) {
+            let sent = self.sent.range((shard, RunId(0))..=(shard, RunId(u64::MAX)));
+            adopted.sends.extend(sent.filter_map(|(_, run)| open_send(&self.runs[run])));
+            adopted.parked.extend(self.parked_jobs(shard));
+        }
+        Ok(adopted)
+    }
+
+    /// The jobs that have parked runs on a shard, at the cost of those jobs, not of the runs.
+    fn parked_jobs(&self, shard: ShardId) -> impl Iterator<Item = (ShardId, JobId)> {
+        let first_from = move |job: JobId| {
+            let found = self.parked.range((shard, job, Timestamp::MIN, RunId(0))..).next()?;
+            (found.0 == shard).then_some((shard, found.1))
+        };
+        successors(first_from(JobId(0)), move |(_, job)| first_from(JobId(job.0.checked_add(1)?)))
+    }
+
+    /// The earliest parked runs of a job on a shard, made ready.
+    pub(super) fn unpark(&mut self, shard: ShardId, job: JobId, max: usize, at: Timestamp) -> Vec<RunId> {
+        let of_job = (shard, job, Timestamp::MIN, RunId(0))..=(shard, job, Timestamp::MAX, RunId(u64::MAX));
+        let runs: Vec<RunId> = self.parked.range(of_job).take(max).map(|(_, _, _, run)| *run).collect();
+        for run in &runs {
+            self.edit_run(*run, |run| run.wait.iter_mut().for_each(|wait| wait.ready_at = Some(at)));
+        }
+        runs
+    }
+
+    pub(super) fn run_row(&self, id: RunId) -> Option<RunRow> {
+        let run = self.runs.get(&id)?;
+        Some(RunRow {
+            waiting: waiting(run),
+            payload: run.new.payload.clone(),
+            is_gated: run.last_send().is_some(),
+            is_closed: run.close.is_some(),
+        })
+    }
+}
+
+/// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
+fn waiting(run: &Run) -> Waiting {
+    let gated = run.last_send().map(|(attempt, _)| attempt);
+    let attempt = run.wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST);
+    let ready_at = run.wait.and_then(|wait| wait.ready_at).unwrap_or(run.new.due);
+    Waiting {
+        run: run.new.id,
+        job: run.new.job,
+        shard: run.new.shard,
+        fire_time: run.new.fire_time,
+        ready_at,
+        attempt,
+        priority: run.new.priority,
+        origin: run.new.origin,
+        decided: run.new.decided,
+        has_payload: run.new.payload.is_some(),
+    }
+}
+
+fn open_send(run: &Run) -> Option<OpenSend> {
+    let (attempt, send) = run.last_send()?;
+    Some(OpenSend {
+        run: Waiting { attempt, ready_at: run.new.due, ..waiting(run) },
+        token: send.token,
+        log: send.log,
+        sent_at: send.sent_at,
+        executor: send.executor.clone(),
+        retry: run.wait.and_then(|wait| Some((wait.ready_at?, wait.attempt))),
+    })
+}

@@ -1,0 +1,72 @@
+//! Settling: the end of an attempt or of a run, with all that follows.
+
+use calendar::Timestamp;
+use punctual_core::model::{Fence, NewRun, Settlement, Then};
+use punctual_node::ports::{ArrivalKind, Settled};
+
+use super::state::{GateKey, Run, State, Wait};
+
+impl State {
+    pub(super) fn settle(&mut self, now: Timestamp, settlement: Settlement) -> Settled {
+        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, .. } = settlement;
+        let closed_at = match &then {
+            Then::Close(close) => Some(close.closed_at),
+            Then::Wait { .. } | Then::Park { .. } => None,
+        };
+        let Some(run) = self.runs.get(&id).filter(|run| holds(run, fence)) else { return Settled::Stale };
+        let NewRun { job, shard, .. } = run.new;
+        if let Then::Park { version, .. } = then
+            && self.jobs.get(&job).is_none_or(|job| job.version != version)
+        {
+            return Settled::Stale;
+        }
+        if let Some(record) = attempt {
+            self.edit_run(id, |run| drop(run.attempts.insert(record.number, record)));
+        }
+        match then {
+            Then::Close(close) => {
+                if let Fence::Unsent(attempt) = fence {
+                    self.edit_run(id, |run| drop(run.gates.insert(attempt, GateKey::Unsent)));
+                }
+                self.close(id, close);
+            }
+            // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
+            Then::Wait { ready_at, attempt } => {
+                self.edit_run(id, |run| run.wait = Some(Wait { ready_at: Some(ready_at), attempt }));
+            }
+            // Whatever it is called back for, it will ask for its places again.
+            Then::Park { attempt, .. } => {
+                self.free_holds(id);
+                self.edit_run(id, |run| run.wait = Some(Wait { ready_at: None, attempt }));
+            }
+        }
+        if is_foreign {
+            self.leave(shard, ArrivalKind::Run(id));
+        }
+        for child in children {
+            let shard = child.shard;
+            if let Ok(id) = self.insert(now, child) {
+                self.leave(shard, ArrivalKind::Run(id));
+            }
+        }
+        if let (Some(named), Some(closed_at)) = (named, closed_at) {
+            self.edit_job(job, |job| {
+                if job.state.is_enabled() && job.next_fire.is_none() && job.planned.reserved == named {
+                    job.next_fire = job.definition.schedule.after_end(closed_at);
+                }
+            });
+        }
+        let consecutive_failures = self.counts.get(&job).map_or(0, |counts| counts.consecutive_failures);
+        Settled::Done { consecutive_failures }
+    }
+}
+
+fn holds(run: &Run, fence: Fence) -> bool {
+    if run.close.is_some() || run.is_beyond(fence.attempt()) {
+        return false;
+    }
+    match fence {
+        Fence::Unsent(attempt) => !run.gates.contains_key(&attempt),
+        Fence::Sent(_, _) => true,
+    }
+}

@@ -1,0 +1,341 @@
+//! The embedded store: one SQLite file, one thread that writes, two that read for people.
+//!
+//! Everything the engine asks goes to the writer (`writer`), reads too, and is done in rounds of one transaction. Runs, gates
+//! and closes lie in tables for each day of birth (`day`); the indexes over them are written late and sorted (`flush`), and
+//! what is younger is kept in memory (`tail`, `known`) and read again at the next start (`keeper`).
+
+mod accept;
+mod births;
+mod browse;
+mod change;
+mod code;
+mod day;
+mod file;
+mod flush;
+mod gate;
+mod keeper;
+mod known;
+mod lease;
+mod load;
+mod pen;
+mod plan;
+mod prune;
+mod reader;
+mod settle;
+mod sweep;
+mod tail;
+mod trouble;
+mod writer;
+
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{ChangeId, JobId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
+    Gate, Gated, JobFilter, JobRow, JobView, Lease, Loaded, Page, Plan, Planned, Pruned, Renewal, Renewed,
+    Revision, RunFilter, RunRow, RunView, Settled, Store, StoreError,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use self::file::{Lock, open_writer};
+use self::keeper::{Keeper, Side};
+use self::reader::Readers;
+use self::sweep::Sweeper;
+use self::tail::SharedCloses;
+use self::trouble::{Trouble, told};
+use self::writer::{Requests, Writer};
+use crate::StoreClock;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// How many shards there are. Fixed when the database is made.
+    pub shards: u16,
+    /// How long a key lives after its run was closed.
+    pub key_ttl: Duration,
+    /// The store's clock.
+    pub clock: StoreClock,
+    /// Whether the leases end that were in force when the file was closed. So it is where a node is a process: the file's
+    /// lock was free, so whoever held them is dead, and nobody has to wait for their terms.
+    pub ends_leases: bool,
+    /// What tests make small.
+    pub limits: Limits,
+}
+
+/// Sizes that only tests have a reason to choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many pages of 8 KiB the file may have; none for as many as the disk holds.
+    pub pages: Option<u32>,
+    /// How many runs, and half as many closes, are kept in memory before their indexes are written.
+    pub tail: usize,
+}
+
+impl Default for Limits {
+    /// A tail of a quarter of a million runs takes some 12 MiB. The more there are, the more of them fall on one page of
+    /// the index: with due times in random order over 2 million runs, 65,536 cost a third of the inserts a second.
+    fn default() -> Limits {
+        Limits { pages: None, tail: 262_144 }
+    }
+}
+
+/// A store in one file.
+pub struct Sqlite {
+    requests: Option<Requests>,
+    writer: Option<JoinHandle<()>>,
+    readers: Option<Readers>,
+    /// Given back last, when nothing of ours touches the file any more.
+    _lock: Lock,
+}
+
+impl Sqlite {
+    /// Opens the file, or makes it. Refused if another process has it open, if a newer program has changed its schema, or
+    /// if it was made with another number of shards.
+    pub fn open(path: &Path, options: Options) -> Result<Sqlite, StoreError> {
+        let lock = Lock::take(path)?;
+        let conn = open_writer(path)?;
+        fix_shards(&conn, options.shards)?;
+        let sql = |error: rusqlite::Error| told(&error);
+        if options.ends_leases {
+            end_leases(&conn).map_err(sql)?;
+        }
+        limit_pages(&conn, options.limits.pages).map_err(sql)?;
+        let closes = SharedCloses::default();
+        let side = Side::read(&conn, SharedCloses::clone(&closes)).map_err(sql)?;
+        let Options { shards, key_ttl, clock, limits, .. } = options;
+        let keeper = Keeper { conn, clock, key_ttl, shards, side };
+        let sweeper = Sweeper::start(path)?;
+        let readers = Readers::start(path, &closes)?;
+        let (requests, receiver) = Requests::new();
+        let writer = Writer::new(keeper, receiver, sweeper, limits.tail);
+        let writer = std::thread::Builder::new()
+            .name("punctual-write".into())
+            .spawn(|| writer.run())
+            .map_err(|error| StoreError::Unknown(error.to_string().into()))?;
+        Ok(Sqlite { requests: Some(requests), writer: Some(writer), readers: Some(readers), _lock: lock })
+    }
+
+    /// Moves the limit of [`Limits::pages`], as if the disk had become fuller or emptier.
+    pub async fn limit_pages(&self, max_pages: Option<u32>) -> Result<(), StoreError> {
+        self.ask(0, move |keeper| Ok(limit_pages(&keeper.conn, max_pages)?)).await
+    }
+
+    async fn ask<F, T>(&self, rows: usize, work: F) -> Result<T, StoreError>
+    where
+        F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.requests.as_ref().expect("taken only by drop").ask(rows, work).await
+    }
+
+    fn readers(&self) -> &Readers {
+        self.readers.as_ref().expect("taken only by drop")
+    }
+}
+
+impl Drop for Sqlite {
+    /// Lets what was asked be finished, writes the indexes out and empties the log.
+    fn drop(&mut self) {
+        self.readers = None;
+        self.requests = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// The number of shards is decided once: clocks and runs carry their shard.
+fn fix_shards(conn: &Connection, shards: u16) -> Result<(), StoreError> {
+    let fix = || -> rusqlite::Result<u16> {
+        let there = conn
+            .query_row("select value from meta where name = 'shards'", [], |row| row.get(0))
+            .optional()?;
+        if let Some(there) = there {
+            return Ok(there);
+        }
+        let transaction = conn.unchecked_transaction()?;
+        transaction.execute("insert into meta (name, value) values ('shards', ?1)", [shards])?;
+        for shard in 0..shards {
+            transaction.execute(
+                "insert into shards (shard, owner, epoch, inherited, checkpoint_due, checkpoint_run)
+                 values (?1, null, 0, null, ?2, 0)",
+                params![shard, Timestamp::MIN.as_millis()],
+            )?;
+        }
+        transaction.commit()?;
+        Ok(shards)
+    };
+    let there = fix().map_err(|error| told(&error))?;
+    if there != shards {
+        return Err(StoreError::Conflict(
+            format!("the database was made with {there} shards and cannot be opened with {shards}").into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Lets every node's term be over. What they promised stays.
+fn end_leases(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute("update nodes set expires_at = ?1", [Timestamp::MIN.as_millis()])?;
+    Ok(())
+}
+
+fn limit_pages(conn: &Connection, max_pages: Option<u32>) -> rusqlite::Result<()> {
+    let max_pages = max_pages.unwrap_or(u32::MAX - 1);
+    conn.query_row(&format!("pragma max_page_count = {max_pages}"), [], |_| Ok(()))
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        self.ask(1, move |keeper| keeper.renew(&renewal)).await
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        self.ask(shards.len(), move |keeper| keeper.acquire(node, &shards)).await
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        self.ask(leases.len(), move |keeper| keeper.release(node, &leases, mark)).await
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        let leases = leases.to_vec();
+        self.ask(1, move |keeper| keeper.due(&leases, until, max)).await
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        let ids = ids.to_vec();
+        self.ask(ids.len(), move |keeper| keeper.jobs(&ids)).await
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        self.ask(plans.len(), move |keeper| keeper.plan(&plans)).await
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        let leases = leases.to_vec();
+        self.ask(1, move |keeper| keeper.load(&leases, from, until, max)).await
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        let leases = leases.to_vec();
+        self.ask(1, move |keeper| keeper.adopt(&leases)).await
+    }
+
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        self.ask(max.min(1_000), move |keeper| keeper.unpark(lease, job, max, at)).await
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        let runs = runs.to_vec();
+        self.ask(runs.len(), move |keeper| keeper.fetch(&runs)).await
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        self.ask(gates.len(), move |keeper| keeper.gate(&gates)).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.ask(settlements.len(), move |keeper| keeper.settle(&settlements)).await
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        self.ask(1, move |keeper| keeper.allot(day, count)).await
+    }
+
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        self.ask(runs.len() + left.len(), move |keeper| keeper.accept(&runs, &left)).await
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        let leases = leases.to_vec();
+        self.ask(1, move |keeper| keeper.arrivals(&leases, max)).await
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        let arrivals = arrivals.to_vec();
+        self.ask(arrivals.len(), move |keeper| keeper.consume(&arrivals)).await
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        self.ask(1, move |keeper| keeper.change(&change)).await
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        self.ask(1, move |keeper| keeper.is_in_force(change)).await
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        self.ask(1, move |keeper| keeper.prune(before)).await
+    }
+}
+
+#[async_trait]
+impl Browse for Sqlite {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        self.readers().read(move |reader| reader.job(id)).await
+    }
+
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
+        let (app, name) = (app.to_owned(), name.to_owned());
+        self.readers().read(move |reader| reader.job_named(&app, &name)).await
+    }
+
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
+        let filter = filter.clone();
+        self.readers().read(move |reader| reader.job_list(&filter, after, limit)).await
+    }
+
+    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
+        self.readers().read(move |reader| reader.revisions(job)).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
+        self.readers().read(move |reader| reader.run(id)).await
+    }
+
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError> {
+        let filter = filter.clone();
+        self.readers().read(move |reader| reader.run_list(&filter, before, limit)).await
+    }
+
+    async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {
+        self.readers().read(move |reader| reader.counts(job)).await
+    }
+
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
+        self.readers().read(|reader| reader.storage()).await
+    }
+}

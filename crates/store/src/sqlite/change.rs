@@ -1,0 +1,197 @@
+//! Changes of jobs by people: definition, state, clock and revision together.
+
+use std::collections::BTreeSet;
+
+use calendar::Timestamp;
+use punctual_core::cluster::home;
+use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
+use punctual_node::ports::{Change, Changed, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::code::{bits, instant_or_none, state_code, when_code};
+use super::keeper::Keeper;
+use super::trouble::Trouble;
+use crate::row::definition_to_text;
+
+/// The number of a deleted job's state.
+const DELETED: i64 = 2;
+
+impl Keeper {
+    pub(super) fn change(&mut self, change: &Change) -> Result<Changed, Trouble> {
+        let parents = parents(&self.conn, change)?;
+        let (job, version) = match change.job {
+            None => self.create(change)?,
+            Some((id, version)) => self.edit(id, version, change)?,
+        };
+        write_revision(&self.conn, job, version, change)?;
+        self.write_clock(job, version, change)?;
+        write_bonds(&self.conn, job, change)?;
+        let mut pen = self.pen();
+        for (run, close) in &change.clock.passed {
+            pen.write_closed(run, close)?;
+        }
+        for parent in parents {
+            pen.log_change(parent)?;
+        }
+        let id = pen.log_change(job)?;
+        Ok(Changed { job, version, change: ChangeId(id) })
+    }
+
+    fn create(&mut self, change: &Change) -> Result<(JobId, u64), Trouble> {
+        let definition =
+            change.definition.as_ref().ok_or_else(|| conflict("a new job needs a definition"))?;
+        check_name(&self.conn, None, definition)?;
+        let id = u32::try_from(self.side.counters.job + 1).ok().filter(|id| *id < 1 << 31);
+        let id = id.ok_or_else(|| StoreError::Full("no more job ids".into()))?;
+        self.side.counters.job = u64::from(id);
+        let (state, reason) = state_code(&change.state);
+        let mut insert = self.conn.prepare_cached(
+            "insert into jobs (id, version, changed_at, state, reason, app, name, definition)
+             values (?1, 1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        insert.execute(params![
+            id,
+            change.at.as_millis(),
+            state,
+            reason,
+            definition.app,
+            definition.name,
+            definition_to_text(definition),
+        ])?;
+        Ok((JobId(id), 1))
+    }
+
+    fn edit(&mut self, id: JobId, expected: u64, change: &Change) -> Result<(JobId, u64), Trouble> {
+        let (version, next_fire) =
+            row(&self.conn, id)?.ok_or_else(|| conflict(format!("there is no job {id}")))?;
+        if version != expected {
+            return Err(conflict(format!("job {id} has version {version}, not {expected}")).into());
+        }
+        if next_fire != change.clock.expected {
+            return Err(conflict(format!("the clock of job {id} was moved")).into());
+        }
+        if let Some(definition) = &change.definition {
+            check_name(&self.conn, Some(id), definition)?;
+        }
+        let version = version + 1;
+        let (state, reason) = state_code(&change.state);
+        let mut update = self.conn.prepare_cached(
+            "update jobs
+             set version = ?2, changed_at = ?3, state = ?4, reason = ?5
+             where id = ?1",
+        )?;
+        update.execute(params![id.0, version as i64, change.at.as_millis(), state, reason])?;
+        if let Some(definition) = &change.definition {
+            let mut update = self.conn.prepare_cached(
+                "update jobs
+                 set app = ?2, name = ?3, definition = ?4
+                 where id = ?1",
+            )?;
+            update.execute(params![id.0, definition.app, definition.name, definition_to_text(definition)])?;
+        }
+        Ok((id, version))
+    }
+
+    /// The shard is decided when the job is made, for good.
+    fn write_clock(&self, job: JobId, version: u64, change: &Change) -> rusqlite::Result<()> {
+        let mut upsert = self.conn.prepare_cached(
+            "insert into clocks (job, shard, next_fire, version, enabled, decided_to, reserved_to)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             on conflict (job) do update
+             set next_fire = excluded.next_fire, version = excluded.version, enabled = excluded.enabled,
+             decided_to = max(decided_to, excluded.decided_to)",
+        )?;
+        upsert.execute(params![
+            job.0,
+            home(job, self.shards).0,
+            change.clock.next_fire.map(Timestamp::as_millis),
+            version as i64,
+            change.state.is_enabled(),
+            // What passed before it is recorded with it.
+            change.at.as_millis(),
+            i64::MIN,
+        ])?;
+        Ok(())
+    }
+}
+
+/// The version and the clock of a job that is not deleted.
+fn row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<(u64, Option<Timestamp>)>> {
+    let mut select = conn.prepare_cached(
+        "select jobs.version, clocks.next_fire
+         from jobs
+         left join clocks on clocks.job = jobs.id
+         where jobs.id = ?1 and jobs.state <> ?2",
+    )?;
+    select.query_row(params![id.0, DELETED], |row| Ok((bits(row, 0)?, instant_or_none(row, 1)?))).optional()
+}
+
+fn check_name(conn: &Connection, id: Option<JobId>, definition: &Definition) -> Result<(), Trouble> {
+    let (app, name) = (&definition.app, &definition.name);
+    let mut select = conn.prepare_cached(
+        "select id
+         from jobs
+         where app = ?1 and name = ?2 and state <> 2",
+    )?;
+    let there = select.query_row([app, name], |row| row.get(0).map(JobId)).optional()?;
+    match there.filter(|there| Some(*there) != id) {
+        Some(there) => Err(conflict(format!("job {there} is named {app}/{name}")).into()),
+        None => Ok(()),
+    }
+}
+
+fn write_revision(conn: &Connection, job: JobId, version: u64, change: &Change) -> rusqlite::Result<()> {
+    let Some(definition) = &change.definition else { return Ok(()) };
+    let mut insert = conn.prepare_cached(
+        "insert into revisions (job, version, at, by, definition)
+         values (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    insert.execute(params![
+        job.0,
+        version as i64,
+        change.at.as_millis(),
+        change.by.as_ref(),
+        definition_to_text(definition),
+    ])?;
+    Ok(())
+}
+
+/// The jobs that a job comes after, or came after before a change: their children are others now.
+fn parents(conn: &Connection, change: &Change) -> rusqlite::Result<BTreeSet<JobId>> {
+    let is_moved = change.definition.is_some() || change.state == JobState::Deleted;
+    let after = change.definition.iter().flat_map(|definition| &definition.after);
+    let mut parents: BTreeSet<JobId> = after.map(|parent| parent.job).collect();
+    if let Some((job, _)) = change.job.filter(|_| is_moved) {
+        let mut select = conn.prepare_cached(
+            "select distinct parent
+             from bonds
+             where child = ?1",
+        )?;
+        for parent in select.query_map([job.0], |row| row.get(0).map(JobId))? {
+            parents.insert(parent?);
+        }
+    }
+    Ok(parents)
+}
+
+/// Makes a job known to its parents; a deleted one is known to nobody.
+fn write_bonds(conn: &Connection, job: JobId, change: &Change) -> rusqlite::Result<()> {
+    let is_deleted = change.state == JobState::Deleted;
+    if !is_deleted && change.definition.is_none() {
+        return Ok(());
+    }
+    conn.prepare_cached("delete from bonds where child = ?1")?.execute([job.0])?;
+    let parents = change.definition.iter().filter(|_| !is_deleted).flat_map(|definition| &definition.after);
+    for parent in parents {
+        let mut insert = conn.prepare_cached(
+            "insert or ignore into bonds (parent, child, ends)
+             values (?1, ?2, ?3)",
+        )?;
+        insert.execute(params![parent.job.0, job.0, when_code(parent.when)])?;
+    }
+    Ok(())
+}
+
+fn conflict(said: impl Into<Text>) -> StoreError {
+    StoreError::Conflict(said.into())
+}

@@ -1,0 +1,388 @@
+//! Loading: what a holder has to fire, what it has to adopt, and whole runs for sends.
+//!
+//! Open runs are found in three places: in the due tail, in the due indexes of the days, and among those that wait. Each
+//! is in the order of loading, so they are merged as they are read, and no more is read than is asked for.
+
+use std::slice::Iter;
+
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, JobId, LogId, Payload, RunId, ShardId, Text, Token};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
+use rustc_hash::FxHashSet;
+
+use super::births::{Birth, Entry, Place, Traits};
+use super::code::{bits, decided_from, instant, instant_or_none, origin_from};
+use super::day::{Days, Table};
+use super::keeper::{Keeper, Side};
+use super::known::Bit;
+use super::trouble::Trouble;
+
+/// Where the next open run may be found.
+enum Source<'s> {
+    Tail(Iter<'s, Entry>),
+    Index(Rows<'s>),
+    Waiting(Rows<'s>),
+}
+
+/// What was found there.
+enum Found {
+    Birth(Birth),
+    /// A run that waits, for this attempt.
+    Waiting(Attempt),
+    /// A row that nobody of us wrote.
+    Unreadable,
+}
+
+/// A source with its next entry.
+struct Head<'s> {
+    source: Source<'s>,
+    next: Option<(Place, Found)>,
+}
+
+impl<'s> Head<'s> {
+    fn new(source: Source<'s>) -> rusqlite::Result<Head<'s>> {
+        let mut head = Head { source, next: None };
+        head.advance()?;
+        Ok(head)
+    }
+
+    fn advance(&mut self) -> rusqlite::Result<()> {
+        self.next = match &mut self.source {
+            Source::Tail(entries) => entries.next().map(|(place, birth)| (*place, Found::Birth(*birth))),
+            Source::Index(rows) => rows.next()?.map(indexed).transpose()?,
+            Source::Waiting(rows) => rows.next()?.map(waited).transpose()?,
+        };
+        Ok(())
+    }
+}
+
+/// The layer is part of the text, so that the statements of all layers can be kept side by side.
+fn select_due(day: u32, layer: i64) -> String {
+    format!(
+        "select due, run, job, shard, traits, fire_time
+         from due_{day}
+         where layer = {layer} and (due, run) >= (?1, ?2) and due < ?3
+         order by due, run"
+    )
+}
+
+/// The source that has the lowest place, moved on.
+fn lowest(heads: &mut [Head<'_>]) -> rusqlite::Result<Option<(Place, Found)>> {
+    let of = |head: &Head<'_>| head.next.as_ref().map_or((i64::MAX, u64::MAX), |(place, _)| *place);
+    let Some(head) = heads.iter_mut().filter(|head| head.next.is_some()).min_by_key(|head| of(head)) else {
+        return Ok(None);
+    };
+    let found = head.next.take();
+    head.advance()?;
+    Ok(found)
+}
+
+fn indexed(row: &Row<'_>) -> rusqlite::Result<(Place, Found)> {
+    let (due, run) = (row.get(0)?, bits(row, 1)?);
+    let [job, shard, traits] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
+    let fire_time = row.get::<_, Option<i64>>(5)?.unwrap_or(due);
+    let found = match (u32::try_from(job), u16::try_from(shard), u16::try_from(traits)) {
+        (Ok(job), Ok(shard), Ok(traits)) => {
+            Found::Birth(Birth { fire_time, job, shard, traits: Traits(traits) })
+        }
+        _ => Found::Unreadable,
+    };
+    Ok(((due, run), found))
+}
+
+fn waited(row: &Row<'_>) -> rusqlite::Result<(Place, Found)> {
+    let attempt = u32::try_from(row.get::<_, i64>(2)?);
+    let found = attempt.map_or(Found::Unreadable, |attempt| Found::Waiting(Attempt(attempt)));
+    Ok(((row.get(0)?, bits(row, 1)?), found))
+}
+
+impl Keeper {
+    pub(super) fn load(
+        &mut self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, Trouble> {
+        self.check(leases)?;
+        let mut loaded = Loaded { runs: Vec::new(), rest: None };
+        if until <= from.due {
+            return Ok(loaded);
+        }
+        let shards: FxHashSet<u16> = leases.iter().map(|lease| lease.shard.0).collect();
+        let (from, until) = ((from.due.as_millis(), from.id), until.as_millis());
+        let Keeper { conn, side: Side { days, known, births, .. }, .. } = self;
+
+        let mut indexes = Vec::new();
+        for (number, day) in days.iter().filter(|(_, day)| day.has_open()) {
+            for layer in day.layers_between(from.0, until) {
+                indexes.push(conn.prepare_cached(&select_due(number, layer))?);
+            }
+        }
+        let mut waiting = conn.prepare_cached(
+            "select ready_at, run, attempt
+             from waiting
+             where ready_at is not null and (ready_at, run) >= (?1, ?2) and ready_at < ?3
+             order by ready_at, run",
+        )?;
+        let bounds = [from.0, i64::try_from(from.1).unwrap_or(i64::MAX), until];
+        let mut heads = vec![Head::new(Source::Waiting(waiting.query(bounds)?))?];
+        for entries in births.between(from, (until, 0)) {
+            heads.push(Head::new(Source::Tail(entries.iter()))?);
+        }
+        for index in &mut indexes {
+            heads.push(Head::new(Source::Index(index.query(bounds)?))?);
+        }
+
+        let mut last = None;
+        while let Some((place, found)) = lowest(&mut heads)? {
+            let run = RunId(place.1);
+            let standing = known.of(conn, days, run)?;
+            // After a crash in the middle of a flush a run can be in the tail and in the index.
+            if standing.is_closed || last == Some(place) {
+                continue;
+            }
+            let open = match found {
+                Found::Birth(birth) if !standing.is_engaged && shards.contains(&birth.shard) => {
+                    born(place, &birth)
+                }
+                Found::Waiting(attempt) => put_off(conn, days, place, attempt)?,
+                Found::Birth(_) | Found::Unreadable => None,
+            };
+            let Some(open) = open.filter(|open| shards.contains(&open.shard.0)) else { continue };
+            if loaded.runs.len() == max {
+                loaded.rest = Some(Mark { due: open.ready_at, id: run.0 });
+                break;
+            }
+            known.note(conn, days, run, Bit::There)?;
+            loaded.runs.push(open);
+            last = Some(place);
+        }
+        Ok(loaded)
+    }
+
+    pub(super) fn adopt(&mut self, leases: &[Lease]) -> Result<Adopted, Trouble> {
+        self.check(leases)?;
+        let shards: FxHashSet<ShardId> = leases.iter().map(|lease| lease.shard).collect();
+        let mut adopted = Adopted::default();
+        for (number, _) in self.side.days.iter().filter(|(_, day)| day.has_open() && day.has(Table::Sends)) {
+            // The aggregate picks the row with the greatest attempt for the bare columns too.
+            let mut select = self.conn.prepare_cached(&format!(
+                "select run, max(attempt), token, log, sent_at, executor
+                 from sends_{number}
+                 where is_open = 1
+                 group by run"
+            ))?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                adopted.sends.extend(self.open_send(&shards, row)?);
+            }
+        }
+        for shard in shards {
+            adopted.parked.extend(self.parked_jobs(shard)?.into_iter().map(|job| (shard, job)));
+        }
+        Ok(adopted)
+    }
+
+    /// The jobs that have parked runs on a shard, at the cost of those jobs, not of the runs.
+    fn parked_jobs(&self, shard: ShardId) -> rusqlite::Result<Vec<JobId>> {
+        let mut select = self.conn.prepare_cached(
+            "select min(job)
+             from waiting
+             where shard = ?1 and ready_at is null and job > ?2",
+        )?;
+        let mut jobs = Vec::new();
+        let mut last = -1;
+        while let Some(job) =
+            select.query_row([i64::from(shard.0), last], |row| row.get::<_, Option<u32>>(0))?
+        {
+            jobs.push(JobId(job));
+            last = i64::from(job);
+        }
+        Ok(jobs)
+    }
+
+    /// An open run that has a gate, unless it is parked or belongs to another shard.
+    fn open_send(&self, shards: &FxHashSet<ShardId>, row: &Row<'_>) -> rusqlite::Result<Option<OpenSend>> {
+        let run = RunId(bits(row, 0)?);
+        let Some((born, _)) = run_of(&self.conn, &self.side.days, run)? else { return Ok(None) };
+        if !shards.contains(&born.shard) {
+            return Ok(None);
+        }
+        let retry = match wait_of(&self.conn, run)? {
+            Some((None, _)) => return Ok(None),
+            Some((Some(ready_at), attempt)) => Some((ready_at, attempt)),
+            None => None,
+        };
+        Ok(Some(OpenSend {
+            run: Waiting { attempt: Attempt(row.get(1)?), ..born },
+            token: Token(bits(row, 2)?),
+            log: LogId(bits(row, 3)?),
+            sent_at: instant(row, 4)?,
+            executor: Text::from(row.get::<_, String>(5)?),
+            retry,
+        }))
+    }
+
+    pub(super) fn unpark(
+        &mut self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, Trouble> {
+        self.check(&[lease])?;
+        Ok(unpark(&self.conn, lease.shard, job, max, at)?)
+    }
+
+    pub(super) fn fetch(&mut self, runs: &[RunId]) -> Result<Vec<RunRow>, Trouble> {
+        let Keeper { conn, side: Side { days, known, .. }, .. } = self;
+        // By id, so that neighbours are read from the same page.
+        let mut ids = runs.to_vec();
+        ids.sort_unstable();
+        let mut rows = Vec::with_capacity(ids.len());
+        for run in ids {
+            let Some((mut waiting, payload)) = run_of(conn, days, run)? else { continue };
+            let standing = known.of(conn, days, run)?;
+            known.note(conn, days, run, Bit::There)?;
+            let mut is_gated = false;
+            if standing.is_engaged {
+                let (wait, gated) = (wait_of(conn, run)?, last_gate(conn, days, run)?);
+                is_gated = gated.is_some();
+                waiting.attempt = wait.map(|(_, attempt)| attempt).or(gated).unwrap_or(Attempt::FIRST);
+                waiting.ready_at = wait.and_then(|(ready_at, _)| ready_at).unwrap_or(waiting.ready_at);
+            }
+            rows.push(RunRow { waiting, payload, is_gated, is_closed: standing.is_closed });
+        }
+        Ok(rows)
+    }
+}
+
+/// Makes the earliest parked runs of a job on a shard ready; which.
+fn unpark(
+    conn: &Connection,
+    shard: ShardId,
+    job: JobId,
+    max: usize,
+    at: Timestamp,
+) -> rusqlite::Result<Vec<RunId>> {
+    let mut select = conn.prepare_cached(
+        "select run
+         from waiting
+         where shard = ?1 and job = ?2 and ready_at is null
+         order by due, run
+         limit ?3",
+    )?;
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let rows = select.query_map(params![shard.0, job.0, max], |row| row.get::<_, i64>(0))?;
+    let runs: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
+    let mut update = conn.prepare_cached(
+        "update waiting
+         set ready_at = ?2
+         where run = ?1",
+    )?;
+    for run in &runs {
+        update.execute(params![run, at.as_millis()])?;
+    }
+    Ok(runs.into_iter().map(|run| RunId(run as u64)).collect())
+}
+
+/// A run as it was born, at its first attempt.
+fn born(place: Place, birth: &Birth) -> Option<Waiting> {
+    let (origin, decided, priority, has_payload) = birth.traits.unpack()?;
+    Some(Waiting {
+        run: RunId(place.1),
+        job: JobId(birth.job),
+        shard: ShardId(birth.shard),
+        fire_time: Timestamp::from_millis(birth.fire_time),
+        ready_at: Timestamp::from_millis(place.0),
+        attempt: Attempt::FIRST,
+        priority,
+        origin,
+        decided,
+        has_payload,
+    })
+}
+
+/// A run that waits for an instant and has no gate.
+fn put_off(
+    conn: &Connection,
+    days: &Days,
+    place: Place,
+    attempt: Attempt,
+) -> rusqlite::Result<Option<Waiting>> {
+    let run = RunId(place.1);
+    let Some((born, _)) = run_of(conn, days, run)? else { return Ok(None) };
+    let is_gated = last_gate(conn, days, run)?.is_some();
+    let ready_at = Timestamp::from_millis(place.0);
+    Ok((!is_gated).then_some(Waiting { ready_at, attempt, ..born }))
+}
+
+/// A run as it was born, with what it brings. One that cannot be read is as good as none.
+fn run_of(
+    conn: &Connection,
+    days: &Days,
+    run: RunId,
+) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
+    let number = run.day();
+    if !days.has(number, Table::Runs) {
+        return Ok(None);
+    }
+    let mut select = conn.prepare_cached(&format!(
+        "select job, shard, fire_time, due, origin, decided, priority, payload
+         from runs_{number}
+         where id = ?1"
+    ))?;
+    let read = |row: &Row<'_>| {
+        let small = |column: usize| row.get::<_, i64>(column);
+        let (Ok(job), Ok(shard)) = (u32::try_from(small(0)?), u16::try_from(small(1)?)) else {
+            return Ok(None);
+        };
+        let (Some(origin), Some(decided)) = (origin_from(small(4)?), decided_from(small(5)?)) else {
+            return Ok(None);
+        };
+        let Ok(priority) = u8::try_from(small(6)?) else { return Ok(None) };
+        let payload = row.get_ref(7)?.as_str_or_null().ok().flatten().map(Payload::from);
+        let waiting = Waiting {
+            run,
+            job: JobId(job),
+            shard: ShardId(shard),
+            fire_time: instant(row, 2)?,
+            ready_at: instant(row, 3)?,
+            attempt: Attempt::FIRST,
+            priority,
+            origin,
+            decided,
+            has_payload: payload.is_some(),
+        };
+        Ok(Some((waiting, payload)))
+    };
+    Ok(select.query_row([run.0 as i64], read).optional()?.flatten())
+}
+
+/// The last attempt of a run that went through a gate.
+fn last_gate(conn: &Connection, days: &Days, run: RunId) -> rusqlite::Result<Option<Attempt>> {
+    let number = run.day();
+    if !days.has(number, Table::Sends) {
+        return Ok(None);
+    }
+    let mut select = conn.prepare_cached(&format!(
+        "select max(attempt)
+         from sends_{number}
+         where run = ?1"
+    ))?;
+    let last: Option<u32> = select.query_row([run.0 as i64], |row| row.get(0))?;
+    Ok(last.map(Attempt))
+}
+
+/// What a run waits for: until when (none if it is parked), and for which attempt.
+fn wait_of(conn: &Connection, run: RunId) -> rusqlite::Result<Option<(Option<Timestamp>, Attempt)>> {
+    let mut select = conn.prepare_cached(
+        "select ready_at, attempt
+         from waiting
+         where run = ?1",
+    )?;
+    select.query_row([run.0 as i64], |row| Ok((instant_or_none(row, 0)?, Attempt(row.get(1)?)))).optional()
+}

@@ -1,0 +1,161 @@
+//! Settling: the end of an attempt or of a run, with all that follows.
+
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, Fence, JobId, RunId, Settlement, Then};
+use punctual_node::ports::{ArrivalKind, Settled};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::day::Table;
+use super::keeper::{Keeper, Side};
+use super::known::Bit;
+use super::pen::{End, Pen};
+use super::trouble::Trouble;
+use crate::row::definition_from_text;
+
+impl Keeper {
+    pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Result<Vec<Settled>, Trouble> {
+        let mut pen = self.pen();
+        let settled = settlements.iter().map(|settlement| pen.settle(settlement));
+        Ok(settled.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+impl Pen<'_> {
+    fn settle(&mut self, settlement: &Settlement) -> rusqlite::Result<Settled> {
+        let Settlement { run, job, shard, .. } = *settlement;
+        let standing = self.standing(run)?;
+        if standing.is_closed || !self.is_there(run)? {
+            return Ok(Settled::Stale);
+        }
+        // Most runs never waited and have no gate, and then every fence holds.
+        if standing.is_engaged && !self.holds(run, settlement.fence)? {
+            return Ok(Settled::Stale);
+        }
+        let failures = match &settlement.then {
+            Then::Close(close) => {
+                let unsent = match settlement.fence {
+                    Fence::Unsent(attempt) => Some(attempt),
+                    Fence::Sent(_, _) => None,
+                };
+                let attempt = settlement.attempt.as_ref();
+                self.write_close(standing, End { run, job, close, unsent, attempt })?
+            }
+            then => {
+                let (ready_at, attempt) = match then {
+                    Then::Wait { ready_at, attempt } => (Some(ready_at.as_millis()), *attempt),
+                    Then::Park { version, .. } if self.version(job)? != Some(*version) => {
+                        return Ok(Settled::Stale);
+                    }
+                    Then::Park { attempt, .. } => {
+                        // Whatever it is called back for, it will ask for its places again.
+                        self.conn
+                            .prepare_cached("delete from holds where run = ?1")?
+                            .execute([run.0 as i64])?;
+                        (None, *attempt)
+                    }
+                    Then::Close(_) => unreachable!("the arm above"),
+                };
+                if let Some(record) = &settlement.attempt {
+                    self.write_attempt(run, record)?;
+                }
+                self.write_wait(run, ready_at, attempt)?;
+                self.side.tallies.failures(self.conn, job)?
+            }
+        };
+        if settlement.is_foreign {
+            self.leave(shard, ArrivalKind::Run(run))?;
+        }
+        for child in &settlement.children {
+            if let Ok(id) = self.write_run(child)? {
+                self.leave(child.shard, ArrivalKind::Run(id))?;
+            }
+        }
+        if let (Some(named), Then::Close(close)) = (settlement.named, &settlement.then) {
+            self.go_on(job, named, close.closed_at)?;
+        }
+        Ok(Settled::Done { consecutive_failures: failures })
+    }
+
+    /// Whether what the settlement relies on is so. Only asked for runs that are entangled.
+    fn holds(&self, run: RunId, fence: Fence) -> rusqlite::Result<bool> {
+        let begun = begun(self.conn, self.side, run)?;
+        let is_taken = matches!(fence, Fence::Unsent(_)) && begun.gated.contains(&fence.attempt());
+        Ok(!begun.is_beyond(fence.attempt()) && !is_taken)
+    }
+
+    /// Sets the clock of a fixed delay that waits for the end of just this run.
+    fn go_on(&self, job: JobId, named: Timestamp, closed_at: Timestamp) -> rusqlite::Result<()> {
+        let mut select = self.conn.prepare_cached(
+            "select jobs.definition
+             from clocks
+             join jobs on jobs.id = clocks.job
+             where clocks.job = ?1 and clocks.enabled = 1 and clocks.next_fire is null and clocks.reserved_to = ?2",
+        )?;
+        let text: Option<String> =
+            select.query_row(params![job.0, named.as_millis()], |row| row.get(0)).optional()?;
+        // A row that makes no sense is set aside by planning, which reads it too.
+        let definition = text.and_then(|text| definition_from_text(&text).ok());
+        let Some(next) = definition.and_then(|definition| definition.schedule.after_end(closed_at)) else {
+            return Ok(());
+        };
+        let mut update = self.conn.prepare_cached(
+            "update clocks
+             set next_fire = ?2
+             where job = ?1",
+        )?;
+        update.execute(params![job.0, next.as_millis()])?;
+        Ok(())
+    }
+
+    fn version(&self, job: JobId) -> rusqlite::Result<Option<u64>> {
+        let mut select = self.conn.prepare_cached("select version from jobs where id = ?1")?;
+        select.query_row([job.0], |row| row.get::<_, i64>(0).map(|version| version as u64)).optional()
+    }
+
+    /// A run that goes on leaves the key free: the attempt that was put off is still to be gated.
+    fn write_wait(&mut self, run: RunId, ready_at: Option<i64>, attempt: Attempt) -> rusqlite::Result<()> {
+        let mut upsert = self.conn.prepare_cached(&format!(
+            "insert or replace into waiting (run, job, shard, due, ready_at, attempt)
+             select id, job, shard, due, ?2, ?3
+             from runs_{}
+             where id = ?1",
+            run.day()
+        ))?;
+        upsert.execute(params![run.0 as i64, ready_at, attempt.0])?;
+        self.side.known.note(self.conn, &self.side.days, run, Bit::Engaged)
+    }
+}
+
+/// The attempts of an open run that were gated or are waited for.
+pub(super) struct Begun {
+    pub(super) gated: Vec<Attempt>,
+    pub(super) waiting: Option<Attempt>,
+}
+
+impl Begun {
+    /// Whether an attempt after this one was gated or is waited for.
+    pub(super) fn is_beyond(&self, attempt: Attempt) -> bool {
+        self.gated.last().copied().max(self.waiting) > Some(attempt)
+    }
+}
+
+/// What has begun of a run.
+pub(super) fn begun(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Result<Begun> {
+    let number = run.day();
+    let mut gated = Vec::new();
+    if side.days.has(number, Table::Sends) {
+        let mut select = conn.prepare_cached(&format!(
+            "select attempt
+             from sends_{number}
+             where run = ?1
+             order by attempt"
+        ))?;
+        let mut rows = select.query([run.0 as i64])?;
+        while let Some(row) = rows.next()? {
+            gated.push(Attempt(row.get(0)?));
+        }
+    }
+    let mut select = conn.prepare_cached("select attempt from waiting where run = ?1")?;
+    let waiting = select.query_row([run.0 as i64], |row| Ok(Attempt(row.get(0)?))).optional()?;
+    Ok(Begun { gated, waiting })
+}

@@ -1,0 +1,262 @@
+//! The writer thread: takes what is asked in the order of arrival, in rounds of one transaction each.
+//!
+//! While a round is synced to disk the next one gathers, so the more is asked the more shares one sync. Nobody is answered
+//! before the commit, reads neither: they may have seen what their round wrote.
+
+use std::mem;
+
+use punctual_node::ports::StoreError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::flush::Flush;
+use super::keeper::Keeper;
+use super::sweep::Sweeper;
+use super::trouble::{Trouble, is_full, told};
+
+/// How much a round takes on at most.
+const ROUND_REQUESTS: usize = 1_000;
+const ROUND_ROWS: usize = 20_000;
+
+/// Something that was asked.
+pub(super) trait Work: Send {
+    /// About how many rows it touches.
+    fn rows(&self) -> usize;
+    /// Does it, and keeps the answer; may be done again after a rollback.
+    fn run(&mut self, keeper: &mut Keeper) -> rusqlite::Result<()>;
+    /// Sends the answer, or this error in its place.
+    fn answer(self: Box<Self>, error: Option<StoreError>);
+}
+
+struct Ask<F, T> {
+    rows: usize,
+    work: F,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    answer: Option<Result<T, StoreError>>,
+}
+
+impl<F, T> Work for Ask<F, T>
+where
+    F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send,
+    T: Send,
+{
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn run(&mut self, keeper: &mut Keeper) -> rusqlite::Result<()> {
+        self.answer = match (self.work)(keeper) {
+            Ok(answer) => Some(Ok(answer)),
+            Err(Trouble::Refused(error)) => Some(Err(error)),
+            Err(Trouble::Sql(error)) => return Err(error),
+        };
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, error: Option<StoreError>) {
+        let answer = match error {
+            Some(error) => Err(error),
+            None => self.answer.expect("every request of a committed round was run"),
+        };
+        // Whoever has stopped waiting does not want to know.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// The way to the writer.
+pub(super) struct Requests {
+    sender: mpsc::Sender<Box<dyn Work>>,
+}
+
+impl Requests {
+    /// A queue, bounded so that whoever asks faster than is written has to wait.
+    pub(super) fn new() -> (Requests, mpsc::Receiver<Box<dyn Work>>) {
+        let (sender, receiver) = mpsc::channel(2 * ROUND_REQUESTS);
+        (Requests { sender }, receiver)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(super) async fn ask<F, T>(&self, rows: usize, work: F) -> Result<T, StoreError>
+    where
+        F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let gone = || StoreError::Unknown("the writer has ended".into());
+        let asked = Box::new(Ask { rows, work, reply, answer: None });
+        self.sender.send(asked).await.map_err(|_| gone())?;
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// Where a round failed.
+enum Failure {
+    /// Before the commit: surely nothing of it is there.
+    Before(rusqlite::Error),
+    /// In the commit: SQLite rolls back, but what it had written may yet be found after a crash.
+    Commit(rusqlite::Error),
+}
+
+impl Failure {
+    fn error(&self) -> &rusqlite::Error {
+        match self {
+            Failure::Before(error) | Failure::Commit(error) => error,
+        }
+    }
+}
+
+/// The thread's state.
+pub(super) struct Writer {
+    keeper: Keeper,
+    requests: mpsc::Receiver<Box<dyn Work>>,
+    sweeper: Sweeper,
+    tail_max: usize,
+    /// Memory does not follow the database: it could not be read again.
+    is_lost: bool,
+    /// The indexes could not be written, and are left alone until something else can.
+    is_cramped: bool,
+    /// How many rows the connection had changed at the last commit.
+    changes: u64,
+}
+
+impl Writer {
+    pub(super) fn new(
+        keeper: Keeper,
+        requests: mpsc::Receiver<Box<dyn Work>>,
+        sweeper: Sweeper,
+        tail_max: usize,
+    ) -> Writer {
+        Writer { keeper, requests, sweeper, tail_max, is_lost: false, is_cramped: false, changes: 0 }
+    }
+
+    /// Works until nobody can ask any more, then leaves the file tidy.
+    pub(super) fn run(mut self) {
+        let mut round = Vec::new();
+        while self.gather(&mut round) {
+            self.round(mem::take(&mut round));
+            self.keeper.side.begin_flush(Flush::Longer(self.tail_max));
+            self.keeper.side.shrink();
+            self.sweeper.sweep(&self.keeper.conn);
+        }
+        self.finish();
+    }
+
+    /// Waits for something to do: false when nobody can ask any more. A round may be empty, for the sake of a flush.
+    fn gather(&mut self, round: &mut Vec<Box<dyn Work>>) -> bool {
+        let has_chores = self.keeper.side.is_flushing() && !self.is_cramped && !self.is_lost;
+        if !has_chores {
+            match self.requests.blocking_recv() {
+                Some(work) => round.push(work),
+                None => return false,
+            }
+        }
+        let mut rows: usize = round.iter().map(|work| work.rows()).sum();
+        while round.len() < ROUND_REQUESTS && rows < ROUND_ROWS {
+            match self.requests.try_recv() {
+                Ok(work) => {
+                    rows += work.rows();
+                    round.push(work);
+                }
+                Err(mpsc::error::TryRecvError::Empty) => break,
+                Err(mpsc::error::TryRecvError::Disconnected) => return !round.is_empty(),
+            }
+        }
+        true
+    }
+
+    fn round(&mut self, mut works: Vec<Box<dyn Work>>) {
+        if self.is_lost
+            && let Err(error) = self.recover()
+        {
+            return answer_all(works, &told(&error));
+        }
+        let chores = !self.is_cramped;
+        match self.transact(&mut works, chores) {
+            Ok(()) => works.into_iter().for_each(|work| work.answer(None)),
+            Err(failure) => {
+                if let Err(error) = self.recover() {
+                    return answer_all(works, &told(&error));
+                }
+                self.is_cramped |= chores && self.keeper.side.is_flushing();
+                match failure {
+                    Failure::Commit(error) if !is_full(&error) => answer_all(works, &told(&error)),
+                    _ => self.replay(works),
+                }
+            }
+        }
+    }
+
+    /// After a failed round: each alone, so that one which cannot be done does not hold up the others.
+    fn replay(&mut self, works: Vec<Box<dyn Work>>) {
+        for work in works {
+            let mut alone = vec![work];
+            let result = self.transact(&mut alone, false);
+            let mut told_error = None;
+            if let Err(failure) = result {
+                told_error = Some(told(failure.error()));
+                if let Err(error) = self.recover() {
+                    told_error = Some(told(&error));
+                }
+            }
+            alone.into_iter().for_each(|work| work.answer(told_error.clone()));
+        }
+    }
+
+    fn transact(&mut self, works: &mut [Box<dyn Work>], chores: bool) -> Result<(), Failure> {
+        self.apply(works, chores).map_err(Failure::Before)?;
+        let Keeper { conn, side, .. } = &mut self.keeper;
+        let commit = || conn.prepare_cached("commit")?.execute([]).map(drop);
+        side.closes.publish(commit).map_err(Failure::Commit)?;
+        // Something was written, so there is room again.
+        let changes = conn.total_changes();
+        self.is_cramped &= changes == self.changes;
+        self.changes = changes;
+        Ok(())
+    }
+
+    fn apply(&mut self, works: &mut [Box<dyn Work>], chores: bool) -> rusqlite::Result<()> {
+        self.keeper.conn.prepare_cached("begin immediate")?.execute([])?;
+        let mut rows = 0;
+        for work in works {
+            work.run(&mut self.keeper)?;
+            rows += work.rows();
+        }
+        let Keeper { conn, side, .. } = &mut self.keeper;
+        if chores {
+            side.flush_some(conn, rows)?;
+        }
+        side.write_back(conn)
+    }
+
+    /// Undoes a failed round, in the database and in memory.
+    fn recover(&mut self) -> rusqlite::Result<()> {
+        self.is_lost = true;
+        if !self.keeper.conn.is_autocommit() {
+            self.keeper.conn.execute_batch("rollback")?;
+        }
+        self.keeper.refresh()?;
+        self.changes = self.keeper.conn.total_changes();
+        self.is_lost = false;
+        Ok(())
+    }
+
+    /// Writes the indexes out and empties the log. What fails here is done at the next start.
+    fn finish(mut self) {
+        self.sweeper.stop();
+        self.is_cramped = false;
+        loop {
+            self.keeper.side.begin_flush(Flush::All);
+            if self.is_lost || !self.keeper.side.is_flushing() {
+                break;
+            }
+            if self.transact(&mut [], true).is_err() {
+                let _ = self.recover();
+                break;
+            }
+        }
+        let _ = self.keeper.conn.execute_batch("pragma wal_checkpoint(truncate)");
+    }
+}
+
+fn answer_all(works: Vec<Box<dyn Work>>, error: &StoreError) {
+    works.into_iter().for_each(|work| work.answer(Some(error.clone())));
+}

@@ -1,0 +1,793 @@
+//! Memory and SQLite side by side: random sequences of verbs from small spaces, so that things collide, and every
+//! answer of the one must be the answer of the other.
+//!
+//! A verb is drawn as a few small numbers. What they stand for is decided when its turn comes, from what the memory
+//! store holds then: so most verbs speak of things that are there, and some of things that are not.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use calendar::Timestamp;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use punctual_core::model::{
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Child, Close, Decided, Definition, Delivery, Epoch,
+    Fence, Hold, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, RunState, Schedule, ScheduleKind,
+    Settlement, ShardId, StoppedReason, Target, Then, Token, When,
+};
+use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    ArrivalKind, Change, ClockEdit, ClockRow, Gate, JobFilter, Lease, Plan, PlannedTo, Renewal, RunFilter,
+    StoreError,
+};
+use punctual_store::conformance::Both;
+use punctual_store::memory::{Dump, JobDump, RunDump};
+use punctual_store::sqlite::{Limits, Options, Sqlite};
+use punctual_store::{Memory, StoreClock};
+
+const SHARDS: u16 = 4;
+const JOBS: u8 = 5;
+const KEY_TTL: Duration = Duration::from_secs(5);
+const BEGIN_MS: i64 = 1_794_736_800_000;
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn memory_and_sqlite_give_the_same_answers(
+        tail in 1..9_usize,
+        verbs in prop::collection::vec(verb(), 1..160),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut pair = Pair::new(tail);
+            for verb in verbs {
+                pair.perform(verb).await;
+            }
+            pair.compare_everything().await;
+        });
+    }
+}
+
+/// The same cases on every run; `PROPTEST_CASES` asks for more of them. A case is a hundred transactions on a disk, so
+/// there is one for six that others would have.
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let cases = asked.cases.div_ceil(6);
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(20_261_115), failure_persistence: None, ..asked }
+}
+
+/// One step, in small numbers.
+#[derive(Clone, Debug)]
+enum Verb {
+    Pass(u8),
+    Renew { node: u8, term: u8, mark: u8, seen: u8, checkpoint: Option<(u8, u8, u8)> },
+    Reborn { node: u8 },
+    Acquire { node: u8, shards: u8 },
+    Release { node: u8, leases: Vec<u8>, mark: u8 },
+    Create { job: NewJob },
+    Edit { which: u8, fault: u8, job: NewJob, keeps: bool, passed: Option<u8> },
+    Due { shards: u8, until: u8, max: u8 },
+    Plan(Vec<DrawnPlan>),
+    Load { shards: u8, stale: Option<u8>, from: Option<(u8, u8)>, until: u8, max: u8 },
+    Adopt { shards: u8, stale: Option<u8> },
+    Unpark { shard: u8, stale: Option<u8>, job: u8, max: u8, at: u8 },
+    Gate(Vec<DrawnGate>),
+    Settle(Vec<DrawnEnd>),
+    Accept { runs: Vec<DrawnRun>, left: Vec<(u8, u8, u8, u8)> },
+    Arrivals { shards: u8, max: u8 },
+    Consume(Vec<u8>),
+    InForce(u8),
+    Prune(u8),
+    Reopen,
+    Browse { job: u8, state: u8, from: u8, to: u8, key: u8, limit: u8 },
+}
+
+/// Run, attempt, epoch, places.
+type DrawnGate = (u8, u8, u8, u8);
+
+/// Job, shard, fire time, how much later it is due, origin, key, and which run it is once more.
+type DrawnRun = (u8, u8, u8, u8, u8, u8, Option<u8>);
+
+#[derive(Clone, Debug)]
+struct NewJob {
+    name: u8,
+    state: u8,
+    next_fire: Option<u8>,
+    after: Option<(u8, u8)>,
+}
+
+#[derive(Clone, Debug)]
+struct DrawnPlan {
+    job: u8,
+    fault: u8,
+    next: Option<u8>,
+    runs: Vec<u8>,
+    skipped: Option<u8>,
+    stop: u8,
+}
+
+#[derive(Clone, Debug)]
+struct DrawnEnd {
+    run: u8,
+    attempt: u8,
+    is_sent: bool,
+    then: u8,
+    at: u8,
+    child: Option<u8>,
+    next_fire: Option<u8>,
+    is_foreign: bool,
+}
+
+fn verb() -> impl Strategy<Value = Verb> {
+    let small = || 0..8_u8;
+    let shards = || prop_oneof![4 => Just(15_u8), 1 => 0..16_u8];
+    let stale = || prop::option::weighted(0.1, any::<u8>());
+    let run = || prop_oneof![9 => any::<u8>(), 1 => Just(u8::MAX)];
+    let job = || {
+        let parts = (0..JOBS, small(), prop::option::of(small()), prop::option::of((0..JOBS, 0..3_u8)));
+        parts.prop_map(|(name, state, next_fire, after)| NewJob { name, state, next_fire, after })
+    };
+    let plan = (0..=JOBS, 0..10_u8, prop::option::of(small()), prop::collection::vec(small(), 0..4));
+    let plan = (plan, prop::option::weighted(0.3, small()), 0..12_u8);
+    let plan = plan.prop_map(|((job, fault, next, runs), skipped, stop)| DrawnPlan {
+        job,
+        fault,
+        next,
+        runs,
+        skipped,
+        stop,
+    });
+    let gate = (run(), 1..4_u8, 1..3_u8, 0..4_u8);
+    let end = (run(), 1..4_u8, any::<bool>(), 0..12_u8, small());
+    let end =
+        (end, prop::option::weighted(0.2, small()), prop::option::weighted(0.3, small()), any::<bool>());
+    let end = end.prop_map(|((run, attempt, is_sent, then, at), child, next_fire, is_foreign)| DrawnEnd {
+        run,
+        attempt,
+        is_sent,
+        then,
+        at,
+        child,
+        next_fire,
+        is_foreign,
+    });
+    let new_run =
+        (0..=JOBS, 0..4_u8, small(), 0..3_u8, 0..6_u8, 0..6_u8, prop::option::weighted(0.1, any::<u8>()));
+    let left = prop::collection::vec((0..4_u8, 0..3_u8, any::<u8>(), small()), 0..3);
+    let checkpoint = prop::option::weighted(0.3, (any::<u8>(), small(), small()));
+    prop_oneof![
+        3 => (0..6_u8).prop_map(Verb::Pass),
+        4 => (0..2_u8, 0..3_u8, small(), any::<u8>(), checkpoint).prop_map(
+            |(node, term, mark, seen, checkpoint)| Verb::Renew { node, term, mark, seen, checkpoint }
+        ),
+        1 => (0..2_u8).prop_map(|node| Verb::Reborn { node }),
+        4 => (0..2_u8, shards()).prop_map(|(node, shards)| Verb::Acquire { node, shards }),
+        1 => (0..2_u8, prop::collection::vec(any::<u8>(), 0..3), small())
+            .prop_map(|(node, leases, mark)| Verb::Release { node, leases, mark }),
+        3 => job().prop_map(|job| Verb::Create { job }),
+        3 => (0..=JOBS, 0..10_u8, job(), any::<bool>(), prop::option::weighted(0.2, small()), any::<bool>())
+            .prop_map(|(which, fault, job, keeps, passed, _)| Verb::Edit {
+                which,
+                fault,
+                job,
+                keeps,
+                passed
+            }),
+        2 => (shards(), small(), small()).prop_map(|(shards, until, max)| Verb::Due { shards, until, max }),
+        6 => prop::collection::vec(plan, 1..3).prop_map(Verb::Plan),
+        4 => (shards(), stale(), prop::option::of((small(), any::<u8>())), 0..10_u8, small()).prop_map(
+            |(shards, stale, from, until, max)| Verb::Load { shards, stale, from, until, max }
+        ),
+        2 => (shards(), stale()).prop_map(|(shards, stale)| Verb::Adopt { shards, stale }),
+        2 => (0..4_u8, stale(), 0..=JOBS, 0..3_u8, small()).prop_map(|(shard, stale, job, max, at)| {
+            Verb::Unpark { shard, stale, job, max, at }
+        }),
+        8 => prop::collection::vec(gate, 1..4).prop_map(Verb::Gate),
+        10 => prop::collection::vec(end, 1..4).prop_map(Verb::Settle),
+        7 => (prop::collection::vec(new_run, 0..4), left).prop_map(|(runs, left)| Verb::Accept { runs, left }),
+        1 => (shards(), small()).prop_map(|(shards, max)| Verb::Arrivals { shards, max }),
+        1 => prop::collection::vec(any::<u8>(), 0..4).prop_map(Verb::Consume),
+        1 => any::<u8>().prop_map(Verb::InForce),
+        1 => small().prop_map(Verb::Prune),
+        1 => Just(Verb::Reopen),
+        2 => (0..=JOBS, 0..10_u8, 0..10_u8, 0..10_u8, 0..8_u8, 0..5_u8).prop_map(
+            |(job, state, from, to, key, limit)| Verb::Browse { job, state, from, to, key, limit }
+        ),
+    ]
+}
+
+/// Both stores, told the same time.
+struct Pair {
+    clock: Arc<AtomicI64>,
+    memory: Memory,
+    other: Option<Arc<dyn Both>>,
+    path: Folder,
+    /// How much SQLite keeps in memory before it writes its indexes.
+    tail: usize,
+    /// Which life each node is in.
+    lives: [u128; 2],
+    /// Every lease that was ever given.
+    leases: Vec<Lease>,
+}
+
+impl Pair {
+    fn new(tail: usize) -> Pair {
+        let clock = Arc::new(AtomicI64::new(BEGIN_MS));
+        let memory = Memory::new(SHARDS, KEY_TTL, told(&clock));
+        let mut pair =
+            Pair { clock, memory, other: None, path: Folder::new(), tail, lives: [0, 0], leases: Vec::new() };
+        pair.reopen();
+        pair
+    }
+
+    fn reopen(&mut self) {
+        self.other = None;
+        self.other = Some(open(&self.path, self.tail, told(&self.clock)));
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
+    }
+
+    /// Asks both, and gives their common answer. What an error says is theirs; what it is must be the same.
+    async fn same<T: Debug + PartialEq>(
+        &self,
+        ask: impl AsyncFn(&dyn Both) -> Result<T, StoreError>,
+    ) -> Result<T, &'static str> {
+        let expected = ask(&self.memory).await.map_err(|error| kind(&error));
+        let other = self.other.as_deref().expect("it is open");
+        let found = ask(other).await.map_err(|error| kind(&error));
+        assert_eq!(found, expected, "SQLite on the left, memory on the right");
+        expected
+    }
+
+    async fn perform(&mut self, verb: Verb) {
+        match verb {
+            Verb::Pass(time) => {
+                let ms = [1, 1_000, 2_000, 5_000, 60_000, 86_400_000][usize::from(time)];
+                self.clock.fetch_add(ms, Ordering::SeqCst);
+            }
+            Verb::Reopen => self.reopen(),
+            Verb::Reborn { node } => self.lives[usize::from(node)] += 1,
+            Verb::Renew { node, term, mark, seen, checkpoint } => {
+                let checkpoint = checkpoint.and_then(|(lease, due, id)| {
+                    Some((*pick(&self.leases, lease)?, Mark { due: at(due), id: u64::from(id) }))
+                });
+                let renewal = Renewal {
+                    node: self.node(node),
+                    term: Duration::from_secs([2, 5, 3_600][usize::from(term)]),
+                    mark: at(mark),
+                    seen: self.change_id(seen),
+                    address: format!("node {node}").into(),
+                    checkpoints: checkpoint.into_iter().collect(),
+                };
+                let renew = async |store: &dyn Both| {
+                    let mut renewed = store.renew(renewal.clone()).await?;
+                    renewed.nodes.sort_by_key(|node| node.node);
+                    Ok(renewed)
+                };
+                let _ = self.same(renew).await;
+            }
+            Verb::Acquire { node, shards } => {
+                let (node, shards) = (self.node(node), shard_ids(shards));
+                let taken =
+                    self.same(async |store: &dyn Both| store.acquire(node, shards.clone()).await).await;
+                self.leases.extend(taken.iter().flatten().map(|taken| taken.lease));
+            }
+            Verb::Release { node, leases, mark } => {
+                let node = self.node(node);
+                let leases: Vec<Lease> =
+                    leases.iter().filter_map(|lease| pick(&self.leases, *lease)).copied().collect();
+                let release = async |store: &dyn Both| store.release(node, leases.clone(), at(mark)).await;
+                self.same(release).await.unwrap();
+            }
+            Verb::Create { job } => self.create(job).await,
+            Verb::Edit { which, fault, job, keeps, passed } => {
+                let change = self.edit(which, fault, job, keeps);
+                let passed = self.passed(JobId(u32::from(which) + 1), passed).await;
+                let clock = ClockEdit { passed: passed.into_iter().collect(), ..change.clock };
+                let change = Change { clock, ..change };
+                let _ = self.same(async |store: &dyn Both| store.change(change.clone()).await).await;
+            }
+            Verb::Due { shards, until, max } => {
+                let leases = self.current(shards, None);
+                let due = async |store: &dyn Both| store.due(&leases, at(until), usize::from(max)).await;
+                self.same(due).await.unwrap();
+            }
+            Verb::Plan(drawn) => {
+                let mut plans = Vec::new();
+                for plan in drawn {
+                    plans.push(self.plan(plan).await);
+                }
+                self.same(async |store: &dyn Both| store.plan(plans.clone()).await).await.unwrap();
+            }
+            Verb::Load { shards, stale, from, until, max } => {
+                let leases = self.current(shards, stale);
+                let from = from.map_or(START, |(due, run)| {
+                    let run = pick(&self.dump().runs, run).map_or(0, |run| run.run.id.0);
+                    Mark { due: at(due), id: run }
+                });
+                let max = if max == 7 { 100 } else { usize::from(max) };
+                let load = async |store: &dyn Both| store.load(&leases, from, at(until), max).await;
+                let _ = self.same(load).await;
+            }
+            Verb::Adopt { shards, stale } => self.adopt(&self.current(shards, stale)).await,
+            Verb::Unpark { shard, stale, job, max, at: when } => {
+                let lease = self.current(1 << shard, stale)[0];
+                let (job, max) = (JobId(u32::from(job) + 1), usize::from(max));
+                let _ =
+                    self.same(async |store: &dyn Both| store.unpark(lease, job, max, at(when)).await).await;
+            }
+            Verb::Gate(drawn) => {
+                let dump = self.dump();
+                let gates: Vec<Gate> = drawn.into_iter().map(|gate| self.gate(&dump, gate)).collect();
+                self.same(async |store: &dyn Both| store.gate(gates.clone()).await).await.unwrap();
+            }
+            Verb::Settle(drawn) => {
+                let dump = self.dump();
+                let mut ends = Vec::new();
+                for end in drawn {
+                    ends.push(self.end(&dump, &end).await);
+                }
+                self.same(async |store: &dyn Both| store.settle(ends.clone()).await).await.unwrap();
+            }
+            Verb::Accept { runs, left } => self.accept(runs, left).await,
+            Verb::Arrivals { shards, max } => {
+                let leases = self.current(shards, None);
+                let arrivals = async |store: &dyn Both| store.arrivals(&leases, usize::from(max)).await;
+                self.same(arrivals).await.unwrap();
+            }
+            Verb::Consume(which) => {
+                let there = self.dump().arrivals;
+                let ids: Vec<u64> =
+                    which.iter().map(|which| pick(&there, *which).map_or(7, |arrival| arrival.id)).collect();
+                self.same(async |store: &dyn Both| store.consume(&ids).await).await.unwrap();
+            }
+            Verb::InForce(change) => {
+                let change = self.change_id(change);
+                self.same(async |store: &dyn Both| store.is_in_force(change).await).await.unwrap();
+            }
+            Verb::Prune(before) => {
+                self.same(async |store: &dyn Both| store.prune(at(before)).await).await.unwrap();
+            }
+            Verb::Browse { job, state, from, to, key, limit } => {
+                let instant = |number: u8| (number < 8).then(|| at(number));
+                let filter = RunFilter {
+                    job: (job < JOBS).then(|| JobId(u32::from(job) + 1)),
+                    state: RunState::ALL.get(usize::from(state)).copied(),
+                    from: instant(from),
+                    to: instant(to),
+                    key: key_of(key).map(str::to_owned),
+                };
+                self.pages(&filter, usize::from(limit) + 1).await;
+            }
+        }
+    }
+
+    // --- what the numbers stand for ---
+
+    fn dump(&self) -> Dump {
+        self.memory.dump()
+    }
+
+    fn node(&self, node: u8) -> NodeId {
+        NodeId(self.lives[usize::from(node)] * 2 + u128::from(node))
+    }
+
+    fn change_id(&self, number: u8) -> ChangeId {
+        ChangeId(u64::from(number) % (self.dump().changes.len() as u64 + 2))
+    }
+
+    fn job(&self, number: u8) -> Option<JobDump> {
+        self.dump().jobs.get(usize::from(number)).cloned()
+    }
+
+    /// The last leases of shards, the first of them replaced by one that may be older.
+    fn current(&self, shards: u8, stale: Option<u8>) -> Vec<Lease> {
+        let last = |shard| {
+            let given = self.leases.iter().rev().find(|lease| lease.shard == shard);
+            given.copied().unwrap_or(Lease { shard, epoch: Epoch(0) })
+        };
+        let mut leases: Vec<Lease> = shard_ids(shards).into_iter().map(last).collect();
+        if let (Some(first), Some(stale)) =
+            (leases.first_mut(), stale.and_then(|stale| pick(&self.leases, stale)))
+        {
+            *first = *stale;
+        }
+        leases
+    }
+
+    /// A run with an id of its own.
+    async fn new_run(&self, origin: Origin, job: JobId, fire_time: Timestamp, due: Timestamp) -> NewRun {
+        let day = NewRun::birth_day(origin, fire_time, due);
+        let sequence = self.same(async |store: &dyn Both| store.allot(day, 1).await).await.unwrap();
+        NewRun {
+            id: RunId::new(day, sequence),
+            job,
+            shard: ShardId(job.0 as u16 % SHARDS),
+            fire_time,
+            due,
+            origin,
+            decided: Decided::ALL[sequence as usize % Decided::ALL.len()],
+            priority: (sequence % 10) as u8,
+            payload: [None, Some("".into()), Some("{}".into())][sequence as usize % 3].clone(),
+            key: None,
+            of: None,
+        }
+    }
+
+    async fn create(&self, job: NewJob) {
+        if self.dump().jobs.len() >= usize::from(JOBS) {
+            return;
+        }
+        let next_fire = job.next_fire.map(at);
+        let change = Change {
+            job: None,
+            definition: Some(definition(&job)),
+            state: job_state(job.state),
+            clock: ClockEdit { expected: None, next_fire, passed: vec![] },
+            by: "anna".into(),
+            at: self.now(),
+        };
+        let _ = self.same(async |store: &dyn Both| store.change(change.clone()).await).await;
+    }
+
+    fn edit(&self, which: u8, fault: u8, job: NewJob, keeps: bool) -> Change {
+        let there = self.job(which);
+        let (version, expected) = there.map_or((1, None), |job| (job.version, job.next_fire));
+        let version = if fault == 0 { version + 1 } else { version };
+        let expected = if fault == 1 { Some(at(0)) } else { expected };
+        let next_fire = job.next_fire.map(at);
+        Change {
+            job: Some((JobId(u32::from(which) + 1), version)),
+            definition: (!keeps).then(|| definition(&job)),
+            state: job_state(job.state),
+            clock: ClockEdit { expected, next_fire, passed: vec![] },
+            by: "berta".into(),
+            at: self.now(),
+        }
+    }
+
+    async fn passed(&self, job: JobId, instant: Option<u8>) -> Option<(NewRun, Close)> {
+        let instant = at(instant?);
+        let run = self.new_run(Origin::Schedule, job, instant, instant).await;
+        let range = Some((instant.saturating_add(Duration::from_secs(9)), 10));
+        Some((run, Close { range, ..self.close(Outcome::Skipped) }))
+    }
+
+    async fn plan(&self, drawn: DrawnPlan) -> Plan {
+        let id = JobId(u32::from(drawn.job) + 1);
+        let job = self.job(drawn.job);
+        let shard = job.as_ref().map_or(ShardId(0), |job| job.shard);
+        let next_fire = job.as_ref().and_then(|job| job.next_fire).unwrap_or(at(0));
+        let version = job.map_or(1, |job| job.version);
+        let planned = PlannedTo::default();
+        let clock = match drawn.fault {
+            0 => ClockRow { job: id, shard, next_fire, version: version + 1, planned },
+            1 => ClockRow { job: id, shard, next_fire: at(7), version, planned },
+            _ => ClockRow { job: id, shard, next_fire, version, planned },
+        };
+        let stale = (drawn.fault == 2).then_some(0);
+        let mut runs = Vec::new();
+        for instant in drawn.runs.iter().map(|instant| at(*instant)) {
+            runs.push(self.new_run(Origin::Schedule, id, instant, instant).await);
+        }
+        Plan {
+            lease: self.current(1 << shard.0, stale)[0],
+            clock,
+            next: drawn.next.map(at),
+            runs,
+            skipped: self.passed(id, drawn.skipped).await,
+            decided_to: self.now(),
+            stop: match drawn.stop {
+                0 => Some(StoppedReason::Finished),
+                1 => Some(StoppedReason::Quarantined("poison".into())),
+                _ => None,
+            },
+        }
+    }
+
+    fn gate(&self, dump: &Dump, (run, attempt, epoch, hold): DrawnGate) -> Gate {
+        let run = pick(&dump.runs, run);
+        let attempt = Attempt(u32::from(attempt));
+        let token = Token::new(Epoch(u64::from(epoch)), attempt);
+        let place = |resource: &'static str, slots| Hold { resource: resource.into(), slots };
+        Gate {
+            lease: Lease { shard: ShardId(0), epoch: Epoch(u64::from(epoch)) },
+            run: run.map_or(RunId(3), |run| run.run.id),
+            job: run.map_or(JobId(1), |run| run.run.job),
+            attempt,
+            token,
+            executor: format!("executor {}", epoch).into(),
+            sent_at: self.now(),
+            holds: match hold {
+                0 => vec![place("a", 2), place("b", 1)],
+                1 => vec![place("b", 1)],
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn close(&self, outcome: Outcome) -> Close {
+        Close { outcome, reason: outcome.name().into(), closed_at: self.now(), range: None }
+    }
+
+    async fn end(&self, dump: &Dump, drawn: &DrawnEnd) -> Settlement {
+        let run = pick(&dump.runs, drawn.run).map(|run| &run.run);
+        let job = run.map_or(JobId(1), |run| run.job);
+        let version = dump.jobs.iter().find(|there| there.id == job).map_or(1, |job| job.version);
+        let attempt = Attempt(u32::from(drawn.attempt));
+        let token = Token::new(Epoch(1), attempt);
+        let next = if drawn.is_sent { attempt.next() } else { attempt };
+        let then = match drawn.then {
+            0..=4 => Then::Close(self.close(Outcome::ALL[usize::from(drawn.then)])),
+            5..=7 => Then::Wait { ready_at: at(drawn.at), attempt: next },
+            8..=10 => Then::Park { attempt: next, version },
+            _ => Then::Park { attempt: next, version: version + 1 },
+        };
+        let record = AttemptRecord {
+            number: attempt,
+            token,
+            executor: "executor 1".into(),
+            started_at: at(drawn.at),
+            ended_at: self.now(),
+            outcome: AttemptOutcome::ALL[usize::from(drawn.then) % AttemptOutcome::ALL.len()],
+            message: "so it said".into(),
+            possible_duplicate: drawn.at == 0,
+        };
+        let id = run.map_or(RunId(3), |run| run.id);
+        let mut children = Vec::new();
+        if let Some(child) = drawn.child {
+            let child =
+                self.new_run(Origin::Parent, JobId(u32::from(child) % 5 + 1), self.now(), at(child)).await;
+            children.push(NewRun { of: Some(id), ..child });
+        }
+        Settlement {
+            run: id,
+            job,
+            shard: run.map_or(ShardId(0), |run| run.shard),
+            is_foreign: drawn.is_foreign,
+            fence: if drawn.is_sent { Fence::Sent(attempt, token) } else { Fence::Unsent(attempt) },
+            attempt: drawn.is_sent.then_some(record),
+            then,
+            children,
+            named: drawn.next_fire.map(|next| run.filter(|_| next > 1).map_or(at(next), |run| run.fire_time)),
+        }
+    }
+
+    async fn accept(&self, drawn: Vec<DrawnRun>, left: Vec<(u8, u8, u8, u8)>) {
+        let dump = self.dump();
+        let mut runs = Vec::new();
+        for (job, shard, instant, late, origin, key, again) in drawn {
+            if let Some(RunDump { run, .. }) = again.and_then(|again| pick(&dump.runs, again)) {
+                runs.push(run.clone());
+                continue;
+            }
+            let (origin, fire_time) = (Origin::ALL[usize::from(origin)], at(instant));
+            let due = fire_time.saturating_add(Duration::from_secs([0, 1, 86_400][usize::from(late)]));
+            let run = self.new_run(origin, JobId(u32::from(job) + 1), fire_time, due).await;
+            let key = key_of(key).map(Into::into);
+            runs.push(NewRun { shard: ShardId(shard.into()), key, ..run });
+        }
+        let left: Vec<(ShardId, ArrivalKind)> = left
+            .iter()
+            .map(|(shard, kind, run, instant)| {
+                let run = pick(&dump.runs, *run).map_or(RunId(3), |run| run.run.id);
+                let kind = match kind {
+                    0 => ArrivalKind::Run(run),
+                    1 => ArrivalKind::Cancel(run),
+                    _ => ArrivalKind::Reschedule(run, at(*instant)),
+                };
+                (ShardId((*shard).into()), kind)
+            })
+            .collect();
+        let accept = async |store: &dyn Both| store.accept(runs.clone(), left.clone()).await;
+        self.same(accept).await.unwrap();
+    }
+
+    // --- looking at everything ---
+
+    async fn adopt(&self, leases: &[Lease]) {
+        let adopt = async |store: &dyn Both| {
+            let mut adopted = store.adopt(leases).await?;
+            adopted.sends.sort_by_key(|send| send.run.run);
+            adopted.parked.sort_unstable();
+            Ok(adopted)
+        };
+        let _ = self.same(adopt).await;
+    }
+
+    async fn pages(&self, filter: &RunFilter, limit: usize) {
+        let mut before = None;
+        loop {
+            let page = async |store: &dyn Both| store.run_list(filter, before, limit).await;
+            let Some(next) = self.same(page).await.unwrap().next else { break };
+            before = Some(next);
+        }
+    }
+
+    async fn compare_everything(&mut self) {
+        for is_reopened in [false, true] {
+            if is_reopened {
+                self.reopen();
+            }
+            self.compare_jobs().await;
+            self.compare_runs().await;
+        }
+        self.clock.fetch_add(3_600_000, Ordering::SeqCst);
+        self.lives = self.lives.map(|life| life + 1);
+        self.perform(Verb::Renew { node: 0, term: 2, mark: 0, seen: 0, checkpoint: None }).await;
+        self.perform(Verb::Acquire { node: 0, shards: 15 }).await;
+        let leases = self.current(15, None);
+        self.same(async |store: &dyn Both| store.load(&leases, START, Timestamp::MAX, 1_000).await)
+            .await
+            .unwrap();
+        self.adopt(&leases).await;
+        self.same(async |store: &dyn Both| store.due(&leases, Timestamp::MAX, 1_000).await).await.unwrap();
+        self.same(async |store: &dyn Both| store.arrivals(&leases, 1_000).await).await.unwrap();
+        self.same(async |store: &dyn Both| store.prune(Timestamp::MAX).await).await.unwrap();
+        self.compare_runs().await;
+    }
+
+    async fn compare_jobs(&self) {
+        let ids: Vec<JobId> = (1..=u32::from(JOBS) + 1).map(JobId).collect();
+        let rows = async |store: &dyn Both| {
+            let mut rows: Vec<_> = store
+                .jobs(&ids)
+                .await?
+                .into_iter()
+                .map(|(id, row)| row.map(|row| (id, row)))
+                .collect::<Result<_, _>>()?;
+            rows.sort_by_key(|(id, _)| *id);
+            rows.iter_mut().for_each(|(_, row)| row.children.sort_unstable());
+            Ok(rows)
+        };
+        self.same(rows).await.unwrap();
+        for id in ids {
+            self.same(async |store: &dyn Both| store.job(id).await).await.unwrap();
+            self.same(async |store: &dyn Both| store.revisions(id).await).await.unwrap();
+            self.same(async |store: &dyn Both| store.counts(Some(id)).await).await.unwrap();
+        }
+        for name in 0..JOBS {
+            let name = name_of(name);
+            self.same(async |store: &dyn Both| store.job_named("shop", &name).await).await.unwrap();
+        }
+        for text in [None, Some("B".to_owned())] {
+            let filter = JobFilter { text, ..JobFilter::default() };
+            self.same(async |store: &dyn Both| store.job_list(&filter, None, 3).await).await.unwrap();
+        }
+        self.same(async |store: &dyn Both| store.counts(None).await).await.unwrap();
+    }
+
+    async fn compare_runs(&self) {
+        self.pages(&RunFilter::default(), 7).await;
+        let ids: Vec<RunId> = self.dump().runs.iter().map(|run| run.run.id).chain([RunId(3)]).collect();
+        let fetch = async |store: &dyn Both| {
+            let mut rows = store.fetch(&ids).await?;
+            rows.sort_by_key(|row| row.waiting.run);
+            Ok(rows)
+        };
+        self.same(fetch).await.unwrap();
+        for id in &ids {
+            self.same(async |store: &dyn Both| store.run(*id).await).await.unwrap();
+        }
+        let storage = async |store: &dyn Both| {
+            let mut buckets = store.storage().await?;
+            buckets.iter_mut().for_each(|bucket| bucket.bytes = 0);
+            Ok(buckets)
+        };
+        self.same(storage).await.unwrap();
+    }
+}
+
+const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
+
+fn told(clock: &Arc<AtomicI64>) -> StoreClock {
+    let clock = Arc::clone(clock);
+    Arc::new(move || Timestamp::from_millis(clock.load(Ordering::SeqCst)))
+}
+
+/// One of few instants, on three days.
+fn at(number: u8) -> Timestamp {
+    const SECONDS: [i64; 8] = [-90_000, -1, 0, 1, 2, 60, 86_400, 86_401];
+    SECONDS
+        .get(usize::from(number))
+        .map_or(Timestamp::MAX, |seconds| Timestamp::from_millis(BEGIN_MS + seconds * 1_000))
+}
+
+fn pick<T>(rows: &[T], number: u8) -> Option<&T> {
+    // The last number stands for something that is not there.
+    let is_there = number < u8::MAX && !rows.is_empty();
+    is_there.then(|| &rows[usize::from(number) % rows.len()])
+}
+
+fn shard_ids(shards: u8) -> Vec<ShardId> {
+    (0..SHARDS).filter(|shard| shards >> shard & 1 == 1).map(ShardId).collect()
+}
+
+fn key_of(number: u8) -> Option<&'static str> {
+    ["a", "b"].get(usize::from(number)).copied()
+}
+
+fn name_of(number: u8) -> String {
+    format!("Job {}", char::from(b'a' + number))
+}
+
+fn job_state(number: u8) -> JobState {
+    match number {
+        0 => JobState::Stopped(StoppedReason::Asked),
+        1 => JobState::Stopped(StoppedReason::FailureLimit),
+        2 => JobState::Deleted,
+        _ => JobState::Enabled,
+    }
+}
+
+fn definition(job: &NewJob) -> Definition {
+    let after = job.after.map(|(parent, when)| Child {
+        job: JobId(u32::from(parent) + 1),
+        when: When::ALL[usize::from(when)],
+    });
+    Definition {
+        app: "shop".into(),
+        name: name_of(job.name),
+        description: String::new(),
+        tags: Vec::new(),
+        schedule: Schedule::from(match job.name % 2 {
+            0 => ScheduleKind::Delay { delay: Duration::from_secs(1) },
+            _ => ScheduleKind::Manual,
+        }),
+        target: Target::Executor { handler: "work".into() },
+        misfire: Misfire::default(),
+        retry: Retry::default(),
+        timeout: Duration::from_secs(30),
+        delivery: Delivery::AtLeastOnce,
+        priority: 5,
+        block: Block::default(),
+        windows: Vec::new(),
+        after: after.into_iter().collect(),
+        failure_limit: 0,
+    }
+}
+
+fn kind(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Fenced(_) => "fenced",
+        StoreError::Unknown(_) => "unknown",
+        StoreError::Full(_) => "full",
+        StoreError::Conflict(_) => "conflict",
+        StoreError::Corrupt { .. } => "corrupt",
+    }
+}
+
+/// Opens what lies in a folder.
+fn open(folder: &Folder, tail: usize, clock: StoreClock) -> Arc<dyn Both> {
+    let limits = Limits { tail, ..Limits::default() };
+    let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };
+    Arc::new(Sqlite::open(&folder.0.join("punctual.db"), options).unwrap())
+}
+
+/// A folder that goes with the case.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::SeqCst);
+        let name = format!("model-{}-{number}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is swept away with the target folder.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,173 @@
+//! Rows that hold what cannot be: only they are affected.
+
+mod sqlite_support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use calendar::{Dialect, Gap, Overlap, Timestamp};
+use punctual_core::model::{JobId, Outcome, RunId, ScheduleKind, Then};
+use punctual_node::ports::{Browse, JobFilter, RunFilter, Settled, Store, StoreError};
+use punctual_store::sqlite::{Limits, Sqlite};
+use rusqlite::Connection;
+use sqlite_support::{
+    Folder, START, block_on, close, create, definition, hold_all, one_shot, options, second, sent,
+};
+
+fn open(path: &Path) -> Sqlite {
+    Sqlite::open(path, options(Limits::default())).unwrap()
+}
+
+/// Writes into the closed file as anybody could.
+fn poison(path: &Path, sql: &str) {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(sql).unwrap();
+    assert!(conn.total_changes() > 0, "{sql}");
+}
+
+fn every(interval: Duration) -> ScheduleKind {
+    ScheduleKind::Every { interval, anchor: second(0) }
+}
+
+/// Three jobs that are due; the second is then poisoned.
+fn with_jobs(sql: &str, check: impl AsyncFnOnce(&Sqlite)) {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    block_on(async {
+        for name in ["one", "two", "three"] {
+            create(&store, definition(name, every(Duration::from_secs(60))), Some(second(0))).await;
+        }
+    });
+    drop(store);
+    poison(&folder.database(), sql);
+    let store = open(&folder.database());
+    block_on(check(&store));
+}
+
+async fn due(store: &Sqlite) -> Vec<u32> {
+    let leases = hold_all(store, 1).await;
+    store.due(&leases, second(0), 10).await.unwrap().iter().map(|clock| clock.job.0).collect()
+}
+
+#[test]
+fn a_definition_that_is_no_json_is_told_of_that_job_alone() {
+    for garbage in ["", "{", "null", "[]", "{\"app\":1}"] {
+        with_jobs(&format!("update jobs set definition = '{garbage}' where id = 2"), async |store| {
+            let rows = store.jobs(&[JobId(1), JobId(2), JobId(3)]).await.unwrap();
+            assert_eq!(rows.len(), 3);
+            for (id, row) in rows {
+                match row {
+                    Ok(row) => assert_eq!(row.id, id),
+                    Err(StoreError::Corrupt { what, .. }) => {
+                        assert_eq!((what.as_ref(), id), ("jobs row 2", JobId(2)))
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!(due(store).await, [1, 2, 3], "the clock is as it was: whoever plans it finds out");
+            assert!(matches!(store.job(JobId(2)).await, Err(StoreError::Corrupt { .. })));
+            let listed = store.job_list(&JobFilter::default(), None, 10).await.unwrap();
+            assert_eq!(listed.items.iter().map(|job| job.id.0).collect::<Vec<u32>>(), [1, 3]);
+        });
+    }
+}
+
+#[test]
+fn text_that_is_no_text_is_told_of_that_job_alone() {
+    with_jobs("update jobs set definition = cast(x'ff00fe' as text) where id = 2", async |store| {
+        let rows = store.jobs(&[JobId(1), JobId(2), JobId(3)]).await.unwrap();
+        let unreadable: Vec<u32> = rows.iter().filter(|(_, row)| row.is_err()).map(|(id, _)| id.0).collect();
+        assert_eq!(unreadable, [2]);
+    });
+}
+
+#[test]
+fn a_state_or_a_shard_that_cannot_be_is_told_of_that_job_alone() {
+    for sql in ["update jobs set state = 77 where id = 2", "update clocks set shard = -1 where job = 2"] {
+        with_jobs(sql, async |store| {
+            let rows = store.jobs(&[JobId(1), JobId(2), JobId(3)]).await.unwrap();
+            let unreadable: Vec<u32> =
+                rows.iter().filter(|(_, row)| row.is_err()).map(|(id, _)| id.0).collect();
+            assert_eq!(unreadable, [2], "{sql}");
+            assert!(due(store).await.starts_with(&[1]));
+        });
+    }
+}
+
+#[test]
+fn an_absurd_next_fire_time_does_not_keep_the_others_from_being_due() {
+    for (next_fire, expected) in [(i64::MIN, vec![2, 1, 3]), (-1, vec![2, 1, 3]), (i64::MAX, vec![1, 3])] {
+        with_jobs(&format!("update clocks set next_fire = {next_fire} where job = 2"), async |store| {
+            assert_eq!(due(store).await, expected, "{next_fire}");
+        });
+    }
+    with_jobs(
+        "insert into clocks select -5, shard, next_fire, version, enabled, decided_to, reserved_to from clocks where job = 2",
+        async |store| {
+            assert_eq!(due(store).await, [1, 2, 3], "a clock of no job");
+        },
+    );
+}
+
+#[test]
+fn a_schedule_that_means_nothing_is_handed_over_for_the_engine_to_judge() {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    let nowhere = ScheduleKind::Cron {
+        expression: "* * * * *".into(),
+        dialect: Dialect::Unix,
+        zone: "Nowhere/Land".into(),
+        gap: Gap::default(),
+        overlap: Overlap::default(),
+    };
+    block_on(async {
+        for (name, kind) in [("never", every(Duration::ZERO)), ("nowhere", nowhere)] {
+            let definition = definition(name, kind);
+            let job = create(&store, definition.clone(), Some(second(0))).await.job;
+            let rows = store.jobs(&[job]).await.unwrap();
+            assert_eq!(rows[0].1.as_ref().unwrap().definition, definition);
+        }
+    });
+}
+
+#[test]
+fn runs_that_cannot_be_read_are_left_out_and_the_others_go_on() {
+    let folder = Folder::new();
+    let day = RunId::day_of(second(0));
+    for (column, value) in [("job", -1), ("shard", 70_000), ("origin", 9), ("decided", -3), ("priority", 999)]
+    {
+        let path = folder.database().with_extension(column);
+        let store = open(&path);
+        let runs: Vec<_> = (1..=3).map(|sequence| one_shot(sequence, second(0))).collect();
+        let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        block_on(store.accept(runs, Vec::new())).unwrap();
+        drop(store);
+        // In the row and in the index: whichever is looked at.
+        poison(&path, &format!("update runs_{day} set {column} = {value} where id = {}", ids[1]));
+        if matches!(column, "job" | "shard") {
+            poison(&path, &format!("update due_{day} set {column} = {value} where run = {}", ids[1]));
+        } else {
+            poison(&path, &format!("update due_{day} set traits = 6 where run = {}", ids[1]));
+        }
+        let store = open(&path);
+        block_on(async {
+            let leases = hold_all(&store, 1).await;
+            let loaded = store.load(&leases, START, Timestamp::MAX, 10).await.unwrap();
+            let found: Vec<RunId> = loaded.runs.iter().map(|run| run.run).collect();
+            assert_eq!(found, [ids[0], ids[2]], "{column}");
+            let fetched = store.fetch(&ids).await.unwrap();
+            let found: Vec<RunId> = fetched.iter().map(|row| row.waiting.run).collect();
+            assert_eq!(found, [ids[0], ids[2]], "{column}");
+            assert!(matches!(store.run(ids[1]).await, Err(StoreError::Corrupt { .. })), "{column}");
+            let listed = store.run_list(&RunFilter::default(), None, 10).await.unwrap();
+            assert_eq!(
+                listed.items.iter().map(|run| run.id).collect::<Vec<_>>(),
+                [ids[2], ids[0]],
+                "{column}"
+            );
+            // It can still be closed, which is how a person gets rid of it.
+            let settled = store.settle(vec![sent(ids[1], 1, Then::Close(close(Outcome::Cancelled)))]).await;
+            assert!(matches!(settled.unwrap()[..], [Settled::Done { .. }]), "{column}");
+        });
+    }
+}
