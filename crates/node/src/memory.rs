@@ -533,6 +533,11 @@ impl Memory {
         }
     }
 
+    /// After the wheel was full: whether loading is to go on, now that there is room for more than a few.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.wheel.mark().is_some() && self.wheel.room() * 4 >= self.wheel_capacity
+    }
+
     /// A place of a job became free: the first that waits asks again.
     pub(crate) fn promote(&mut self, job: JobId) {
         self.call_parked(job, false);

@@ -203,10 +203,10 @@ impl Node {
             of: None,
         };
         let singles = missed.singles.iter().map(|at| (record(*at, Decided::NotYet), closed(None)));
-        let ranges = missed
-            .range
-            .iter()
-            .map(|(from, until, count)| (record(*from, Decided::PassedOver), closed(Some((*until, *count)))));
+        let ranges = missed.range.iter().map(|(from, until, count)| {
+            let run = NewRun { due: now, ..record(*from, Decided::PassedOver) };
+            (run, closed(Some((*until, *count))))
+        });
         let named = |(id, (run, close))| (NewRun { id, ..run }, close);
         Ok(ids.into_iter().zip(singles.chain(ranges)).map(named).collect())
     }

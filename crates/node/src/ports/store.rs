@@ -61,8 +61,9 @@ pub struct Renewal {
     pub seen: ChangeId,
     /// Where others reach it.
     pub address: Text,
-    /// For each shard whose checkpoint moved: every run of it below this place is closed, waiting, parked or
-    /// gated, so a later load of births may begin here.
+    /// For each shard whose checkpoint is to move up: every run of it below this place that the node can know of is closed,
+    /// waiting, parked or gated, so a later load may begin here. The store moves it no further than to the first birth
+    /// since it last moved, and back to every birth that comes below it.
     pub checkpoints: Vec<(Lease, Mark)>,
 }
 

@@ -60,8 +60,7 @@ impl Node {
             return None;
         }
         if memory.wheel.mark().is_some() {
-            // It overflowed. Reading on is worth it when there is room for more than a few.
-            if memory.wheel.room() * 4 < self.settings.wheel_capacity {
+            if !memory.has_room_again() {
                 return None;
             }
             memory.wheel.open_to(None);

@@ -190,7 +190,7 @@ impl Draft {
             let range = Some((skipped.until, skipped.count));
             let reason = Text::Borrowed(Skip::from(skipped.reason).name());
             let close = Close { outcome: Outcome::Skipped, reason, closed_at: now, range };
-            (run(skipped.from, Decided::PassedOver), close)
+            (NewRun { due: now, ..run(skipped.from, Decided::PassedOver) }, close)
         });
         let runs = planning.runs.iter().map(|(at, decided)| run(*at, *decided)).collect();
         Plan { lease, clock, next: planning.next, runs, skipped, decided_to: now, stop: planning.stop }

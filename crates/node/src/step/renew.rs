@@ -47,7 +47,9 @@ impl Node {
             Some(now) => now,
             None => Timestamp::MIN,
         };
-        let checkpoints = now.map_or_else(Vec::new, |now| {
+        // What was left for us may be runs that we do not know yet.
+        let is_up_to_date = !memory.has_arrivals && memory.heard_of.is_empty();
+        let checkpoints = now.filter(|_| is_up_to_date).map_or_else(Vec::new, |now| {
             let place = memory.checkpoint(now);
             let has_moved = |held: &Held| {
                 held.is_adopted

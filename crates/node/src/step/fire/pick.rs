@@ -50,6 +50,7 @@ impl Node {
             memory.between.pop_first();
             memory.make_ready(id);
         }
+        memory.wakes.load |= memory.has_room_again();
         let picked = self.choose(&memory, now);
         for id in &picked {
             memory.make_busy(*id);
