@@ -55,6 +55,7 @@ macro_rules! conformance_cases {
         $then! {
             leases {
                 a_node_that_renews_is_listed_with_its_address_and_the_time_of_the_store
+                a_node_from_before_the_clock_was_set_far_back_has_expired
                 every_shard_is_listed_with_its_living_holder_and_its_last_epoch
                 a_node_lives_until_its_term_ends_and_no_longer
                 an_expired_node_is_fenced_for_ever
@@ -73,6 +74,8 @@ macro_rules! conformance_cases {
                 a_checkpoint_comes_back_to_the_next_holder
                 a_checkpoint_of_a_lease_that_is_not_current_is_left_out
                 loading_from_the_checkpoint_finds_what_waits_for_an_earlier_instant
+                a_checkpoint_goes_back_to_a_birth_below_it
+                a_checkpoint_does_not_pass_a_birth_since_it_last_moved
                 a_renewal_tells_what_changed_after_what_was_seen_a_thousand_at_a_time
                 arrivals_are_told_to_the_holder_of_their_shard
                 a_node_that_comes_back_after_a_reopen_still_holds_its_shards

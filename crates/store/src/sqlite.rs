@@ -11,6 +11,7 @@ mod change;
 mod code;
 mod day;
 mod file;
+mod floor;
 mod flush;
 mod gate;
 mod keeper;
@@ -162,8 +163,8 @@ fn fix_shards(conn: &Connection, shards: u16) -> Result<(), StoreError> {
         transaction.execute("insert into meta (name, value) values ('shards', ?1)", [shards])?;
         for shard in 0..shards {
             transaction.execute(
-                "insert into shards (shard, owner, epoch, inherited, checkpoint_due, checkpoint_run)
-                 values (?1, null, 0, null, ?2, 0)",
+                "insert into shards (shard, owner, epoch, inherited, checkpoint_due, checkpoint_run, floor)
+                 values (?1, null, 0, null, ?2, 0, 9223372036854775807)",
                 params![shard, Timestamp::MIN.as_millis()],
             )?;
         }

@@ -102,6 +102,8 @@ pub struct ShardRow {
     pub owner: Option<NodeId>,
     /// The last epoch given for it; 0 if none ever was.
     pub epoch: Epoch,
+    /// Where loading may begin.
+    pub checkpoint: Mark,
 }
 
 /// A shard that was taken.
@@ -404,7 +406,11 @@ pub trait Store: Send + Sync {
     // --- leases ---
 
     /// Renews the row of a node, or makes it. An incarnation whose row has expired is fenced for ever: expiry is
-    /// judged here, by the store's clock. Checkpoints of leases that are not current are left out.
+    /// judged here, by the store's clock. A row that would live for more than [`STEP`] longer than its term is from
+    /// before the clock was set back, and has expired too: else whoever died then would be waited for until the clock has
+    /// caught up. Checkpoints of leases that are not current are left out.
+    ///
+    /// [`STEP`]: punctual_core::cluster::STEP
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError>;
 
     /// Takes those of the shards that have no living holder, or this node as holder, each with a new epoch from one

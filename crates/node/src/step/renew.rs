@@ -60,7 +60,6 @@ impl Node {
             let mut moved = Vec::new();
             for (shard, held) in &mut memory.held {
                 if has_moved(held) {
-                    held.checkpoint = place;
                     moved.push((Lease { shard: *shard, epoch: held.epoch }, place));
                 }
             }
@@ -108,6 +107,11 @@ impl Node {
             .collect();
         for shard in lost {
             memory.leave(shard);
+        }
+        for row in &renewed.shards {
+            if let Some(held) = memory.held.get_mut(&row.shard) {
+                held.checkpoint = row.checkpoint;
+            }
         }
         if !renewed.arrivals.is_empty() {
             memory.has_arrivals = true;

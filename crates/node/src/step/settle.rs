@@ -163,7 +163,8 @@ impl Node {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
             });
             let is_current = match (&known, memory.flights.get(&report.run)) {
-                (Some(_), Some(flight)) => flight.attempt == report.attempt,
+                // Of a later one than we know, only the store can say what it means.
+                (Some(_), Some(flight)) => flight.attempt <= report.attempt,
                 // Known and not on its way: the attempt ended, or its shard came back to us without it.
                 (Some(run), None) => run.place == Place::Busy || run.attempt <= report.attempt,
                 (None, _) => true,

@@ -16,6 +16,7 @@ create table counters (
 create table nodes (
     node text primary key,
     expires_at integer not null,
+    term integer not null,
     mark integer not null,
     seen integer not null,
     address text not null
@@ -28,7 +29,9 @@ create table shards (
     epoch integer not null,
     inherited integer,
     checkpoint_due integer not null,
-    checkpoint_run integer not null
+    checkpoint_run integer not null,
+    -- The earliest birth since the checkpoint was last moved up.
+    floor integer not null
 ) strict;
 
 create table jobs (

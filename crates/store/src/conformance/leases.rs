@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Epoch, NodeId, Outcome, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, ArrivalKind, Lease, NodeRow, Renewal, ShardRow, StoreError};
@@ -23,9 +22,28 @@ pub(super) async fn a_node_that_renews_is_listed_with_its_address_and_the_time_o
     assert_eq!(nodes, [row(A, "node:7070"), row(B, "10.0.0.7:7070")]);
 }
 
+pub(super) async fn a_node_from_before_the_clock_was_set_far_back_has_expired(t: &mut Subject) {
+    t.renew(A).await;
+    let leases = t.hold(B, &[1]).await;
+    t.set_back(Duration::from_secs(5));
+    assert_eq!(t.renew(A).await.shards[1].owner, Some(B), "a small step is nobody's end");
+    t.set_back(Duration::from_secs(3_600));
+    let refused = t.store().renew(t.renewal(A)).await;
+    assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
+    let renewed = t.renew(C).await;
+    assert_eq!((renewed.nodes.len(), renewed.shards[1].owner), (1, None));
+    t.pass(Duration::from_secs(3_600));
+    let refused = t.store().renew(t.renewal(B)).await;
+    assert!(matches!(refused, Err(StoreError::Fenced(_))), "for ever: {refused:?}");
+    assert_eq!(leases.len(), 1);
+}
+
 pub(super) async fn every_shard_is_listed_with_its_living_holder_and_its_last_epoch(t: &mut Subject) {
     let held = t.hold(A, &[1]).await;
-    let row = |shard, owner, epoch| ShardRow { shard: ShardId(shard), owner, epoch };
+    let row = |shard, owner, epoch| {
+        let checkpoint = START;
+        ShardRow { shard: ShardId(shard), owner, epoch, checkpoint }
+    };
     let of = |owner, epoch| {
         (0..SHARDS)
             .map(|shard| match shard {
@@ -185,7 +203,8 @@ pub(super) async fn a_promise_is_not_taken_back_by_a_lower_mark(t: &mut Subject)
 
 pub(super) async fn a_checkpoint_comes_back_to_the_next_holder(t: &mut Subject) {
     let leases = t.hold(A, &[0, 1]).await;
-    let first = vec![(leases[0], mark(10, 3)), (leases[1], Mark { due: Timestamp::MAX, id: u64::MAX >> 11 })];
+    let far = Mark { due: "2199-12-31T23:59:59.999Z".parse().unwrap(), id: u64::MAX >> 11 };
+    let first = vec![(leases[0], mark(10, 3)), (leases[1], far)];
     t.store().renew(Renewal { checkpoints: first, ..t.renewal(A) }).await.unwrap();
     let further = vec![(leases[0], mark(20, 4))];
     t.store().renew(Renewal { checkpoints: further, ..t.renewal(A) }).await.unwrap();
@@ -193,7 +212,7 @@ pub(super) async fn a_checkpoint_comes_back_to_the_next_holder(t: &mut Subject) 
     t.pass(TERM);
     t.renew(B).await;
     let found: Vec<Mark> = t.acquire(B, &[0, 1, 2]).await.iter().map(|taken| taken.checkpoint).collect();
-    assert_eq!(found, [mark(20, 4), Mark { due: Timestamp::MAX, id: u64::MAX >> 11 }, START]);
+    assert_eq!(found, [mark(20, 4), far, START]);
 }
 
 pub(super) async fn a_checkpoint_of_a_lease_that_is_not_current_is_left_out(t: &mut Subject) {
@@ -212,16 +231,39 @@ pub(super) async fn a_checkpoint_of_a_lease_that_is_not_current_is_left_out(t: &
 
 // A checkpoint speaks of births, so what waits may lie below it.
 pub(super) async fn loading_from_the_checkpoint_finds_what_waits_for_an_earlier_instant(t: &mut Subject) {
-    let lease = t.hold(A, &[0]).await[0];
+    t.renew(A).await;
     let run = t.accepted(JOB, second(1)).await;
     t.settle(unsent(run, 1, wait(5, 1))).await;
-    let checkpoints = vec![(lease, mark(20, 4))];
-    t.store().renew(Renewal { checkpoints, ..t.renewal(A) }).await.unwrap();
-    let taken = t.acquire(A, &[0]).await[0];
-    let loaded = t.store().load(&[taken.lease], taken.checkpoint, second(99), 9).await.unwrap();
+    moved_up(t, mark(20, 4)).await;
+    let (lease, checkpoint) = moved_up(t, mark(20, 4)).await;
+    let loaded = t.store().load(&[lease], checkpoint, second(99), 9).await.unwrap();
     assert_eq!(loaded.runs.iter().map(|run| run.run).collect::<Vec<_>>(), [run]);
     t.closed(run, Outcome::Succeeded).await;
     assert_eq!(t.acquire(A, &[0]).await[0].checkpoint, mark(20, 4));
+}
+
+pub(super) async fn a_checkpoint_goes_back_to_a_birth_below_it(t: &mut Subject) {
+    t.renew(A).await;
+    assert_eq!(moved_up(t, mark(100, 0)).await.1, mark(100, 0));
+    let run = t.accepted(JOB, second(50)).await;
+    t.reopen();
+    let Acquired { lease, checkpoint, .. } = t.acquire(A, &[0]).await[0];
+    let loaded = t.store().load(&[lease], checkpoint, second(99), 9).await.unwrap();
+    assert_eq!(loaded.runs.iter().map(|run| run.run).collect::<Vec<_>>(), [run]);
+}
+
+// Whoever says how far all is done may not have heard of what was written since it last said so.
+pub(super) async fn a_checkpoint_does_not_pass_a_birth_since_it_last_moved(t: &mut Subject) {
+    t.renew(A).await;
+    moved_up(t, mark(100, 0)).await;
+    for due in [300, 200, 250] {
+        t.accepted(JOB, second(due)).await;
+    }
+    t.reopen();
+    let first = moved_up(t, mark(400, 0)).await.1;
+    assert!(mark(100, 0) <= first && first <= mark(200, u64::MAX), "{first:?}");
+    assert_eq!(moved_up(t, mark(400, 0)).await.1, mark(400, 0), "by now it has");
+    assert_eq!(moved_up(t, mark(300, 0)).await.1, mark(400, 0), "and never falls by a word alone");
 }
 
 pub(super) async fn a_renewal_tells_what_changed_after_what_was_seen_a_thousand_at_a_time(t: &mut Subject) {
@@ -260,6 +302,14 @@ pub(super) async fn a_node_that_comes_back_after_a_reopen_still_holds_its_shards
     assert_eq!(t.loaded(&leases).await, []);
     let owners: Vec<_> = t.renew(A).await.shards.iter().map(|shard| shard.owner).collect();
     assert_eq!(owners, [Some(A), None, None, Some(A)]);
+}
+
+/// Says that all is done up to a place, and gives the checkpoint of whoever takes the shard then.
+async fn moved_up(t: &Subject, place: Mark) -> (Lease, Mark) {
+    let lease = t.acquire(A, &[0]).await[0].lease;
+    t.store().renew(Renewal { checkpoints: vec![(lease, place)], ..t.renewal(A) }).await.unwrap();
+    let taken = t.acquire(A, &[0]).await[0];
+    (taken.lease, taken.checkpoint)
 }
 
 fn mark(seconds: i64, id: u64) -> Mark {

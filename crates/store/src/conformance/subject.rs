@@ -89,6 +89,12 @@ impl Subject {
         self.clock.store(later.as_millis(), Ordering::SeqCst);
     }
 
+    /// Sets the clock back.
+    pub(super) fn set_back(&self, time: Duration) {
+        let by = i64::try_from(time.as_millis()).expect("a step that fits");
+        self.clock.fetch_sub(by, Ordering::SeqCst);
+    }
+
     // --- leases ---
 
     /// A renewal of a node that promises nothing and has seen nothing.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
+use punctual_core::cluster::STEP;
 use punctual_core::model::{ChangeId, Epoch, NodeId, RunId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow, StoreError};
@@ -15,6 +16,12 @@ const CHANGES_MAX: usize = 1_000;
 impl State {
     pub(super) fn renew(&mut self, now: Timestamp, renewal: Renewal) -> Result<Renewed, StoreError> {
         let id = renewal.node;
+        for node in self.nodes.values_mut() {
+            // From before the clock was set back.
+            if node.expires_at > now.saturating_add(node.term).saturating_add(STEP) {
+                node.expires_at = Timestamp::MIN;
+            }
+        }
         if self.nodes.contains_key(&id) && !self.is_alive(now, id) {
             return Err(expired(id));
         }
@@ -22,6 +29,7 @@ impl State {
         let mark = self.nodes.get(&id).map_or(renewal.mark, |node| node.mark.max(renewal.mark));
         let node = Node {
             expires_at: now.saturating_add(renewal.term),
+            term: renewal.term,
             mark,
             seen: renewal.seen.0,
             address: renewal.address,
@@ -31,7 +39,9 @@ impl State {
             if let Some(shard) = self.shards.get_mut(&lease.shard)
                 && is_held_by(shard, id, lease)
             {
-                shard.checkpoint = checkpoint;
+                let reached = checkpoint.min(Mark { due: shard.floor, id: 0 });
+                shard.checkpoint = shard.checkpoint.max(reached);
+                shard.floor = Timestamp::MAX;
             }
         }
         Ok(self.renewed(now, id, renewal.seen))
@@ -43,6 +53,7 @@ impl State {
             shard: *id,
             owner: shard.owner.filter(|owner| self.is_alive(now, *owner)),
             epoch: Epoch(shard.epoch),
+            checkpoint: shard.checkpoint,
         });
         let has_arrivals =
             |id: &ShardId| self.arrivals_by_shard.range((*id, 0)..=(*id, u64::MAX)).next().is_some();

@@ -66,6 +66,7 @@ pub(super) type Wish = (u8, RunId, Option<Timestamp>);
 /// A node, alive or dead.
 pub(super) struct Node {
     pub(super) expires_at: Timestamp,
+    pub(super) term: Duration,
     /// The highest mark it ever promised.
     pub(super) mark: Timestamp,
     pub(super) seen: u64,
@@ -80,6 +81,8 @@ pub(super) struct Shard {
     /// What all holders before the owner promised together.
     pub(super) inherited: Option<Timestamp>,
     pub(super) checkpoint: Mark,
+    /// The earliest birth since the checkpoint was last moved up.
+    pub(super) floor: Timestamp,
 }
 
 /// A job with its clock.
@@ -185,7 +188,8 @@ impl State {
     pub(super) fn new(shards: u16, key_ttl: Duration) -> State {
         let start = Mark { due: Timestamp::MIN, id: 0 };
         let shard = |id| {
-            let shard = Shard { owner: None, epoch: 0, inherited: None, checkpoint: start };
+            let shard =
+                Shard { owner: None, epoch: 0, inherited: None, checkpoint: start, floor: Timestamp::MAX };
             (ShardId(id), shard)
         };
         State {
@@ -228,6 +232,10 @@ impl State {
         }
         if let Some(key) = &new.key {
             self.keys.insert((new.job, key.clone()), Key { run: id, expires_at: None });
+        }
+        if let Some(shard) = self.shards.get_mut(&new.shard) {
+            shard.floor = shard.floor.min(new.due);
+            shard.checkpoint = shard.checkpoint.min(Mark { due: new.due, id: 0 });
         }
         let day = id.day();
         self.buckets.entry(day).or_insert(Bucket { day, runs: 0, closed: 0, bytes: 0 }).runs += 1;

@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use super::births::{Birth, Births, Traits};
 use super::code::{instant_or_none, outcome_code, outcome_from};
 use super::day::{Days, Table};
+use super::floor::Floors;
 use super::known::{Bit, Known};
 use super::tail::{CloseTail, SharedCloses};
 use crate::StoreClock;
@@ -38,6 +39,7 @@ pub(super) struct Side {
     pub(super) closes: CloseTail,
     pub(super) counters: Counters,
     pub(super) tallies: Tallies,
+    pub(super) floors: Floors,
 }
 
 impl Keeper {
@@ -62,6 +64,7 @@ impl Side {
             closes: CloseTail::with_shared(shared),
             counters: Counters::read(conn)?,
             tallies: Tallies::default(),
+            floors: Floors::read(conn)?,
         };
         side.read_closes(conn)?;
         side.read_births(conn)?;

@@ -1,6 +1,7 @@
 //! Leases: who lives, who holds what, and what the last holder promised.
 
 use calendar::Timestamp;
+use punctual_core::cluster::STEP;
 use punctual_core::model::{ChangeId, Epoch, JobId, NodeId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow, StoreError};
@@ -8,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashMap;
 
 use super::code::{bits, instant, instant_or_none};
+use super::floor::Floor;
 use super::keeper::Keeper;
 use super::trouble::Trouble;
 
@@ -30,6 +32,7 @@ struct Shard {
 impl Keeper {
     pub(super) fn renew(&mut self, renewal: &Renewal) -> Result<Renewed, Trouble> {
         let now = self.now();
+        self.bury(now)?;
         let node = node(&self.conn, renewal.node)?;
         if node.as_ref().is_some_and(|node| node.expires_at <= now) {
             return Err(expired(renewal.node).into());
@@ -37,32 +40,56 @@ impl Keeper {
         // A mark never falls: what was begun under a higher one is not undone by a lower one.
         let mark = node.map_or(renewal.mark, |node| node.mark.max(renewal.mark));
         let mut upsert = self.conn.prepare_cached(
-            "insert or replace into nodes (node, expires_at, mark, seen, address)
-             values (?1, ?2, ?3, ?4, ?5)",
+            "insert or replace into nodes (node, expires_at, term, mark, seen, address)
+             values (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
         upsert.execute(params![
             renewal.node.to_string(),
             now.saturating_add(renewal.term).as_millis(),
+            i64::try_from(renewal.term.as_millis()).unwrap_or(i64::MAX),
             mark.as_millis(),
             renewal.seen.0 as i64,
             renewal.address.as_ref(),
         ])?;
         drop(upsert);
         for (lease, checkpoint) in &renewal.checkpoints {
-            let mut update = self.conn.prepare_cached(
-                "update shards
-                 set checkpoint_due = ?4, checkpoint_run = ?5
-                 where shard = ?1 and owner = ?2 and epoch = ?3",
-            )?;
-            update.execute(params![
-                lease.shard.0,
-                renewal.node.to_string(),
-                lease.epoch.0 as i64,
-                checkpoint.due.as_millis(),
-                checkpoint.id as i64,
-            ])?;
+            self.move_checkpoint(renewal.node, *lease, *checkpoint)?;
         }
         Ok(self.renewed(now, renewal.node, renewal.seen)?)
+    }
+
+    /// Nodes whose rows are from before the clock was set back have expired.
+    fn bury(&self, now: Timestamp) -> rusqlite::Result<()> {
+        let mut update = self.conn.prepare_cached(
+            "update nodes
+             set expires_at = ?2
+             where expires_at - min(term, 1000000000) > ?1",
+        )?;
+        update.execute(params![now.saturating_add(STEP).as_millis(), i64::MIN])?;
+        Ok(())
+    }
+
+    /// Moves a checkpoint up, no further than to the first birth since it last moved.
+    fn move_checkpoint(&mut self, node: NodeId, lease: Lease, wanted: Mark) -> rusqlite::Result<()> {
+        let Some(floor) = self.side.floors.of(lease.shard) else { return Ok(()) };
+        let reached = floor.checkpoint.max(wanted.min(Mark { due: floor.earliest, id: 0 }));
+        let mut update = self.conn.prepare_cached(
+            "update shards
+             set checkpoint_due = ?4, checkpoint_run = ?5, floor = ?6
+             where shard = ?1 and owner = ?2 and epoch = ?3",
+        )?;
+        let moved = update.execute(params![
+            lease.shard.0,
+            node.to_string(),
+            lease.epoch.0 as i64,
+            reached.due.as_millis(),
+            reached.id as i64,
+            i64::MAX,
+        ])?;
+        if moved > 0 {
+            *floor = Floor { checkpoint: reached, earliest: Timestamp::MAX };
+        }
+        Ok(())
     }
 
     fn renewed(&self, now: Timestamp, node: NodeId, seen: ChangeId) -> rusqlite::Result<Renewed> {
@@ -92,7 +119,7 @@ impl Keeper {
 
     fn shard_rows(&self, now: Timestamp) -> rusqlite::Result<Vec<ShardRow>> {
         let mut select = self.conn.prepare_cached(
-            "select shards.shard, nodes.node, shards.epoch
+            "select shards.shard, nodes.node, shards.epoch, shards.checkpoint_due, shards.checkpoint_run
              from shards
              left join nodes on nodes.node = shards.owner and nodes.expires_at > ?1
              order by shards.shard",
@@ -102,6 +129,7 @@ impl Keeper {
                 shard: ShardId(row.get(0)?),
                 owner: row.get::<_, Option<String>>(1)?.as_deref().and_then(node_id),
                 epoch: Epoch(bits(row, 2)?),
+                checkpoint: Mark { due: instant(row, 3)?, id: bits(row, 4)? },
             })
         };
         select.query_map([now.as_millis()], row)?.collect()
@@ -183,8 +211,7 @@ impl Keeper {
             epoch.0 as i64,
             inherited.map(Timestamp::as_millis),
         ])?;
-        let checkpoint =
-            first_wait(&self.conn, id)?.map_or(there.checkpoint, |wait| wait.min(there.checkpoint));
+        let checkpoint = there.checkpoint;
         Ok(Some(Acquired { lease: Lease { shard: id, epoch }, mark: inherited, checkpoint }))
     }
 
@@ -272,17 +299,4 @@ fn node_id(text: &str) -> Option<NodeId> {
 
 fn expired(node: NodeId) -> StoreError {
     StoreError::Fenced(format!("node {node} has no row that lives").into())
-}
-
-/// Where the first run waits for an instant: it may have been made ready for one that is long past.
-fn first_wait(conn: &Connection, shard: ShardId) -> rusqlite::Result<Option<Mark>> {
-    let mut select = conn.prepare_cached(
-        "select ready_at
-         from waiting
-         where ready_at is not null and shard = ?1
-         order by ready_at
-         limit 1",
-    )?;
-    let first = select.query_row(params![shard.0], |row| instant(row, 0)).optional()?;
-    Ok(first.map(|due| Mark { due, id: 0 }))
 }

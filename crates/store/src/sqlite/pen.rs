@@ -89,6 +89,7 @@ impl Pen<'_> {
             self.write_key(run, key)?;
         }
         self.side.known.note(self.conn, &self.side.days, run.id, Bit::There)?;
+        self.side.floors.note(self.conn, run.shard, run.due)?;
         self.arm(run)?;
         Ok(Ok(run.id))
     }

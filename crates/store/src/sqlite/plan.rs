@@ -12,6 +12,9 @@ use super::pen::Pen;
 use super::trouble::{Trouble, corrupt};
 use crate::row::definition_from_text;
 
+/// A row, or what is wrong with it.
+type Readable<T> = Result<T, StoreError>;
+
 impl Keeper {
     pub(super) fn due(
         &mut self,
@@ -36,10 +39,7 @@ impl Keeper {
         Ok(due)
     }
 
-    pub(super) fn jobs(
-        &mut self,
-        ids: &[JobId],
-    ) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, Trouble> {
+    pub(super) fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<(JobId, Readable<JobRow>)>, Trouble> {
         let mut jobs = Vec::with_capacity(ids.len());
         for id in ids {
             jobs.extend(job_row(&self.conn, *id)?.map(|row| (*id, row)));
@@ -138,7 +138,7 @@ fn clock_row(row: &Row<'_>) -> rusqlite::Result<Option<ClockRow>> {
 }
 
 /// The row of a job, if there is one, and whatever is wrong with it.
-fn job_row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Result<JobRow, StoreError>>> {
+fn job_row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Readable<JobRow>>> {
     let mut select = conn.prepare_cached(
         "select jobs.version, jobs.changed_at, jobs.state, jobs.reason, jobs.definition, clocks.shard, clocks.next_fire,
          clocks.decided_to, clocks.reserved_to
