@@ -55,7 +55,7 @@ macro_rules! conformance_cases {
         $then! {
             leases {
                 a_node_that_renews_is_listed_with_its_address_and_the_time_of_the_store
-                a_node_from_before_the_clock_was_set_far_back_has_expired
+                nobody_lives_longer_than_a_term_when_the_clock_is_set_back
                 every_shard_is_listed_with_its_living_holder_and_its_last_epoch
                 a_node_lives_until_its_term_ends_and_no_longer
                 an_expired_node_is_fenced_for_ever

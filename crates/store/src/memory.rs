@@ -11,6 +11,7 @@ mod dump;
 mod gate;
 mod leases;
 mod load;
+mod merge;
 mod plan;
 mod prune;
 mod settle;

@@ -16,6 +16,7 @@ mod flush;
 mod gate;
 mod keeper;
 mod known;
+mod layer;
 mod lease;
 mod load;
 mod pen;

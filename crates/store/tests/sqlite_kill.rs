@@ -25,7 +25,7 @@ use sqlite_support::{
 const KILLS: u64 = 100;
 
 /// Acknowledged lines before a kill, at most.
-const LINES_MAX: u64 = 120;
+const LINES_MAX: u64 = 80;
 
 /// So short that most kills come while an index is being written.
 const TAIL: usize = 700;

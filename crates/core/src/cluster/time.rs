@@ -13,6 +13,9 @@ use super::Boot;
 /// A step of the store's clock that is worth an alarm.
 pub const STEP: Duration = Duration::from_secs(5);
 
+/// No two clocks drift apart faster than one part in this many.
+const DRIFT: i64 = 2_000;
+
 /// The store's clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
@@ -27,6 +30,7 @@ pub enum Stepped {
 pub struct ClusterTime {
     /// Milliseconds to add to the machine's time; none before the store was heard.
     offset: Option<i64>,
+    learned_at: Boot,
     shown: Option<Timestamp>,
 }
 
@@ -35,12 +39,16 @@ impl ClusterTime {
     pub fn learn(&mut self, asked: Boot, answered: Boot, store_now: Timestamp) -> Option<Stepped> {
         let least = store_now.as_millis().saturating_sub(millis(answered));
         let most = store_now.as_millis().saturating_sub(millis(asked));
+        let silence = answered.since(self.learned_at);
+        self.learned_at = answered;
         let Some(offset) = self.offset else {
             self.offset = Some(least);
             return None;
         };
-        // An eighth of the way towards the early side, so that one slow answer does not leave us ahead for good.
-        let eased = offset - (offset - least) / 8;
+        // The two clocks may have drifted apart since they were last compared, and one slow answer must not leave us
+        // ahead for good: both lean towards the early side.
+        let drifted = i64::try_from(silence.as_millis()).unwrap_or(i64::MAX) / DRIFT;
+        let eased = offset - (offset - least) / 8 - drifted;
         self.offset = Some(eased.clamp(least, most.max(least)));
         let (ahead, behind) = (least.saturating_sub(offset), offset.saturating_sub(most));
         let step = millis(Boot(STEP));

@@ -406,11 +406,9 @@ pub trait Store: Send + Sync {
     // --- leases ---
 
     /// Renews the row of a node, or makes it. An incarnation whose row has expired is fenced for ever: expiry is
-    /// judged here, by the store's clock. A row that would live for more than [`STEP`] longer than its term is from
-    /// before the clock was set back, and has expired too: else whoever died then would be waited for until the clock has
-    /// caught up. Checkpoints of leases that are not current are left out.
-    ///
-    /// [`STEP`]: punctual_core::cluster::STEP
+    /// judged here, by the store's clock. With every renewal, of whomever, no row lives longer than its term from now: one
+    /// from before the clock was set back would else be waited for until the clock has caught up, although its node
+    /// may be dead. Checkpoints of leases that are not current are left out.
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError>;
 
     /// Takes those of the shards that have no living holder, or this node as holder, each with a new epoch from one

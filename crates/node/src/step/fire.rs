@@ -49,10 +49,16 @@ impl Node {
         if boot < self.memory().paused_until {
             return self.memory().paused_until;
         }
-        let picked = self.pick();
-        if let Err(error) = self.fire_picked(&picked).await {
-            self.lost_or_paused("fire", &error);
-            self.put_back(&picked);
+        loop {
+            let picked = self.pick();
+            if let Err(error) = self.fire_picked(&picked).await {
+                self.lost_or_paused("fire", &error);
+                self.put_back(&picked);
+                break;
+            }
+            if picked.len() < self.settings.fire_max {
+                break;
+            }
         }
         self.next_moment()
     }

@@ -41,7 +41,10 @@ impl Node {
         match memory.time.now(boot) {
             Some(_) if !is_all => boot,
             Some(now) => {
-                let next = now.as_millis().div_euclid(every).saturating_add(1).saturating_mul(every);
+                // Half a step off the grid: most schedules name whole seconds, and then firing has the machine.
+                let half = every / 2;
+                let next =
+                    (now.as_millis() + half).div_euclid(every).saturating_add(1).saturating_mul(every) - half;
                 let next = memory.time.moment_of(Timestamp::from_millis(next));
                 let soonest = boot.plus(Duration::from_millis(1));
                 next.clamp(soonest, soonest.max(boot.plus(self.settings.look_every)))

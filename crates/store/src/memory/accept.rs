@@ -5,6 +5,7 @@ use punctual_core::model::{NewRun, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
 use super::leases::shards_of;
+use super::merge::least;
 use super::state::{State, Wish};
 
 impl State {
@@ -43,11 +44,10 @@ impl State {
     }
 
     pub(super) fn arrivals(&self, leases: &[Lease], max: usize) -> Vec<Arrival> {
-        let of_shard = |shard| self.arrivals_by_shard.range((shard, 0)..=(shard, u64::MAX)).take(max);
-        let mut ids: Vec<u64> = shards_of(leases).into_iter().flat_map(of_shard).map(|(_, id)| *id).collect();
-        ids.sort_unstable();
-        ids.truncate(max);
-        ids.iter().map(|id| self.arrivals[id]).collect()
+        let of_shard =
+            |shard| self.arrivals_by_shard.range((shard, 0)..=(shard, u64::MAX)).map(|(_, id)| *id);
+        let sources = shards_of(leases).into_iter().map(of_shard).collect();
+        least(sources, max).iter().map(|id| self.arrivals[id]).collect()
     }
 
     pub(super) fn consume(&mut self, arrivals: &[u64]) {

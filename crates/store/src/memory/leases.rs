@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::cluster::STEP;
 use punctual_core::model::{ChangeId, Epoch, NodeId, RunId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow, StoreError};
@@ -17,10 +16,8 @@ impl State {
     pub(super) fn renew(&mut self, now: Timestamp, renewal: Renewal) -> Result<Renewed, StoreError> {
         let id = renewal.node;
         for node in self.nodes.values_mut() {
-            // From before the clock was set back.
-            if node.expires_at > now.saturating_add(node.term).saturating_add(STEP) {
-                node.expires_at = Timestamp::MIN;
-            }
+            // From before the clock was set back: nobody lives longer than its term from now.
+            node.expires_at = node.expires_at.min(now.saturating_add(node.term));
         }
         if self.nodes.contains_key(&id) && !self.is_alive(now, id) {
             return Err(expired(id));

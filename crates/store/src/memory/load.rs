@@ -8,6 +8,7 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Waiting};
 
 use super::leases::shards_of;
+use super::merge::least;
 use super::state::{Run, State};
 
 impl State {
@@ -23,16 +24,14 @@ impl State {
         if until <= from.due {
             return Ok(Loaded { runs: Vec::new(), rest: None });
         }
-        let enough = max.saturating_add(1);
-        let mut places: Vec<_> = shards_of(leases)
-            .into_iter()
-            .flat_map(|shard| {
-                let range = (shard, from.due, RunId(from.id))..(shard, until, RunId(0));
-                self.births.range(range.clone()).take(enough).chain(self.waits.range(range).take(enough))
-            })
-            .map(|(_, ready_at, run)| (*ready_at, *run))
-            .collect();
-        places.sort_unstable();
+        let of_shard = |shard: ShardId| {
+            let range = (shard, from.due, RunId(from.id))..(shard, until, RunId(0));
+            let place = |(_, ready_at, run): &(ShardId, Timestamp, RunId)| (*ready_at, *run);
+            [self.births.range(range.clone()).map(place), self.waits.range(range).map(place)]
+        };
+        let sources = shards_of(leases).into_iter().flat_map(of_shard).collect();
+        // One more than asked for, to know where the rest begins.
+        let mut places = least(sources, max.saturating_add(1));
         let rest = places.get(max).map(|(ready_at, run)| Mark { due: *ready_at, id: run.0 });
         places.truncate(max);
         Ok(Loaded { runs: places.iter().map(|(_, run)| waiting(&self.runs[run])).collect(), rest })

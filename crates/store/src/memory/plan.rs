@@ -1,29 +1,25 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, When};
+use punctual_core::model::{Child, JobId, JobState, ShardId, When};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::leases::shards_of;
+use super::merge::least;
 use super::state::{Job, State};
 
 impl State {
     pub(super) fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Vec<ClockRow> {
-        let mut places: Vec<_> = shards_of(leases)
-            .into_iter()
-            .flat_map(|shard| {
-                let first = (shard, Timestamp::MIN, JobId(0));
-                self.clocks.range(first..=(shard, until, JobId(u32::MAX))).take(max)
-            })
-            .map(|(shard, next_fire, job)| (*next_fire, *job, *shard))
-            .collect();
-        places.sort_unstable();
-        places.truncate(max);
+        let of_shard = |shard: ShardId| {
+            let range = (shard, Timestamp::MIN, JobId(0))..=(shard, until, JobId(u32::MAX));
+            self.clocks.range(range).map(|(shard, next_fire, job)| (*next_fire, *job, *shard))
+        };
+        let sources = shards_of(leases).into_iter().map(of_shard).collect();
         let row = |(next_fire, job, shard)| {
             let Job { version, planned, .. } = self.jobs[&job];
             ClockRow { job, shard, next_fire, version, planned }
         };
-        places.into_iter().map(row).collect()
+        least(sources, max).into_iter().map(row).collect()
     }
 
     pub(super) fn job_row(&self, id: JobId) -> Option<Result<JobRow, StoreError>> {

@@ -12,8 +12,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::code::{
     attempt_outcome_from, bits, decided_from, instant, instant_or_none, origin_from, outcome_from, state_from,
 };
-use super::day::indexed_close;
 use super::keeper::counts_of;
+use super::layer::indexed_close;
 use super::reader::Reader;
 use super::tail::Shared;
 use super::trouble::{Trouble, corrupt};

@@ -9,8 +9,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use punctual_core::model::RunId;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 /// The tables that a day may have. Each is made when it is first needed: a day far ahead that only waits for one run
 /// should not cost five.
@@ -342,16 +341,13 @@ fn schema(day: u32, table: Table) -> String {
              ) strict;
              create unique index runs_{day}_named on runs_{day} (fire_time, job) where origin in (0, 3) and decided <> 4;"
         ),
-        // `fire_time` only where it differs from the due time; `traits` as in `super::births`.
+        // Both indexes hold blocks of entries (`super::layer`), by the place of the last.
         Table::Due => format!(
             "create table due_{day} (
                  layer integer not null,
                  due integer not null,
                  run integer not null,
-                 job integer not null,
-                 shard integer not null,
-                 traits integer not null,
-                 fire_time integer,
+                 entries blob not null,
                  primary key (layer, due, run)
              ) strict, without rowid;"
         ),
@@ -379,7 +375,7 @@ fn schema(day: u32, table: Table) -> String {
              create table closed_{day} (
                  layer integer not null,
                  run integer not null,
-                 place integer not null,
+                 entries blob not null,
                  primary key (layer, run)
              ) strict, without rowid;"
         ),
@@ -412,18 +408,6 @@ fn schema(day: u32, table: Table) -> String {
              create index sends_{day}_open on sends_{day} (run, attempt) where is_open = 1;"
         ),
     }
-}
-
-/// The place of a run's close that is in the index of closes.
-pub(super) fn indexed_close(conn: &Connection, run: RunId) -> rusqlite::Result<Option<i64>> {
-    let number = run.day();
-    let mut select = conn.prepare_cached(&format!(
-        "select closed.place
-         from layers
-         cross join closed_{number} as closed on closed.layer = layers.layer and closed.run = ?1
-         where layers.day = ?2 and layers.kind = 1 and layers.low <= ?1 and layers.high >= ?1"
-    ))?;
-    select.query_row(params![run.0 as i64, number], |row| row.get(0)).optional()
 }
 
 /// One statement for each day that a batch touches, kept at hand while the batch lasts.

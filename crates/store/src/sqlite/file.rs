@@ -61,6 +61,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let conn = Connection::open_with_flags(path, flags)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        keep_plans(&conn)?;
         conn.execute_batch(
             "pragma query_only = true;
              pragma busy_timeout = 5000;
@@ -87,8 +88,15 @@ pub(super) fn open_sweeper(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error: rusqlite::Error| told(&error))
 }
 
+/// A prepared statement keeps its plan whatever is bound to it. Without this the bundled SQLite (built with STAT4) plans
+/// some statements anew for every value: 18.6 µs instead of 1.3 µs to read a job, 11.3 µs instead of 1.1 µs its children.
+fn keep_plans(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
+}
+
 fn prepare(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_plans(conn)?;
     // The page size first: it is fixed by whatever is written next. Checkpoints are ours alone, so that no commit
     // has to wait for one. No auto_vacuum: the pages of dropped days are what the next days are written into.
     conn.execute_batch(

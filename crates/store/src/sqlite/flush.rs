@@ -4,27 +4,16 @@
 //! in between only means that the same entries are read into the tail and written once more.
 
 use punctual_core::model::RunId;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use super::births::Birth;
-use super::day::{Kind, PerDay, Table};
+use super::births::Entry;
+use super::day::{Kind, Table};
 use super::keeper::Side;
+use super::layer::Blocks;
 
-/// How many index rows a round writes at least and at most.
-const CHUNK_MIN: usize = 512;
-const CHUNK_MAX: usize = 4_096;
-
-/// How many runs a round looks at to find those that are still open.
-const LOOK_MAX: usize = 16_384;
-
-/// How a run comes into the due index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Indexed {
-    /// With a flush, into the layer that it writes.
-    InOrder,
-    /// Alone, because the index is past its id.
-    Late,
-}
+/// How many entries a round looks at, at least and at most: one costs some 50 ns.
+const CHUNK_MIN: usize = 1_024;
+const CHUNK_MAX: usize = 16_384;
 
 /// When to begin a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +54,14 @@ impl Side {
     }
 
     /// Writes the next part of a flush; `written` is how many rows the round wrote already. The flush goes on twice as
-    /// fast as the tail grows again.
-    pub(super) fn flush_some(&mut self, conn: &Connection, written: usize) -> rusqlite::Result<()> {
-        let chunk = (2 * written).clamp(CHUNK_MIN, CHUNK_MAX);
+    /// fast as the tail grows again, and takes some rounds however short the tail may be.
+    pub(super) fn flush_some(
+        &mut self,
+        conn: &Connection,
+        written: usize,
+        tail_max: usize,
+    ) -> rusqlite::Result<()> {
+        let chunk = (2 * written).clamp(CHUNK_MIN.min(1 + tail_max / 8), CHUNK_MAX);
         if self.births.is_flushing() {
             self.flush_due(conn, chunk)?;
         } else if self.closes.is_flushing() {
@@ -77,21 +71,19 @@ impl Side {
     }
 
     fn flush_due(&mut self, conn: &Connection, chunk: usize) -> rusqlite::Result<()> {
-        let mut insert = PerDay::new(conn, insert_due);
-        let mut left = chunk;
-        for _ in 0..LOOK_MAX {
-            let Some(((due, run), birth)) = self.births.pop_old() else { break };
-            let standing = self.known.of(conn, &self.days, RunId(run))?;
+        let mut blocks = Blocks::of_births(conn);
+        for _ in 0..chunk {
+            let Some(entry) = self.births.pop_old() else { break };
+            let run = RunId(entry.0.1);
+            let standing = self.known.of(conn, &self.days, run)?;
             // Whoever waits or is gated is found elsewhere from now on, until it is closed.
-            if standing.is_closed || standing.is_engaged {
-                continue;
-            }
-            self.index_birth(conn, &mut insert, Indexed::InOrder, due, RunId(run), &birth)?;
-            left -= 1;
-            if left == 0 {
-                break;
+            if !standing.is_closed && !standing.is_engaged {
+                self.days.ensure(conn, run.day(), Table::Due)?;
+                let layer = self.days.edit(run.day()).build(Kind::Due, entry.0.0);
+                blocks.push_birth(layer, &entry)?;
             }
         }
+        blocks.finish()?;
         if !self.births.is_flushing() {
             self.days.finish_layers(conn, Kind::Due)?;
             for number in self.days.numbers() {
@@ -102,53 +94,19 @@ impl Side {
         Ok(())
     }
 
-    /// Puts a run into the due index of its day.
-    pub(super) fn index_birth(
-        &mut self,
-        conn: &Connection,
-        insert: &mut PerDay<'_>,
-        indexed: Indexed,
-        due: i64,
-        run: RunId,
-        birth: &Birth,
-    ) -> rusqlite::Result<()> {
-        let number = run.day();
-        self.days.ensure(conn, number, Table::Due)?;
-        let day = self.days.edit(number);
-        let layer = match indexed {
-            Indexed::InOrder => day.build(Kind::Due, due),
-            Indexed::Late => day.stray(due),
-        };
-        let fire_time = (birth.fire_time != due).then_some(birth.fire_time);
-        insert.of(number)?.execute(params![
-            layer,
-            due,
-            run.0 as i64,
-            birth.job,
-            birth.shard,
-            birth.traits.0,
-            fire_time
-        ])?;
-        Ok(())
-    }
-
     fn flush_closes(&mut self, conn: &Connection, chunk: usize) -> rusqlite::Result<()> {
-        let mut insert = PerDay::new(conn, |day| {
-            format!(
-                "insert into closed_{day} (layer, run, place)
-                 values (?1, ?2, ?3)"
-            )
-        });
+        let mut blocks = Blocks::of_closes(conn);
         let from = self.closes.flushed;
         let until = self.closes.flushing.len().min(from + chunk);
         for (run, place) in &self.closes.flushing[from..until] {
             // A day that was pruned meanwhile has no index any more.
-            let number = RunId(*run).day();
-            if self.days.has(number, Table::Closes) {
-                let layer = self.days.edit(number).build(Kind::Closed, *run as i64);
-                insert.of(number)?.execute(params![layer, *run as i64, place])?;
+            let run = RunId(*run);
+            if self.days.has(run.day(), Table::Closes) {
+                let layer = self.days.edit(run.day()).build(Kind::Closed, run.0 as i64);
+                blocks.push_close(layer, run, *place)?;
             }
         }
+        blocks.finish()?;
         self.closes.flushed = until;
         if until == self.closes.flushing.len() {
             self.closes.end_flush();
@@ -160,12 +118,14 @@ impl Side {
         }
         Ok(())
     }
-}
 
-/// The statement that puts a run into the due index.
-pub(super) fn insert_due(day: u32) -> String {
-    format!(
-        "insert or ignore into due_{day} (layer, due, run, job, shard, traits, fire_time)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
-    )
+    /// Puts a run into the due index at once, because the index is past its id already.
+    pub(super) fn index_stray(&mut self, conn: &Connection, entry: &Entry) -> rusqlite::Result<()> {
+        let number = RunId(entry.0.1).day();
+        self.days.ensure(conn, number, Table::Due)?;
+        let layer = self.days.edit(number).stray(entry.0.0);
+        let mut blocks = Blocks::of_births(conn);
+        blocks.push_birth(layer, entry)?;
+        blocks.finish()
+    }
 }

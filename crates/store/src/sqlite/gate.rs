@@ -5,9 +5,10 @@ use punctual_node::ports::{Gate, Gated};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::code::bits;
-use super::day::{Table, indexed_close};
+use super::day::Table;
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
+use super::layer::indexed_close;
 use super::settle::begun;
 use super::trouble::Trouble;
 

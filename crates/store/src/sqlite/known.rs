@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::day::{Days, Table};
+use super::layer::indexed_closes;
 
 /// Runs in a block.
 const BLOCK_BITS: u32 = 12;
@@ -117,21 +118,17 @@ fn read(conn: &Connection, days: &Days, run: RunId) -> rusqlite::Result<Block> {
         Ok(())
     };
     let day = run.day();
-    if days.has(day, Table::Closes) {
-        note(
-            Bit::Closed,
-            &format!(
-                "select closed.run
-                 from layers
-                 cross join closed_{day} as closed on closed.layer = layers.layer and closed.run between ?1 and ?2
-                 where layers.day = {day} and layers.kind = 1 and layers.low <= ?2 and layers.high >= ?1"
-            ),
-        )?;
-    }
     if days.has(day, Table::Sends) {
         note(Bit::Engaged, &format!("select run from sends_{day} where run between ?1 and ?2"))?;
     }
     note(Bit::Engaged, "select run from waiting where run between ?1 and ?2")?;
     note(Bit::Keyed, "select run from keys where run between ?1 and ?2")?;
+    if days.has(day, Table::Closes) {
+        let last = RunId(first | ((1 << BLOCK_BITS) - 1));
+        indexed_closes(conn, RunId(first), last, |run| {
+            let (word, mask) = place(run);
+            block.words[Bit::Closed as usize][word] |= mask;
+        })?;
+    }
     Ok(block)
 }

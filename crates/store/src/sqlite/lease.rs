@@ -1,7 +1,6 @@
 //! Leases: who lives, who holds what, and what the last holder promised.
 
 use calendar::Timestamp;
-use punctual_core::cluster::STEP;
 use punctual_core::model::{ChangeId, Epoch, JobId, NodeId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow, StoreError};
@@ -32,7 +31,7 @@ struct Shard {
 impl Keeper {
     pub(super) fn renew(&mut self, renewal: &Renewal) -> Result<Renewed, Trouble> {
         let now = self.now();
-        self.bury(now)?;
+        self.shorten_lives(now)?;
         let node = node(&self.conn, renewal.node)?;
         if node.as_ref().is_some_and(|node| node.expires_at <= now) {
             return Err(expired(renewal.node).into());
@@ -46,7 +45,7 @@ impl Keeper {
         upsert.execute(params![
             renewal.node.to_string(),
             now.saturating_add(renewal.term).as_millis(),
-            i64::try_from(renewal.term.as_millis()).unwrap_or(i64::MAX),
+            i64::try_from(renewal.term.as_millis().min(1 << 40)).unwrap_or(i64::MAX),
             mark.as_millis(),
             renewal.seen.0 as i64,
             renewal.address.as_ref(),
@@ -58,14 +57,14 @@ impl Keeper {
         Ok(self.renewed(now, renewal.node, renewal.seen)?)
     }
 
-    /// Nodes whose rows are from before the clock was set back have expired.
-    fn bury(&self, now: Timestamp) -> rusqlite::Result<()> {
+    /// Nobody lives longer than its term from now, also if its row is from before the clock was set back.
+    fn shorten_lives(&self, now: Timestamp) -> rusqlite::Result<()> {
         let mut update = self.conn.prepare_cached(
             "update nodes
-             set expires_at = ?2
-             where expires_at - min(term, 1000000000) > ?1",
+             set expires_at = ?1 + term
+             where expires_at > ?1 + term",
         )?;
-        update.execute(params![now.saturating_add(STEP).as_millis(), i64::MIN])?;
+        update.execute([now.as_millis()])?;
         Ok(())
     }
 

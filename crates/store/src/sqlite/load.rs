@@ -12,18 +12,43 @@ use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use rustc_hash::FxHashSet;
 
-use super::births::{Birth, Entry, Place, Traits};
+use super::births::{Birth, Entry, Place};
 use super::code::{bits, decided_from, instant, instant_or_none, origin_from};
 use super::day::{Days, Table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
+use super::layer::{unpack_births, unreadable};
 use super::trouble::Trouble;
 
 /// Where the next open run may be found.
 enum Source<'s> {
     Tail(Iter<'s, Entry>),
-    Index(Rows<'s>),
+    Index(Layer<'s>),
     Waiting(Rows<'s>),
+}
+
+/// A layer of the due index of a day, from a place on.
+struct Layer<'s> {
+    day: u32,
+    blocks: Rows<'s>,
+    from: Place,
+    until: Place,
+    entries: std::vec::IntoIter<Entry>,
+}
+
+impl Layer<'_> {
+    fn next(&mut self) -> Result<Option<Entry>, Trouble> {
+        loop {
+            match self.entries.find(|(place, _)| *place >= self.from) {
+                Some(entry) if entry.0 < self.until => return Ok(Some(entry)),
+                Some(_) => return Ok(None),
+                None => {}
+            }
+            let Some(row) = self.blocks.next()? else { return Ok(None) };
+            let entries = unpack_births(row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?);
+            self.entries = entries.ok_or_else(|| unreadable(self.day))?.into_iter();
+        }
+    }
 }
 
 /// What was found there.
@@ -42,16 +67,16 @@ struct Head<'s> {
 }
 
 impl<'s> Head<'s> {
-    fn new(source: Source<'s>) -> rusqlite::Result<Head<'s>> {
+    fn new(source: Source<'s>) -> Result<Head<'s>, Trouble> {
         let mut head = Head { source, next: None };
         head.advance()?;
         Ok(head)
     }
 
-    fn advance(&mut self) -> rusqlite::Result<()> {
+    fn advance(&mut self) -> Result<(), Trouble> {
         self.next = match &mut self.source {
             Source::Tail(entries) => entries.next().map(|(place, birth)| (*place, Found::Birth(*birth))),
-            Source::Index(rows) => rows.next()?.map(indexed).transpose()?,
+            Source::Index(layer) => layer.next()?.map(|(place, birth)| (place, Found::Birth(birth))),
             Source::Waiting(rows) => rows.next()?.map(waited).transpose()?,
         };
         Ok(())
@@ -59,17 +84,17 @@ impl<'s> Head<'s> {
 }
 
 /// The layer is part of the text, so that the statements of all layers can be kept side by side.
-fn select_due(day: u32, layer: i64) -> String {
+fn select_blocks(day: u32, layer: i64) -> String {
     format!(
-        "select due, run, job, shard, traits, fire_time
+        "select entries
          from due_{day}
-         where layer = {layer} and (due, run) >= (?1, ?2) and due < ?3
+         where layer = {layer} and (due, run) >= (?1, ?2)
          order by due, run"
     )
 }
 
 /// The source that has the lowest place, moved on.
-fn lowest(heads: &mut [Head<'_>]) -> rusqlite::Result<Option<(Place, Found)>> {
+fn lowest(heads: &mut [Head<'_>]) -> Result<Option<(Place, Found)>, Trouble> {
     let of = |head: &Head<'_>| head.next.as_ref().map_or((i64::MAX, u64::MAX), |(place, _)| *place);
     let Some(head) = heads.iter_mut().filter(|head| head.next.is_some()).min_by_key(|head| of(head)) else {
         return Ok(None);
@@ -77,19 +102,6 @@ fn lowest(heads: &mut [Head<'_>]) -> rusqlite::Result<Option<(Place, Found)>> {
     let found = head.next.take();
     head.advance()?;
     Ok(found)
-}
-
-fn indexed(row: &Row<'_>) -> rusqlite::Result<(Place, Found)> {
-    let (due, run) = (row.get(0)?, bits(row, 1)?);
-    let [job, shard, traits] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
-    let fire_time = row.get::<_, Option<i64>>(5)?.unwrap_or(due);
-    let found = match (u32::try_from(job), u16::try_from(shard), u16::try_from(traits)) {
-        (Ok(job), Ok(shard), Ok(traits)) => {
-            Found::Birth(Birth { fire_time, job, shard, traits: Traits(traits) })
-        }
-        _ => Found::Unreadable,
-    };
-    Ok(((due, run), found))
 }
 
 fn waited(row: &Row<'_>) -> rusqlite::Result<(Place, Found)> {
@@ -118,7 +130,7 @@ impl Keeper {
         let mut indexes = Vec::new();
         for (number, day) in days.iter().filter(|(_, day)| day.has_open()) {
             for layer in day.layers_between(from.0, until) {
-                indexes.push(conn.prepare_cached(&select_due(number, layer))?);
+                indexes.push((number, conn.prepare_cached(&select_blocks(number, layer))?));
             }
         }
         let mut waiting = conn.prepare_cached(
@@ -132,8 +144,10 @@ impl Keeper {
         for entries in births.between(from, (until, 0)) {
             heads.push(Head::new(Source::Tail(entries.iter()))?);
         }
-        for index in &mut indexes {
-            heads.push(Head::new(Source::Index(index.query(bounds)?))?);
+        for (day, index) in &mut indexes {
+            let blocks = index.query([bounds[0], bounds[1]])?;
+            let layer = Layer { day: *day, blocks, from, until: (until, 0), entries: Vec::new().into_iter() };
+            heads.push(Head::new(Source::Index(layer))?);
         }
 
         let mut last = None;

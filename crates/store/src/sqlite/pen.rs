@@ -10,7 +10,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::births::Birth;
 use super::code::{attempt_outcome_code, decided_code, origin_code, outcome_code};
 use super::day::{PerDay, Table};
-use super::flush::{Indexed, insert_due};
 use super::keeper::{Keeper, Side};
 use super::known::{Bit, Standing};
 
@@ -24,7 +23,6 @@ pub(super) struct Pen<'k> {
     now: Timestamp,
     key_ttl: Duration,
     runs: PerDay<'k>,
-    due: PerDay<'k>,
     closes: PerDay<'k>,
     attempts: PerDay<'k>,
 }
@@ -49,7 +47,6 @@ impl Keeper {
             now,
             key_ttl: self.key_ttl,
             runs: PerDay::new(&self.conn, insert_run),
-            due: PerDay::new(&self.conn, insert_due),
             closes: PerDay::new(&self.conn, insert_close),
             attempts: PerDay::new(&self.conn, insert_attempt),
         }
@@ -103,12 +100,12 @@ impl Pen<'_> {
         day.runs += 1;
         day.bytes += ROW_BYTES + texts as u64;
         day.next_run = day.next_run.max(run.id.0 + 1);
-        let (due, birth) = (run.due.as_millis(), Birth::of(run));
+        let (place, birth) = ((run.due.as_millis(), run.id.0), Birth::of(run));
         if run.id.0 < day.due_mark {
-            return self.side.index_birth(self.conn, &mut self.due, Indexed::Late, due, run.id, &birth);
+            return self.side.index_stray(self.conn, &(place, birth));
         }
         day.young_from = day.young_from.min(run.id.0);
-        self.side.births.push((due, run.id.0), birth);
+        self.side.births.push(place, birth);
         Ok(())
     }
 

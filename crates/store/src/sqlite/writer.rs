@@ -222,7 +222,7 @@ impl Writer {
         }
         let Keeper { conn, side, .. } = &mut self.keeper;
         if chores {
-            side.flush_some(conn, rows)?;
+            side.flush_some(conn, rows, self.tail_max)?;
         }
         side.write_back(conn)
     }

@@ -104,7 +104,7 @@ impl Turn<'_> {
         if job.is_limited() && active.running.contains(&id) {
             return self.draft_gate(id, run, job);
         }
-        let others = active.running.iter().filter(|other| **other != id).count() as u32;
+        let others = (active.running.len() - usize::from(active.running.contains(&id))) as u32;
         let ahead = active.queue.range(..rank).count() as u32;
         match block::admit(job.definition.block, others, ahead) {
             Admission::Start if job.is_gated() => self.draft_gate(id, run, job),

@@ -1,0 +1,26 @@
+//! What the engine and the store cost, next to the bare limit measured in the same run.
+//!
+//! Figures move from machine to machine, so each one that has a bare limit is told as a ratio to it too: a prepared
+//! statement in a loop over the same rows, in a fresh file with the same settings. Every scenario counts what it did, and
+//! a figure that lost or doubled something is no figure.
+
+mod bare;
+mod clock;
+mod driver;
+mod figure;
+pub mod machine;
+mod outside;
+mod place;
+mod rows;
+pub mod scenarios;
+mod sizes;
+
+pub use figure::Figure;
+pub use place::Place;
+pub use sizes::Sizes;
+
+/// Whatever went wrong ends the scenario, and a person reads why.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a scenario answers with.
+pub type Figures = Result<Vec<Figure>, Failure>;

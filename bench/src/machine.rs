@@ -1,0 +1,102 @@
+//! The machine that is measured on, and what this process takes of it.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Serialize;
+
+/// Without which no figure means anything.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The model of the processor.
+    pub cpu: String,
+    /// How many of its cores this process may use.
+    pub cores: usize,
+    /// The kernel's version.
+    pub kernel: String,
+    /// The file system that the databases lie on, as far as is known.
+    pub disk: String,
+    /// The compiler.
+    pub rustc: String,
+    /// The commit that was measured.
+    pub commit: String,
+    /// Whether it was compiled with assertions: then it is no measurement.
+    pub has_assertions: bool,
+}
+
+impl Machine {
+    /// This machine, with databases in `dir`.
+    pub fn describe(dir: &Path) -> Machine {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cpu: model.map_or("unknown", |(_, model)| model).to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: kernel.trim().to_owned(),
+            disk: file_system(dir).unwrap_or_else(|| "unknown".to_owned()),
+            rustc: said("rustc", &["--version"], dir),
+            commit: said("git", &["describe", "--always", "--dirty"], Path::new(env!("CARGO_MANIFEST_DIR"))),
+            has_assertions: cfg!(debug_assertions),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { cpu, cores, kernel, disk, rustc, commit, .. } = self;
+        write!(f, "{cpu}, {cores} cores, kernel {kernel}, databases on {disk}\n{rustc}, commit {commit}")?;
+        if self.has_assertions {
+            write!(f, "\ncompiled with assertions: these are no measurements")?;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of this process that are in memory.
+pub fn resident_bytes() -> u64 {
+    status("VmRSS:")
+}
+
+/// The most that ever were.
+pub fn resident_bytes_max() -> u64 {
+    status("VmHWM:")
+}
+
+/// The seconds that all threads of this process were on a core, together.
+pub fn cpu_seconds() -> f64 {
+    /// What the kernel counts in for programs, on every machine it runs on.
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program is in brackets and may hold anything.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = |index: usize| after_name.split_whitespace().nth(index).and_then(|it| it.parse::<f64>().ok());
+    (field(11).unwrap_or(0.0) + field(12).unwrap_or(0.0)) / TICKS
+}
+
+fn status(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1_024
+}
+
+/// The kind of file system that holds a folder: the longest mount point that its path begins with.
+fn file_system(dir: &Path) -> Option<String> {
+    let dir = dir.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let of_line = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (point, kind) = (words.next()?, words.next()?);
+        dir.starts_with(point).then(|| (point.len(), kind.to_owned()))
+    };
+    mounts.lines().filter_map(of_line).max().map(|(_, kind)| kind)
+}
+
+fn said(program: &str, arguments: &[&str], dir: &Path) -> String {
+    let output = Command::new(program).args(arguments).current_dir(dir).output();
+    let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let text = text.and_then(|text| String::from_utf8(text).ok());
+    text.map_or_else(|| "unknown".to_owned(), |text| text.trim().to_owned())
+}

@@ -1,0 +1,163 @@
+//! The outside of a node that is measured: executors that succeed at once, randomness from a counter, no other nodes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use calendar::{Timestamp, Zones};
+use punctual_core::model::{AttemptOutcome, NodeId, Text};
+use punctual_node::ports::{Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, Report, Store};
+use punctual_node::{Node, Ports, Settings};
+use tokio::sync::Notify;
+
+use crate::clock::{Watch, lag};
+use crate::rows::scatter;
+
+/// A node over a store, and nothing else around it.
+pub(crate) fn node(
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    dispatch: Arc<dyn Dispatch>,
+    settings: Settings,
+) -> Arc<Node> {
+    let entropy = Arc::new(Counter(AtomicU64::new(1)));
+    let ports = Ports { clock, entropy, store, dispatch, peers: Arc::new(Nobody) };
+    Arc::new(Node::new(ports, settings, Arc::new(Zones::bundled())))
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn bits(&self) -> u64 {
+        scatter(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+struct Nobody;
+
+impl Peers for Nobody {
+    fn tell(&self, _: NodeId, _: Hint) {}
+}
+
+/// A way out that nothing is expected to go.
+pub(crate) struct Closed;
+
+impl Dispatch for Closed {
+    fn send(&self, _: Vec<Dispatched>) {}
+
+    fn kill(&self, _: Vec<Kill>) {}
+
+    fn acknowledge(&self, _: Vec<Receipt>) {}
+}
+
+/// An attempt that was handed over. There are hundreds of thousands of them, so it is small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handed {
+    pub(crate) job: u32,
+    /// The run's number within its day.
+    pub(crate) sequence: u32,
+    /// The instant that was named, in milliseconds after the ledger was opened.
+    pub(crate) fire_time: u32,
+    pub(crate) lag: Lag,
+}
+
+/// Microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lag(u32);
+
+impl Lag {
+    pub(crate) fn duration(self) -> Duration {
+        Duration::from_micros(u64::from(self.0))
+    }
+}
+
+/// Executors that succeed at once. Writes down what was handed over, and how late.
+///
+/// What they say comes back by a loop of its own ([`Ledger::answered`]), as over a network: whoever sends does not wait for
+/// it.
+pub(crate) struct Ledger {
+    watch: Arc<Watch>,
+    opened: Timestamp,
+    handed: Mutex<Vec<Handed>>,
+    answers: Mutex<Vec<Report>>,
+    bell: Notify,
+    acknowledged: AtomicU64,
+}
+
+impl Ledger {
+    pub(crate) fn open(watch: &Arc<Watch>, capacity: usize) -> Arc<Ledger> {
+        Arc::new(Ledger {
+            watch: Arc::clone(watch),
+            opened: watch.now(),
+            handed: Mutex::new(Vec::with_capacity(capacity)),
+            answers: Mutex::default(),
+            bell: Notify::new(),
+            acknowledged: AtomicU64::new(0),
+        })
+    }
+
+    /// Waits until executors have answered; what they said.
+    pub(crate) async fn answered(&self) -> Vec<Report> {
+        self.bell.notified().await;
+        std::mem::take(&mut self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Milliseconds after the ledger was opened, as [`Handed::fire_time`] has them.
+    pub(crate) fn millis(&self, at: Timestamp) -> u32 {
+        u32::try_from(at.as_millis() - self.opened.as_millis()).unwrap_or(0)
+    }
+
+    /// How many were handed over, and of how many the end is kept.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.handed().len() as u64, self.acknowledged.load(Ordering::Relaxed))
+    }
+
+    /// Everything that was handed over, in that order.
+    pub(crate) fn take(&self) -> Vec<Handed> {
+        std::mem::take(&mut self.handed())
+    }
+
+    fn handed(&self) -> MutexGuard<'_, Vec<Handed>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dispatch for Ledger {
+    fn send(&self, sends: Vec<Dispatched>) {
+        // All of them are handed over at this moment.
+        let date = self.watch.date();
+        let now = Timestamp::from_millis(0).saturating_add(date);
+        let mut handed = self.handed();
+        for send in &sends {
+            let lag = lag(date, send.fire_time).as_micros();
+            handed.push(Handed {
+                job: send.job.id.0,
+                sequence: send.run.sequence() as u32,
+                fire_time: self.millis(send.fire_time),
+                lag: Lag(u32::try_from(lag).unwrap_or(u32::MAX)),
+            });
+        }
+        drop(handed);
+        let answer = |send: Dispatched| Report {
+            receipt: Receipt(1),
+            run: send.run,
+            attempt: send.attempt,
+            token: send.token,
+            outcome: AttemptOutcome::Succeeded,
+            message: Text::Borrowed(""),
+            executor: Text::Borrowed("bench"),
+            started_at: now,
+            retry_after: None,
+            is_final: false,
+        };
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.extend(sends.into_iter().map(answer));
+        self.bell.notify_one();
+    }
+
+    fn kill(&self, _: Vec<Kill>) {}
+
+    fn acknowledge(&self, reports: Vec<Receipt>) {
+        self.acknowledged.fetch_add(reports.len() as u64, Ordering::Relaxed);
+    }
+}

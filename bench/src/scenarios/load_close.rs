@@ -1,0 +1,142 @@
+//! One-shots loaded in pages and closed in batches, as firing does it with the network taken away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{
+    Attempt, AttemptOutcome, AttemptRecord, Close, Epoch, Fence, NodeId, Outcome, Settlement, Text, Then,
+    Token,
+};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{Lease, Settled, Store, Waiting};
+
+use super::insert::SPAN;
+use super::{Setup, block_on};
+use crate::bare::Bare;
+use crate::clock::{Hands, Watch};
+use crate::machine::{cpu_seconds, resident_bytes};
+use crate::place::{Place, open};
+use crate::rows::{OneShots, Order, create_manual, hold_all, submit};
+use crate::{Failure, Figure, Figures};
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let place = Place::make(&setup.dir, "load-close")?;
+    let watch = Arc::new(Watch::start());
+    let mut figures = Vec::new();
+    for order in Order::ALL {
+        let shots = OneShots::new(setup.sizes.rows, order, watch.now(), SPAN);
+        let bare = Bare::open(&place.file("bare.db"))?;
+        bare.insert(&shots, setup.sizes.batch, &watch)?;
+        let bare_took = bare.load_and_close(&shots, setup.sizes.closed, setup.sizes.batch, &watch)?;
+        drop(bare);
+        place.delete("bare.db");
+        figures.push(block_on(load_and_close(setup, &place, &shots, &watch))?.beside(bare_took));
+    }
+    Ok(figures)
+}
+
+async fn load_and_close(
+    setup: &Setup,
+    place: &Place,
+    shots: &OneShots,
+    watch: &Arc<Watch>,
+) -> Result<Figure, Failure> {
+    let hands = Hands::at(shots.from);
+    let path = place.file("store.db");
+    let store: Arc<dyn Store> = open(&path, hands.store_clock())?;
+    create_manual(&*store, shots.from).await?;
+    submit(&store, shots, setup.sizes.batch, 4, watch).await?;
+    // Opened again, so that everything is found through the indexes and nothing in memory.
+    drop(store);
+    let store: Arc<dyn Store> = open(&path, hands.store_clock())?;
+    let leases = hold_all(&*store, NodeId(1), shots.from).await?;
+    let mut epochs = vec![Epoch(0); leases.len()];
+    for lease in &leases {
+        epochs[usize::from(lease.shard.0)] = lease.epoch;
+    }
+
+    let cpu = cpu_seconds();
+    let (mut seen, mut closed) = (Vec::new(), 0_u64);
+    let (mut loading, mut closing, mut batches) = (Duration::ZERO, Duration::ZERO, Vec::new());
+    let mut from = Some(Mark { due: Timestamp::MIN, id: 0 });
+    while closed < setup.sizes.closed
+        && let Some(mark) = from
+    {
+        let begun = watch.elapsed();
+        let loaded = store.load(&leases, mark, Timestamp::MAX, setup.sizes.page).await?;
+        loading += watch.elapsed() - begun;
+        from = loaded.rest;
+        seen.extend(loaded.runs.iter().map(|run| run.run));
+        let wanted = usize::try_from(setup.sizes.closed - closed)?.min(loaded.runs.len());
+        for batch in loaded.runs[..wanted].chunks(usize::try_from(setup.sizes.batch)?) {
+            let begun = watch.elapsed();
+            let settlements = batch.iter().map(|run| end(run, epochs[usize::from(run.shard.0)])).collect();
+            let answers = store.settle(settlements).await?;
+            closed += answers.iter().filter(|answer| matches!(answer, Settled::Done { .. })).count() as u64;
+            batches.push(watch.elapsed() - begun);
+            closing += *batches.last().expect("just pushed");
+        }
+    }
+    let (cpu, rss) = (cpu_seconds() - cpu, resident_bytes());
+    let rest = count_open(&*store, &leases, setup.sizes.page).await?;
+    drop(store);
+    place.delete("store.db");
+    let loaded = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    let lost = shots.count.saturating_sub(closed + rest);
+    let doubled = (closed + rest).saturating_sub(shots.count) + (loaded - seen.len()) as u64;
+    let rate = |took: Duration| closed as f64 / took.as_secs_f64().max(1e-9);
+    Ok(Figure::new("load_close", shots.order.name(), closed)
+        .took("runs", loading + closing)
+        .steps(batches)
+        .cpu(cpu)
+        .resident(rss)
+        .whole(lost, doubled)
+        .with("load_rate", rate(loading))
+        .with("close_rate", rate(closing)))
+}
+
+/// How many runs are still open.
+async fn count_open(store: &dyn Store, leases: &[Lease], page: usize) -> Result<u64, Failure> {
+    let (mut count, mut from) = (0, Some(Mark { due: Timestamp::MIN, id: 0 }));
+    while let Some(mark) = from {
+        let loaded = store.load(leases, mark, Timestamp::MAX, page).await?;
+        count += loaded.runs.len() as u64;
+        from = loaded.rest;
+    }
+    Ok(count)
+}
+
+/// A first attempt that succeeded.
+fn end(run: &Waiting, epoch: Epoch) -> Settlement {
+    let token = Token::new(epoch, Attempt::FIRST);
+    let attempt = AttemptRecord {
+        number: Attempt::FIRST,
+        token,
+        executor: Text::Borrowed("bench"),
+        started_at: run.ready_at,
+        ended_at: run.ready_at,
+        outcome: AttemptOutcome::Succeeded,
+        message: Text::Borrowed(""),
+        possible_duplicate: false,
+    };
+    let close = Close {
+        outcome: Outcome::Succeeded,
+        reason: Text::Borrowed(""),
+        closed_at: run.ready_at,
+        range: None,
+    };
+    Settlement {
+        run: run.run,
+        job: run.job,
+        shard: run.shard,
+        is_foreign: false,
+        fence: Fence::Sent(Attempt::FIRST, token),
+        attempt: Some(attempt),
+        then: Then::Close(close),
+        children: Vec::new(),
+        named: None,
+    }
+}

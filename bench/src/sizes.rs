@@ -1,0 +1,94 @@
+//! How much each scenario does.
+
+use std::time::Duration;
+
+/// The sizes of all scenarios.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// One-shots that are inserted.
+    pub rows: u64,
+    /// How many of them are loaded and closed.
+    pub closed: u64,
+    /// How many are written at once.
+    pub batch: u64,
+    /// How many are loaded at once.
+    pub page: usize,
+    /// Recurring jobs stored, for each figure.
+    pub jobs_stored: Vec<u64>,
+    /// How many of them are due a second.
+    pub jobs_due: u64,
+    /// How many seconds are planned.
+    pub ticks: u64,
+    /// Timers in the wheel.
+    pub timers: u64,
+    /// Timers in a node.
+    pub loaded: u64,
+    /// Jobs that fire all the time.
+    pub firing: u64,
+    /// How often each of them fires.
+    pub interval: Duration,
+    /// How long they fire before it counts, and how long it counts.
+    pub warm_up: Duration,
+    /// How long it counts.
+    pub duration: Duration,
+    /// One-shots that are due at one instant.
+    pub herd: u64,
+    /// How long it takes at most to hand them in.
+    pub lead: Duration,
+}
+
+impl Sizes {
+    /// What is published.
+    pub fn full() -> Sizes {
+        Sizes {
+            rows: 2_000_000,
+            closed: 1_000_000,
+            batch: 1_000,
+            page: 10_000,
+            jobs_stored: vec![10_000, 100_000, 1_000_000],
+            jobs_due: 1_000,
+            ticks: 200,
+            timers: 1_000_000,
+            loaded: 1_000_000,
+            firing: 10_000,
+            interval: Duration::from_secs(1),
+            warm_up: Duration::from_secs(5),
+            duration: Duration::from_secs(60),
+            herd: 50_000,
+            lead: Duration::from_secs(5),
+        }
+    }
+
+    /// For a look in between.
+    pub fn quick() -> Sizes {
+        Sizes {
+            rows: 200_000,
+            closed: 100_000,
+            jobs_stored: vec![10_000, 100_000],
+            ticks: 40,
+            duration: Duration::from_secs(15),
+            ..Sizes::full()
+        }
+    }
+
+    /// For a test that they work at all.
+    pub fn tiny() -> Sizes {
+        Sizes {
+            rows: 2_000,
+            closed: 1_000,
+            batch: 100,
+            page: 300,
+            jobs_stored: vec![100, 400],
+            jobs_due: 20,
+            ticks: 12,
+            timers: 5_000,
+            loaded: 3_000,
+            firing: 50,
+            interval: Duration::from_millis(100),
+            warm_up: Duration::from_millis(200),
+            duration: Duration::from_millis(500),
+            herd: 500,
+            lead: Duration::from_millis(500),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Who holds which shard: epochs belong to one life of a node, and grow.
+
+use punctual_core::model::{Epoch, NodeId, ShardId};
+use punctual_node::ports::Acquired;
+use rustc_hash::FxHashMap;
+
+use super::{Checked, Who, hold};
+
+/// What is known of leases.
+#[derive(Debug, Default)]
+pub struct Leases {
+    /// Who was given an epoch, and for which shard.
+    given: FxHashMap<Epoch, (Who, ShardId)>,
+    /// The last epoch of each shard.
+    current: FxHashMap<ShardId, Epoch>,
+    last: Epoch,
+    /// Which life of which node an identity belongs to.
+    known: FxHashMap<NodeId, Who>,
+    /// How many times a shard was taken.
+    pub moves: u64,
+}
+
+impl Leases {
+    /// A node was given shards.
+    pub fn acquired(&mut self, who: Who, node: NodeId, acquired: &[Acquired]) -> Checked {
+        let known = *self.known.entry(node).or_insert(who);
+        hold!("I13", known == who, "{who} acquires under the identity of {known}");
+        for Acquired { lease, .. } in acquired {
+            let (shard, epoch) = (lease.shard, lease.epoch);
+            hold!(
+                "I13",
+                epoch > self.last,
+                "{who} was given epoch {epoch} for shard {shard}, after {}",
+                self.last
+            );
+            self.last = epoch;
+            self.given.insert(epoch, (who, shard));
+            self.current.insert(shard, epoch);
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    /// Somebody acts for a shard under an epoch.
+    pub fn acts(&self, who: Who, shard: ShardId, epoch: Epoch, is_honest: bool) -> Checked {
+        let given = self.given.get(&epoch);
+        hold!(
+            "I13",
+            given == Some(&(who, shard)),
+            "{who} acts for shard {shard} under epoch {epoch}, which was given to {given:?}"
+        );
+        let current = self.current.get(&shard);
+        hold!(
+            "L9",
+            !is_honest || current == Some(&epoch),
+            "{who} acts for shard {shard} under epoch {epoch}, and {current:?} was given since"
+        );
+        Ok(())
+    }
+
+    /// Whether an epoch is the last one of its shard.
+    pub fn is_current(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.current.get(&shard) == Some(&epoch)
+    }
+}

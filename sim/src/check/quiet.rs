@@ -1,0 +1,169 @@
+//! The end: after everything that matters has healed, nothing is left over, and the store holds what was seen.
+
+use punctual_core::model::{JobState, StoppedReason};
+use punctual_store::memory::{Dump, JobDump, RunDump};
+
+use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
+
+/// How long ago something must have been due to count as left over, in milliseconds.
+const PATIENCE_MS: i64 = 60_000;
+
+/// What healed, and when.
+#[derive(Clone, Debug)]
+pub struct Quiet {
+    /// The moment of healing.
+    pub since: Moment,
+    /// Apps whose executors are well, by their number.
+    pub healthy: Vec<bool>,
+    /// How many times a shard had been taken when the cluster should have come to rest.
+    pub moves_at_rest: u64,
+    /// Commands that have not been answered.
+    pub unanswered: usize,
+}
+
+impl Checker {
+    /// Looks at everything once more.
+    pub fn finish(&self, moment: Moment, dump: &Dump, quiet: &Quiet) -> Checked {
+        self.check_kept(dump)?;
+        for job in &dump.jobs {
+            self.check_job(moment, job, quiet)?;
+        }
+        for run in &self.runs {
+            self.check_run(moment, run, quiet)?;
+        }
+        for id in self.submitted.acknowledged() {
+            hold!("I16", self.by_id.contains_key(id), "run {id} was acknowledged and is gone");
+        }
+        let refused = self.submitted.refused_and_there();
+        hold!("I17", refused.is_none(), "a client was told that nothing was written: {refused:?}");
+        hold!("L12", quiet.unanswered == 0, "{} commands are not answered", quiet.unanswered);
+        let moves = self.leases.moves - quiet.moves_at_rest;
+        hold!(
+            "I23 leases",
+            moves == 0,
+            "leases still move: {moves} times after the cluster should have come to rest"
+        );
+        Ok(())
+    }
+
+    /// Every run that was seen is kept as it was seen, and nothing else is.
+    fn check_kept(&self, dump: &Dump) -> Checked {
+        for kept in &dump.runs {
+            self.check_row(kept)?;
+        }
+        let mut kept = dump.runs.iter().map(|kept| kept.run.id).peekable();
+        let mut seen: Vec<&RunFacts> = self.runs.iter().collect();
+        seen.sort_unstable_by_key(|run| run.id);
+        for run in seen {
+            let is_kept = kept.next_if_eq(&run.id).is_some();
+            let day_end = punctual_core::model::RunId::day_start(run.id.day() + 1).as_millis();
+            let may_be_gone = !run.is_open() && day_end <= self.pruned_before;
+            hold!("I22", is_kept || may_be_gone, "run {} was written and is gone: {run:?}", run.id);
+        }
+        let more = kept.next();
+        hold!("I22", more.is_none(), "run {more:?} is kept and was never seen to be written");
+        Ok(())
+    }
+
+    fn check_row(&self, kept: &RunDump) -> Checked {
+        let id = kept.run.id;
+        let Some(seen) = self.run(id) else { return Ok(()) };
+        let outcome = |close: &super::runs::CloseFact| close.outcome;
+        let (now, then) = (kept.close.as_ref().map(|close| close.outcome), seen.close.as_ref().map(outcome));
+        hold!("I8", now == then, "run {id} was closed as {then:?} and is {now:?}");
+        let ended: Vec<_> = kept.attempts.iter().map(|record| (record.number, record.outcome)).collect();
+        let mut seen_ended = seen.ended.clone();
+        seen_ended.sort_unstable();
+        hold!(
+            "I8",
+            ended == seen_ended,
+            "the attempts of run {id} ended as {seen_ended:?} and are {ended:?}"
+        );
+        Ok(())
+    }
+
+    fn check_job(&self, moment: Moment, kept: &JobDump, quiet: &Quiet) -> Checked {
+        let id = kept.id;
+        let Some(job) = self.jobs.get(&id) else {
+            return Err(super::Violation::new("I15", format!("job {id} is kept and was never seen")));
+        };
+        let current = job.current();
+        hold!(
+            "I15",
+            kept.version == current.version,
+            "job {id} has version {}, not {}",
+            kept.version,
+            current.version
+        );
+        hold!("I15", kept.state == current.state, "job {id} is {:?}, not {:?}", kept.state, current.state);
+        let is_same = job.is_poisoned || kept.definition == *current.definition;
+        hold!("I15", is_same, "the definition of job {id} is not the one that was written");
+        let counts = [kept.counts.succeeded, kept.counts.failed, kept.counts.not_run];
+        hold!("I22", counts == job.counts, "job {id} counts {counts:?}, and {:?} were seen", job.counts);
+        self.check_clock(moment, kept, job, quiet)
+    }
+
+    fn check_clock(&self, moment: Moment, kept: &JobDump, job: &JobFacts, quiet: &Quiet) -> Checked {
+        let Some(next) = kept.next_fire.filter(|_| kept.state.is_enabled()) else {
+            let is_stuck = kept.state.is_enabled() && job.is_delay() && !job.is_poisoned;
+            let has_run = || self.runs.iter().any(|run| run.job == kept.id && run.is_open());
+            hold!(
+                "I23 delay",
+                !is_stuck || has_run(),
+                "fixed delay {} waits for a run that is not there",
+                kept.id
+            );
+            return Ok(());
+        };
+        let is_due = next.as_millis() < moment.store - PATIENCE_MS && quiet.since.store < moment.store;
+        hold!("I23 clock", !is_due, "job {} stands at {next}, and it is {}", kept.id, show(moment.store));
+        Ok(())
+    }
+
+    fn check_run(&self, moment: Moment, run: &RunFacts, quiet: &Quiet) -> Checked {
+        let job = &self.jobs[&run.job];
+        let outcome = run.close.as_ref().map(|close| close.outcome);
+        let is_success = outcome == Some(punctual_core::model::Outcome::Succeeded);
+        hold!(
+            "I10",
+            !is_success || !run.taken.is_empty(),
+            "run {} succeeded, and nobody received it",
+            run.id
+        );
+        if !run.is_open() || job.is_poisoned {
+            return Ok(());
+        }
+        let state = &job.current().state;
+        if run.is_parked {
+            let may_wait = !matches!(state, JobState::Enabled | JobState::Deleted);
+            hold!(
+                "I23 parked",
+                may_wait,
+                "run {} of job {} is parked, and its job is {state:?}",
+                run.id,
+                run.job
+            );
+            return Ok(());
+        }
+        if matches!(state, JobState::Stopped(StoppedReason::Quarantined(_))) {
+            return Ok(());
+        }
+        let is_healthy = app(&job.current().definition.app).is_some_and(|app| quiet.healthy[app]);
+        let is_due = run.ready_at < moment.store - PATIENCE_MS;
+        hold!(
+            "I23",
+            !is_due || !is_healthy,
+            "run {} of job {} was due at {} and is open at {}: {run:?}",
+            run.id,
+            run.job,
+            show(run.ready_at),
+            show(moment.store)
+        );
+        Ok(())
+    }
+}
+
+/// The number in an app's name.
+pub(crate) fn app(name: &str) -> Option<usize> {
+    name.strip_prefix('a')?.parse().ok()
+}

@@ -1,0 +1,287 @@
+//! What is known of the end of attempts and runs.
+
+use punctual_core::model::{
+    AttemptOutcome, AttemptRecord, Close, Fence, Origin, Outcome, ScheduleKind, Settlement, Skip, Then,
+};
+use punctual_core::policy::misfire::Policy;
+
+use super::jobs::{Version, is_reason, millis};
+use super::runs::CloseFact;
+use super::{Begun, Checked, Checker, Moment, RunFacts, hold, misfire, show};
+
+/// How far in the store's future a moment may be written, in milliseconds.
+const AHEAD_MS: i64 = 1_000;
+
+impl Checker {
+    /// An end was written.
+    pub(super) fn settled(&mut self, moment: Moment, begun: Begun, settlement: &Settlement) -> Checked {
+        let index = self.index("I8", settlement.run, "settled")?;
+        let run = &self.runs[index];
+        let id = run.id;
+        hold!("I8", run.is_open(), "run {id} is closed as {:?} and settled again: {settlement:?}", run.close);
+        hold!(
+            "I3",
+            run.job == settlement.job,
+            "run {id} of job {} is settled for {}",
+            run.job,
+            settlement.job
+        );
+        if let Fence::Unsent(attempt) = settlement.fence {
+            let gate = run.gates.iter().find(|(gated, _)| *gated == attempt);
+            hold!(
+                "L4",
+                gate.is_none(),
+                "attempt {attempt} of run {id} is settled as unsent and was gated: {gate:?}"
+            );
+        }
+        if let Some(record) = &settlement.attempt {
+            self.check_record(run, record)?;
+        }
+        match &settlement.then {
+            Then::Close(close) => self.check_close(run, settlement, close)?,
+            Then::Wait { ready_at, attempt } => {
+                let next = if settlement.attempt.is_some() { run.attempt.next() } else { run.attempt };
+                hold!("I7", *attempt == next, "run {id} waits for attempt {attempt}, not for {next}");
+                if let Some(record) = &settlement.attempt {
+                    self.check_backoff(run, record, millis(*ready_at))?;
+                }
+            }
+            Then::Park { attempt, .. } => {
+                hold!("I7", *attempt == run.attempt, "run {id} is parked before attempt {attempt}");
+            }
+        }
+        self.note(moment, begun, index, settlement)?;
+        for child in &settlement.children {
+            hold!("I3", child.origin == Origin::Parent, "run {id} brings about {child:?}");
+            self.counters.children += 1;
+            self.wrote(moment, child)?;
+        }
+        self.check_delay(settlement)
+    }
+
+    /// Runs that waited without an instant have one.
+    pub(super) fn called_back(&mut self, runs: &[punctual_core::model::RunId], at: calendar::Timestamp) {
+        for run in runs {
+            if let Some(index) = self.by_id.get(run) {
+                let run = &mut self.runs[*index as usize];
+                run.is_parked = false;
+                run.ready_at = at.as_millis();
+            }
+        }
+    }
+
+    /// Writes down what was settled.
+    fn note(&mut self, moment: Moment, begun: Begun, index: usize, settlement: &Settlement) -> Checked {
+        let run = &mut self.runs[index];
+        if let Some(record) = &settlement.attempt {
+            run.ended.push((record.number, record.outcome));
+            match record.outcome {
+                AttemptOutcome::Lost => self.counters.attempt_lost += 1,
+                AttemptOutcome::TimedOut => self.counters.attempt_timed_out += 1,
+                _ => {}
+            }
+        }
+        run.is_parked = false;
+        match &settlement.then {
+            Then::Close(close) => {
+                let job = self.jobs.get_mut(&run.job).expect("a run has a job");
+                match close.outcome {
+                    Outcome::Succeeded => job.counts[0] += 1,
+                    Outcome::Failed | Outcome::Lost => job.counts[1] += 1,
+                    Outcome::Cancelled | Outcome::Skipped => job.counts[2] += 1,
+                }
+                self.counters.closed(close);
+                run.close = Some(CloseFact::new(moment, close));
+                job.in_flight.retain(|other| *other != index as u32);
+            }
+            Then::Wait { ready_at, attempt } => {
+                run.attempt = *attempt;
+                run.ready_at = ready_at.as_millis();
+                self.counters.waits += 1;
+            }
+            Then::Park { attempt, .. } => {
+                run.attempt = *attempt;
+                run.is_parked = true;
+                self.counters.parked += 1;
+            }
+        }
+        let holder = run.sends.last().map(|send| send.by);
+        if settlement.attempt.is_some() && holder.is_some_and(|holder| holder != begun.by) {
+            self.counters.settled_by_another += 1;
+        }
+        Ok(())
+    }
+
+    fn check_record(&self, run: &RunFacts, record: &AttemptRecord) -> Checked {
+        let (id, number) = (run.id, record.number);
+        hold!("I6", run.end_of(number).is_none(), "attempt {number} of run {id} ends a second time");
+        hold!(
+            "I7",
+            number == run.attempt,
+            "attempt {number} of run {id} ends, and {} is under way",
+            run.attempt
+        );
+        hold!(
+            "I26",
+            record.started_at <= record.ended_at,
+            "attempt {number} of run {id} lasts from {} to {}",
+            record.started_at,
+            record.ended_at
+        );
+        hold!(
+            "I26",
+            millis(record.ended_at) <= self.latest + AHEAD_MS || !self.is_steady,
+            "attempt {number} of run {id} ends at {}, and the store has not been beyond {}",
+            record.ended_at,
+            show(self.latest)
+        );
+        // A result is an executor's word; only loss and a wish can be ours.
+        let is_word = matches!(
+            record.outcome,
+            AttemptOutcome::Succeeded | AttemptOutcome::Failed | AttemptOutcome::Refused
+        );
+        let is_said = run.said.contains(&(number, record.token, record.outcome));
+        hold!(
+            "I21",
+            !is_word || is_said,
+            "attempt {number} of run {id} ends as {}, and executors said {:?}",
+            record.outcome,
+            run.said
+        );
+        Ok(())
+    }
+
+    fn check_close(&self, run: &RunFacts, settlement: &Settlement, close: &Close) -> Checked {
+        let id = run.id;
+        hold!(
+            "I26",
+            millis(close.closed_at) <= self.latest + AHEAD_MS || !self.is_steady,
+            "run {id} is closed at {}, and the store has not been beyond {}",
+            close.closed_at,
+            show(self.latest)
+        );
+        let record = settlement.attempt.as_ref();
+        let outcome = record.map(|record| record.outcome);
+        match close.outcome {
+            Outcome::Succeeded => {
+                hold!(
+                    "I8",
+                    outcome == Some(AttemptOutcome::Succeeded),
+                    "run {id} succeeds and its attempt {outcome:?}"
+                );
+            }
+            Outcome::Failed => {
+                let is_failure = outcome.is_none_or(|outcome| {
+                    use AttemptOutcome::{Failed, Refused, TimedOut};
+                    matches!(outcome, Failed | Refused | TimedOut)
+                });
+                hold!("I8", is_failure, "run {id} fails and its attempt {outcome:?}");
+            }
+            Outcome::Skipped => self.check_skip(run, close)?,
+            Outcome::Lost => hold!("I10", !close.reason.is_empty(), "run {id} is lost without a reason"),
+            Outcome::Cancelled => {}
+        }
+        Ok(())
+    }
+
+    /// What is skipped was never sent, and is skipped for a reason that holds.
+    fn check_skip(&self, run: &RunFacts, close: &Close) -> Checked {
+        let (id, job) = (run.id, &self.jobs[&run.job]);
+        let is_gated = !run.gates.is_empty();
+        hold!(
+            "L8",
+            run.sends.is_empty() || !(self.is_honest || is_gated),
+            "run {id} is skipped ({}) and was sent: {:?}",
+            close.reason,
+            run.sends
+        );
+        hold!("I10", !close.reason.is_empty(), "run {id} is skipped without a reason");
+        if is_reason(close, Skip::Coalesced) || is_reason(close, Skip::Misfire) {
+            let is_missed = job.versions.iter().rev().any(|version| is_missed(run, version, close));
+            hold!("I5", is_missed || job.is_poisoned, "run {id} for {} is {close:?}", show(run.fire_time));
+        }
+        Ok(())
+    }
+
+    fn check_backoff(&self, run: &RunFacts, record: &AttemptRecord, ready_at: i64) -> Checked {
+        let (id, number) = (run.id, record.number);
+        let job = &self.jobs[&run.job];
+        let waited = ready_at - millis(record.ended_at);
+        let is_lost = record.outcome == AttemptOutcome::Lost;
+        // What was lost with its node is repeated at once and does not count. A version that nobody can have known any
+        // more is as good as another: the run waited for some of them.
+        let is_right = |version: &Version| {
+            let retry = &version.definition.retry;
+            let least =
+                backoff_ms(retry.initial_delay, retry.multiplier.per_mille(), retry.max_delay, number.0);
+            let is_allowed = number.0 < retry.max_attempts;
+            (is_allowed && least * 9 / 10 <= waited) || is_lost
+        };
+        let is_some = job.versions.iter().rev().any(is_right);
+        hold!(
+            "I30",
+            is_some || job.is_poisoned,
+            "attempt {number} of run {id} ended {} at {}, and the next is at {}: {:?}",
+            record.outcome,
+            record.ended_at,
+            show(ready_at),
+            job.current().definition.retry
+        );
+        Ok(())
+    }
+
+    /// The clock of a fixed delay is set by the end of its run.
+    fn check_delay(&mut self, settlement: &Settlement) -> Checked {
+        let (Some(_), Then::Close(close)) = (settlement.named, &settlement.then) else { return Ok(()) };
+        let job = self.jobs.get_mut(&settlement.job).expect("a run has a job");
+        let current = job.current();
+        let is_awaited = Some(job.reserved) == settlement.named.map(millis);
+        if !is_awaited || !current.state.is_enabled() || job.clock.is_some() {
+            return Ok(());
+        }
+        let ScheduleKind::Delay { delay } = current.definition.schedule.kind else { return Ok(()) };
+        let from = current.definition.schedule.from.map_or(i64::MIN, millis);
+        let next = (millis(close.closed_at) + delay.as_millis() as i64).max(from);
+        let until = current.definition.schedule.until.map_or(i64::MAX, millis);
+        job.clock = (next <= until).then_some(next);
+        Ok(())
+    }
+}
+
+/// Whether a version of the job says that a run which leaves the wheel at this close is missed and does not run.
+fn is_missed(run: &RunFacts, version: &Version, close: &Close) -> bool {
+    let (misfire, now) = (&version.definition.misfire, millis(close.closed_at));
+    let is_missed = |at: i64| now - at > misfire::threshold(misfire);
+    let next = version.instants.as_ref().and_then(|instants| instants.first_after(run.fire_time));
+    let is_followed =
+        run.origin == Origin::Schedule && next.is_some_and(|next| next <= now && is_missed(next));
+    let is_policy = match misfire.policy {
+        Policy::Skip => is_reason(close, Skip::Misfire),
+        Policy::FireOnce => is_reason(close, Skip::Coalesced) && is_followed,
+        Policy::FireAll => false,
+    };
+    // With windows its lateness may count from a later instant; then it is later than this says, not earlier.
+    is_policy && is_missed(run.fire_time)
+}
+
+/// The wait after an attempt, without jitter.
+fn backoff_ms(initial: std::time::Duration, per_mille: u32, max: std::time::Duration, attempt: u32) -> i64 {
+    let limit = max.as_millis() as f64;
+    let factor = f64::from(per_mille) / 1_000.0;
+    let wait = initial.as_millis() as f64 * factor.powi(attempt as i32 - 1);
+    wait.min(limit) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_backoff_grows_to_its_limit() {
+        let ms = Duration::from_millis;
+        let waits = [1, 2, 3, 9].map(|attempt| backoff_ms(ms(100), 2_000, ms(1_000), attempt));
+        assert_eq!(waits, [100, 200, 400, 1_000]);
+    }
+}

@@ -1,0 +1,212 @@
+//! The line between the nodes and the world: what a node asks of its ports leaves here, and answers come back here.
+//!
+//! A node is polled by the world on one thread. While it is polled it can only drop things into the outbox; the world
+//! empties the outbox afterwards and decides what becomes of each. So nothing a node does has an effect outside it
+//! until the world says so, and a node can be dropped at any await without taking its requests back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::NodeId;
+use punctual_node::ports::{
+    Boot, Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, StoreError,
+};
+use rustc_hash::FxHashMap;
+
+use crate::dice::{Stream, named};
+use crate::store::{Answer, Request};
+
+/// Virtual time in microseconds since the world began. Nothing in the world can see it.
+pub type Micros = u64;
+
+/// What a store answers.
+pub type Reply = Result<Answer, StoreError>;
+
+/// Something that a node asked of a port.
+#[derive(Debug)]
+pub enum Outgoing {
+    /// A question to the store, by its number.
+    Request(u64, Request),
+    /// Attempts to be sent.
+    Send(Vec<Dispatched>),
+    /// Attempts to be ended.
+    Kill(Vec<Kill>),
+    /// Reports that are kept.
+    Acknowledge(Vec<Receipt>),
+    /// A word to another node.
+    Tell(NodeId, Hint),
+}
+
+/// What all ports of a world have in common.
+#[derive(Debug, Default)]
+pub struct Link {
+    now: AtomicU64,
+    store_now: AtomicI64,
+    last_request: AtomicU64,
+    outbox: Mutex<Vec<Outgoing>>,
+    replies: Mutex<FxHashMap<u64, Reply>>,
+}
+
+impl Link {
+    /// Virtual time.
+    pub fn now(&self) -> Micros {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Moves virtual time, and with it what the store's clock shows.
+    pub fn set_now(&self, now: Micros, store_now: i64) {
+        self.now.store(now, Ordering::Relaxed);
+        self.store_now.store(store_now, Ordering::Relaxed);
+    }
+
+    /// What the store's clock shows.
+    pub fn store_now(&self) -> Timestamp {
+        Timestamp::from_millis(self.store_now.load(Ordering::Relaxed))
+    }
+
+    /// Takes everything that was asked since the last time, into `into`.
+    pub fn empty_outbox(&self, into: &mut Vec<Outgoing>) {
+        into.append(&mut held(&self.outbox));
+    }
+
+    /// Leaves the answer to a question for whoever waits for it.
+    pub fn answer(&self, request: u64, reply: Reply) {
+        held(&self.replies).insert(request, reply);
+    }
+
+    /// Forgets an answer that nobody waits for any more.
+    pub fn forget(&self, request: u64) {
+        held(&self.replies).remove(&request);
+    }
+
+    fn put(&self, outgoing: Outgoing) {
+        held(&self.outbox).push(outgoing);
+    }
+
+    /// Asks the store and waits for what the world makes of it.
+    pub fn ask(self: &Arc<Link>, request: Request) -> Asked {
+        let number = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
+        self.put(Outgoing::Request(number, request));
+        Asked { link: self.clone(), number }
+    }
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A question that waits for its answer. The world polls it again when there is one.
+pub struct Asked {
+    link: Arc<Link>,
+    number: u64,
+}
+
+impl Future for Asked {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
+        match held(&self.link.replies).remove(&self.number) {
+            Some(reply) => Poll::Ready(reply),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A machine's clock: it drifts, and never stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drift {
+    /// What it showed when the world began.
+    pub offset_us: u64,
+    /// How many parts in a million it is too fast.
+    pub ppm: i64,
+}
+
+impl Drift {
+    /// What it shows at a moment of virtual time.
+    pub fn shows(&self, now: Micros) -> u64 {
+        let extra = now as i64 * self.ppm / 1_000_000;
+        self.offset_us + (now as i64 + extra) as u64
+    }
+
+    /// The first moment of virtual time at which it shows this.
+    pub fn moment_of(&self, shown: u64) -> Micros {
+        let ahead = shown.saturating_sub(self.offset_us);
+        let mut now = (u128::from(ahead) * 1_000_000 / (1_000_000 + self.ppm) as u128) as Micros;
+        while self.shows(now) < shown {
+            now += 1;
+        }
+        now
+    }
+}
+
+/// A node's ports: its clock, its randomness, and the way to executors and to other nodes.
+#[derive(Debug)]
+pub struct NodePorts {
+    link: Arc<Link>,
+    drift: Drift,
+    entropy: u64,
+    drawn: AtomicU64,
+}
+
+impl NodePorts {
+    /// The ports of one life of a node.
+    pub fn new(link: Arc<Link>, drift: Drift, seed: u64, life: u64) -> NodePorts {
+        let entropy = named(seed, Stream::Entropy, life, 0);
+        NodePorts { link, drift, entropy, drawn: AtomicU64::new(0) }
+    }
+}
+
+impl Clock for NodePorts {
+    fn boot(&self) -> Boot {
+        Boot(Duration::from_micros(self.drift.shows(self.link.now())))
+    }
+}
+
+impl Entropy for NodePorts {
+    fn bits(&self) -> u64 {
+        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
+        named(self.entropy, Stream::Entropy, 1, drawn)
+    }
+}
+
+impl Dispatch for NodePorts {
+    fn send(&self, sends: Vec<Dispatched>) {
+        self.link.put(Outgoing::Send(sends));
+    }
+
+    fn kill(&self, kills: Vec<Kill>) {
+        self.link.put(Outgoing::Kill(kills));
+    }
+
+    fn acknowledge(&self, reports: Vec<Receipt>) {
+        self.link.put(Outgoing::Acknowledge(reports));
+    }
+}
+
+impl Peers for NodePorts {
+    fn tell(&self, node: NodeId, hint: Hint) {
+        self.link.put(Outgoing::Tell(node, hint));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drifting_clock_names_the_first_moment_at_which_it_shows_something() {
+        for ppm in [-200, -1, 0, 1, 200] {
+            let drift = Drift { offset_us: 77, ppm };
+            for shown in [0, 78, 1_000_077, 3_600_000_000, 86_400_000_123] {
+                let moment = drift.moment_of(shown);
+                assert!(drift.shows(moment) >= shown);
+                assert!(moment == 0 || drift.shows(moment - 1) < shown, "{ppm} {shown}");
+            }
+        }
+    }
+}

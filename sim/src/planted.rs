@@ -1,0 +1,63 @@
+//! Bugs that are switched on to see whether they are found: in the nodes, and at the seam between them and the store.
+
+use punctual_node::Planted;
+
+use crate::setup::{Plant, Setup};
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// In every node.
+    Node(Planted),
+    /// In the store, or in what carries its answers.
+    Seam(Plant),
+}
+
+/// All bugs that can be planted.
+pub const ALL: [Bug; 22] = [
+    Bug::Seam(Plant::RenewByName),
+    Bug::Node(Planted::FailedRenewKeepsBelief),
+    Bug::Seam(Plant::PlanInTwo),
+    Bug::Node(Planted::SendBeforeGate),
+    Bug::Seam(Plant::GateWithoutKey),
+    Bug::Node(Planted::ResendAtMostOnce),
+    Bug::Seam(Plant::ExpiryByAskersClock),
+    Bug::Node(Planted::WheelKeptOnLoss),
+    Bug::Node(Planted::LooksBackOneSlot),
+    Bug::Node(Planted::MisfireOffByOne),
+    Bug::Seam(Plant::LateResultWins),
+    Bug::Seam(Plant::UnknownToldAsFailure),
+    Bug::Node(Planted::UnknownGateForgotten),
+    Bug::Seam(Plant::NumbersReused),
+    Bug::Seam(Plant::SettledEarly),
+    Bug::Node(Planted::AcknowledgedEarly),
+    Bug::Node(Planted::CatchUpFirst),
+    Bug::Node(Planted::NoSecondLook),
+    Bug::Node(Planted::MarkBehind),
+    Bug::Node(Planted::ChangeSeenUnread),
+    Bug::Node(Planted::RetryUnasked),
+    Bug::Node(Planted::OwnClock),
+];
+
+impl Bug {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        match self {
+            Bug::Node(bug) => format!("{bug:?}"),
+            Bug::Seam(bug) => format!("{bug:?}"),
+        }
+    }
+
+    /// The world with this bug.
+    pub fn plant(self, setup: Setup) -> Setup {
+        match self {
+            Bug::Node(bug) => setup.planted(bug),
+            Bug::Seam(bug) => setup.with_plant(bug),
+        }
+    }
+}
+
+/// The bug of that name.
+pub fn named(name: &str) -> Option<Bug> {
+    ALL.into_iter().find(|bug| bug.name() == name)
+}

@@ -1,0 +1,359 @@
+//! What a seed stands for: the shape of a world, what happens in it, and what goes wrong.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::Text;
+use punctual_core::policy::Limits;
+use punctual_node::{Planted, Settings};
+
+use crate::dice::{Dice, Stream};
+use crate::faults::{self, Fault, Kinds};
+use crate::link::{Drift, Micros};
+use crate::workload::{self, Command, JobPlan};
+
+/// The length of a world, if nobody says otherwise.
+pub const SIX_HOURS: Micros = 6 * HOUR;
+/// How long a world is left in peace at its end.
+pub const PEACE: Micros = 10 * 60 * 1_000_000;
+const HOUR: Micros = 3_600 * 1_000_000;
+
+/// The most nodes that a world has.
+pub const NODES_MAX: usize = 5;
+
+/// Moments worth being near: changes of clocks in the zones that jobs use, and the ends of days and of February.
+const MOMENTS: [&str; 10] = [
+    "2026-03-08T07:00:00Z",
+    "2026-11-01T06:00:00Z",
+    "2026-03-29T01:00:00Z",
+    "2026-10-25T01:00:00Z",
+    "2026-04-04T15:00:00Z",
+    "2026-10-03T15:30:00Z",
+    "2026-02-28T23:59:00Z",
+    "2026-12-31T23:00:00Z",
+    "2026-06-15T00:00:00Z",
+    "2026-08-20T12:00:00Z",
+];
+
+/// What an executor is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Character {
+    /// The app it belongs to.
+    pub app: usize,
+    /// Whether it refuses a token that is not above the last it accepted for the run.
+    pub checks_tokens: bool,
+    /// Whether it sometimes says success and then failure, or the other way round.
+    pub lies: bool,
+    /// Whether it reports to any node, not to the one that sent.
+    pub reports_anywhere: bool,
+    /// Whether it ends what it is told to end.
+    pub obeys_kills: bool,
+    /// How many attempts in a million fail.
+    pub fails: u32,
+    /// How many in a million it declines.
+    pub declines: u32,
+    /// How many in a million it never answers.
+    pub hangs: u32,
+    /// The longest that an attempt usually takes, in milliseconds.
+    pub length_ms: u64,
+    /// How wrong its clock is, in milliseconds.
+    pub clock_off_ms: i64,
+}
+
+/// How long requests take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// At least, one way, in microseconds.
+    pub least: u64,
+    /// At most, mostly.
+    pub most: u64,
+    /// How many in a million take far longer.
+    pub slow: u32,
+    /// At most, then.
+    pub slowest: u64,
+}
+
+/// A whole world before it starts.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The number it all follows from.
+    pub seed: u64,
+    /// What the store's clock shows at the beginning.
+    pub start: i64,
+    /// How long things go wrong.
+    pub length: Micros,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many shards.
+    pub shards: u16,
+    /// How every node behaves.
+    pub settings: Settings,
+    /// The nodes' clocks.
+    pub clocks: [Drift; NODES_MAX],
+    /// How many parts in a million the store's clock is too fast.
+    pub store_ppm: i64,
+    /// How long a node waits for the store.
+    pub deadline: Micros,
+    /// How long requests take.
+    pub latency: Latency,
+    /// How long a key outlives its run.
+    pub key_ttl: Duration,
+    /// How many apps there are.
+    pub apps: usize,
+    /// The executors.
+    pub executors: Vec<Character>,
+    /// The jobs.
+    pub jobs: Vec<JobPlan>,
+    /// What is asked.
+    pub commands: Vec<Command>,
+    /// Which kinds of faults there are.
+    pub kinds: Kinds,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// A bug at the seam between nodes and store.
+    pub plant: Option<Plant>,
+}
+
+/// Bugs of a store and of what carries its answers, for the simulator to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A renewal matches the node by its machine, not by its incarnation: one that has expired goes on.
+    RenewByName,
+    /// A clock is advanced in one transaction, and the runs are written in another.
+    PlanInTwo,
+    /// A gate is granted whoever has its key.
+    GateWithoutKey,
+    /// Whether a lease has expired is judged by the clock of whoever asks.
+    ExpiryByAskersClock,
+    /// A late result overwrites the one that was there.
+    LateResultWins,
+    /// A commit whose answer was lost is told as one that did not happen.
+    UnknownToldAsFailure,
+    /// After a failover numbers are given out a second time.
+    NumbersReused,
+    /// A settlement is answered before it is written.
+    SettledEarly,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Plant; 8] = [
+        Plant::RenewByName,
+        Plant::PlanInTwo,
+        Plant::GateWithoutKey,
+        Plant::ExpiryByAskersClock,
+        Plant::LateResultWins,
+        Plant::UnknownToldAsFailure,
+        Plant::NumbersReused,
+        Plant::SettledEarly,
+    ];
+}
+
+/// What to leave out of a world: how it is shrunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// End after this.
+    pub length: Option<Micros>,
+    /// No more nodes than these.
+    pub nodes: Option<usize>,
+    /// Only the first so many jobs.
+    pub jobs: Option<usize>,
+    /// Without these kinds of faults.
+    pub without: Vec<faults::Kind>,
+    /// Only these faults, by their place in the list.
+    pub faults: Option<Vec<usize>>,
+    /// Only these commands, by their place in the list, and the creations.
+    pub commands: Option<Vec<usize>>,
+}
+
+impl Setup {
+    /// The world of a seed.
+    pub fn new(seed: u64, length: Micros) -> Setup {
+        let dice = &mut Dice::new(seed, Stream::Setup);
+        let nodes = dice.pick(&[1, 1, 2, 2, 3, 3, 3, 4, 5]);
+        let shards = dice.pick(&[1, 1, 2, 4, 8, 16]);
+        let start = start(dice, length);
+        let settings = settings(dice);
+        let drift = |dice: &mut Dice| Drift {
+            offset_us: dice.between(1_000_000, 10_000_000_000),
+            ppm: dice.between(0, 400) as i64 - 200,
+        };
+        let clocks = std::array::from_fn(|_| drift(dice));
+        let store_ppm = dice.between(0, 400) as i64 - 200;
+        let apps = dice.between(1, 4) as usize;
+        let executors = (0..apps).flat_map(|app| (0..dice.between(1, 3)).map(|_| app).collect::<Vec<_>>());
+        let executors: Vec<usize> = executors.collect();
+        let executors = executors.into_iter().map(|app| character(dice, app)).collect();
+        let latency = latency(dice);
+        let key_ttl = Duration::from_secs(dice.scaled(1, 3_600));
+        let count = dice.scaled(1, 200) as usize;
+        let kinds = faults::swarm(dice);
+        let work = &mut Dice::new(seed, Stream::Workload);
+        let jobs = workload::draw(work, count, apps, start, SIX_HOURS.max(length));
+        let commands = workload::plan(work, &jobs, SIX_HOURS.max(length));
+        let faults = faults::plan(&mut Dice::new(seed, Stream::Faults), kinds, SIX_HOURS.max(length));
+        let mut setup = Setup {
+            seed,
+            start,
+            length,
+            nodes,
+            shards,
+            settings,
+            clocks,
+            store_ppm,
+            deadline: 2_000_000,
+            latency,
+            key_ttl,
+            apps,
+            executors,
+            jobs,
+            commands,
+            kinds,
+            faults,
+            plant: None,
+        };
+        setup.end_after(length);
+        setup
+    }
+
+    fn end_after(&mut self, length: Micros) {
+        self.length = length;
+        self.faults.retain(|fault| fault.at < length);
+        self.commands.retain(|command| command.at < length);
+    }
+
+    /// The world with parts left out.
+    #[must_use]
+    pub fn cut(mut self, cut: &Cut) -> Setup {
+        if let Some(kept) = &cut.faults {
+            self.faults = kept.iter().filter_map(|index| self.faults.get(*index).copied()).collect();
+        }
+        if let Some(kept) = &cut.commands {
+            let mut index = 0;
+            self.commands.retain(|command| {
+                index += 1;
+                command.ask == workload::Ask::Create || kept.contains(&(index - 1))
+            });
+        }
+        self.faults.retain(|fault| !cut.without.contains(&fault.kind));
+        self.kinds = cut.without.iter().fold(self.kinds, |kinds, kind| kinds.without(*kind));
+        if let Some(nodes) = cut.nodes {
+            self.nodes = self.nodes.min(nodes).max(1);
+        }
+        if let Some(jobs) = cut.jobs {
+            self.commands.retain(|command| command.job < jobs);
+        }
+        if let Some(length) = cut.length.filter(|length| *length < self.length) {
+            self.end_after(length);
+        }
+        self
+    }
+
+    /// The world with a bug in every node.
+    #[must_use]
+    pub fn planted(mut self, bug: Planted) -> Setup {
+        self.settings.planted = Some(bug);
+        self
+    }
+
+    /// The world with a bug at the seam.
+    #[must_use]
+    pub fn with_plant(mut self, plant: Plant) -> Setup {
+        self.plant = Some(plant);
+        self
+    }
+}
+
+/// Near something interesting, such that it falls into the world.
+fn start(dice: &mut Dice, length: Micros) -> i64 {
+    let moment: Timestamp = dice.pick(&MOMENTS).parse().expect("a constant");
+    let before = dice.between(60_000, (length / 1_000).max(120_000)) as i64;
+    moment.as_millis() - before
+}
+
+fn settings(dice: &mut Dice) -> Settings {
+    let seconds = |dice: &mut Dice, choices: &[u64]| Duration::from_secs(dice.pick(choices));
+    let batch = |dice: &mut Dice| dice.pick(&[1, 3, 1_000, 1_000]) as usize;
+    let horizon = seconds(dice, &[5, 5, 5, 2, 15, 60]);
+    let is_narrow = dice.percent(25);
+    let limits = Limits { fast_open: 2, fast_queue: 4, slow_open: 1, slow_queue: 3 };
+    Settings {
+        term: seconds(dice, &[4, 4, 4, 6, 10]),
+        margin: Duration::from_millis(500),
+        renew_every: Duration::from_secs(1),
+        horizon,
+        look_every: Duration::from_secs(1).min(horizon / 2),
+        plan_max: batch(dice),
+        load_ahead: seconds(dice, &[30, 30, 10, 6, 120]).max(horizon),
+        load_max: batch(dice),
+        wheel_capacity: dice.pick(&[1_000_000, 1_000_000, 1_000_000, 100, 12, 3]),
+        fire_max: batch(dice),
+        catch_up_max: dice.pick(&[1, 10, 100]),
+        settle_max: batch(dice),
+        queue_max: dice.pick(&[1, 3, 1_000, 1_000]),
+        limits: if is_narrow { limits } else { Limits::default() },
+        grace: seconds(dice, &[10, 10, 2]),
+        note_after: Duration::from_millis(dice.pick(&[1_000, 1_000, 200, 5_000])),
+        sweep_every: seconds(dice, &[30, 30, 10, 60]),
+        pause: Duration::from_millis(dice.pick(&[200, 200, 50])),
+        retention: seconds(dice, &[30 * 86_400, 30 * 86_400, 3_600, 60]),
+        address: Text::Borrowed(""),
+        planted: None,
+    }
+}
+
+fn latency(dice: &mut Dice) -> Latency {
+    let least = dice.scaled(50, 2_000);
+    Latency {
+        least,
+        most: least * dice.between(2, 10),
+        slow: dice.pick(&[0, 100, 2_000, 20_000]),
+        slowest: dice.scaled(50_000, 3_000_000),
+    }
+}
+
+fn character(dice: &mut Dice, app: usize) -> Character {
+    Character {
+        app,
+        checks_tokens: dice.percent(50),
+        lies: dice.percent(20),
+        reports_anywhere: dice.percent(30),
+        obeys_kills: dice.percent(60),
+        fails: dice.pick(&[0, 10_000, 100_000, 300_000]),
+        declines: dice.pick(&[0, 0, 20_000, 100_000]),
+        hangs: dice.pick(&[0, 0, 10_000, 50_000]),
+        length_ms: dice.pick(&[20, 200, 2_000, 20_000]),
+        clock_off_ms: dice.pick(&[0, 0, 0, 3_600_000, -3_600_000, 40]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_one_world_and_another_seed_another() {
+        let of = |seed| format!("{:?}", Setup::new(seed, SIX_HOURS));
+        assert_eq!(of(3), of(3));
+        assert_ne!(of(3), of(4));
+    }
+
+    #[test]
+    fn a_shorter_world_begins_like_a_longer_one() {
+        let (long, short) = (Setup::new(9, SIX_HOURS), Setup::new(9, SIX_HOURS));
+        let short = short.cut(&Cut { length: Some(HOUR), ..Cut::default() });
+        assert!(short.faults.iter().zip(&long.faults).all(|(short, long)| short == long));
+        assert!(short.faults.iter().all(|fault| fault.at < HOUR));
+        assert_eq!(short.jobs, long.jobs);
+    }
+
+    #[test]
+    fn a_cut_keeps_what_it_names() {
+        let all = (0..99).map(|seed| Setup::new(seed, SIX_HOURS)).find(|setup| setup.faults.len() > 9);
+        let setup = all.expect("some world has many faults");
+        let cut = Cut { faults: Some(vec![1, 5]), nodes: Some(1), jobs: Some(1), ..Cut::default() };
+        let small = setup.clone().cut(&cut);
+        assert_eq!(small.faults, [setup.faults[1], setup.faults[5]]);
+        assert!(small.nodes == 1 && small.commands.iter().all(|command| command.job == 0));
+    }
+}

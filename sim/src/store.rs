@@ -1,0 +1,314 @@
+//! The store as nodes meet it: every verb becomes a request that travels, is applied at some moment, and is answered,
+//! or not. The world decides which; here are only the requests and how each is applied to the memory store.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{ChangeId, JobId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Lease,
+    Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, Settled, Store, StoreError,
+};
+
+use crate::link::{Link, Reply};
+
+/// A job's row, or why it cannot be read.
+pub type ReadJob = (JobId, Result<JobRow, StoreError>);
+
+/// A question to the store, with everything it needs: it outlives whoever asked.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// [`Store::renew`].
+    Renew(Renewal),
+    /// [`Store::acquire`].
+    Acquire(NodeId, Vec<ShardId>),
+    /// [`Store::release`].
+    Release(NodeId, Vec<Lease>, Timestamp),
+    /// [`Store::due`].
+    Due(Vec<Lease>, Timestamp, usize),
+    /// [`Store::jobs`].
+    Jobs(Vec<JobId>),
+    /// [`Store::plan`].
+    Plan(Vec<Plan>),
+    /// [`Store::load`].
+    Load(Vec<Lease>, Mark, Timestamp, usize),
+    /// [`Store::adopt`].
+    Adopt(Vec<Lease>),
+    /// [`Store::unpark`].
+    Unpark(Lease, JobId, usize, Timestamp),
+    /// [`Store::fetch`].
+    Fetch(Vec<RunId>),
+    /// [`Store::gate`].
+    Gate(Vec<Gate>),
+    /// [`Store::settle`].
+    Settle(Vec<Settlement>),
+    /// [`Store::allot`].
+    Allot(u32, u64),
+    /// [`Store::accept`].
+    Accept(Vec<NewRun>, Vec<(ShardId, ArrivalKind)>),
+    /// [`Store::arrivals`].
+    Arrivals(Vec<Lease>, usize),
+    /// [`Store::consume`].
+    Consume(Vec<u64>),
+    /// [`Store::change`].
+    Change(Box<Change>),
+    /// [`Store::is_in_force`].
+    IsInForce(ChangeId),
+    /// [`Store::prune`].
+    Prune(Timestamp),
+}
+
+/// What the store says to a request.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Request::Renew`].
+    Renew(Renewed),
+    /// To [`Request::Acquire`].
+    Acquire(Vec<Acquired>),
+    /// To [`Request::Release`] and [`Request::Consume`].
+    Done(()),
+    /// To [`Request::Due`].
+    Due(Vec<ClockRow>),
+    /// To [`Request::Jobs`].
+    Jobs(Vec<ReadJob>),
+    /// To [`Request::Plan`].
+    Plan(Vec<Planned>),
+    /// To [`Request::Load`].
+    Load(Loaded),
+    /// To [`Request::Adopt`].
+    Adopt(Adopted),
+    /// To [`Request::Unpark`].
+    Unpark(Vec<RunId>),
+    /// To [`Request::Fetch`].
+    Fetch(Vec<RunRow>),
+    /// To [`Request::Gate`].
+    Gate(Vec<Gated>),
+    /// To [`Request::Settle`].
+    Settle(Vec<Settled>),
+    /// To [`Request::Allot`].
+    Allot(u64),
+    /// To [`Request::Accept`].
+    Accept(Vec<Accepted>),
+    /// To [`Request::Arrivals`].
+    Arrivals(Vec<Arrival>),
+    /// To [`Request::Change`].
+    Change(Changed),
+    /// To [`Request::IsInForce`].
+    IsInForce(bool),
+    /// To [`Request::Prune`].
+    Prune(Pruned),
+}
+
+impl Request {
+    /// The verb.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Request::Renew(..) => "renew",
+            Request::Acquire(..) => "acquire",
+            Request::Release(..) => "release",
+            Request::Due(..) => "due",
+            Request::Jobs(..) => "jobs",
+            Request::Plan(..) => "plan",
+            Request::Load(..) => "load",
+            Request::Adopt(..) => "adopt",
+            Request::Unpark(..) => "unpark",
+            Request::Fetch(..) => "fetch",
+            Request::Gate(..) => "gate",
+            Request::Settle(..) => "settle",
+            Request::Allot(..) => "allot",
+            Request::Accept(..) => "accept",
+            Request::Arrivals(..) => "arrivals",
+            Request::Consume(..) => "consume",
+            Request::Change(..) => "change",
+            Request::IsInForce(..) => "is in force",
+            Request::Prune(..) => "prune",
+        }
+    }
+
+    /// Whether it changes anything.
+    pub fn writes(&self) -> bool {
+        !matches!(
+            self,
+            Request::Due(..)
+                | Request::Jobs(..)
+                | Request::Load(..)
+                | Request::Adopt(..)
+                | Request::Fetch(..)
+                | Request::Arrivals(..)
+                | Request::IsInForce(..)
+        )
+    }
+
+    /// Whether the checker looks at it.
+    pub fn is_evidence(&self) -> bool {
+        matches!(
+            self,
+            Request::Acquire(..)
+                | Request::Plan(..)
+                | Request::Gate(..)
+                | Request::Settle(..)
+                | Request::Accept(..)
+                | Request::Change(..)
+                | Request::Unpark(..)
+                | Request::Load(..)
+                | Request::Prune(..)
+        )
+    }
+}
+
+/// Applies a request to a store whose futures are ready at their first poll.
+pub fn apply(store: &dyn Store, request: Request) -> Reply {
+    match request {
+        Request::Renew(renewal) => ready(store.renew(renewal)).map(Answer::Renew),
+        Request::Acquire(node, shards) => ready(store.acquire(node, shards)).map(Answer::Acquire),
+        Request::Release(node, leases, mark) => ready(store.release(node, leases, mark)).map(Answer::Done),
+        Request::Due(leases, until, max) => ready(store.due(&leases, until, max)).map(Answer::Due),
+        Request::Jobs(ids) => ready(store.jobs(&ids)).map(Answer::Jobs),
+        Request::Plan(plans) => ready(store.plan(plans)).map(Answer::Plan),
+        Request::Load(leases, from, until, max) => {
+            ready(store.load(&leases, from, until, max)).map(Answer::Load)
+        }
+        Request::Adopt(leases) => ready(store.adopt(&leases)).map(Answer::Adopt),
+        Request::Unpark(lease, job, max, at) => ready(store.unpark(lease, job, max, at)).map(Answer::Unpark),
+        Request::Fetch(runs) => ready(store.fetch(&runs)).map(Answer::Fetch),
+        Request::Gate(gates) => ready(store.gate(gates)).map(Answer::Gate),
+        Request::Settle(settlements) => ready(store.settle(settlements)).map(Answer::Settle),
+        Request::Allot(day, count) => ready(store.allot(day, count)).map(Answer::Allot),
+        Request::Accept(runs, left) => ready(store.accept(runs, left)).map(Answer::Accept),
+        Request::Arrivals(leases, max) => ready(store.arrivals(&leases, max)).map(Answer::Arrivals),
+        Request::Consume(arrivals) => ready(store.consume(&arrivals)).map(Answer::Done),
+        Request::Change(change) => ready(store.change(*change)).map(Answer::Change),
+        Request::IsInForce(change) => ready(store.is_in_force(change)).map(Answer::IsInForce),
+        Request::Prune(before) => ready(store.prune(before)).map(Answer::Prune),
+    }
+}
+
+/// What a future says that is ready at once.
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("the memory store never waits"),
+    }
+}
+
+/// The store at the end of a line that the world holds.
+pub struct Distant {
+    link: Arc<Link>,
+}
+
+impl Distant {
+    /// The store behind this link.
+    pub fn new(link: Arc<Link>) -> Distant {
+        Distant { link }
+    }
+}
+
+/// The answer to a verb; the world never answers one verb with another's answer.
+macro_rules! expect {
+    ($asked:expr, $answer:path) => {
+        match $asked.await? {
+            $answer(value) => Ok(value),
+            other => unreachable!("{other:?} answers another question"),
+        }
+    };
+}
+
+#[async_trait]
+impl Store for Distant {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        expect!(self.link.ask(Request::Renew(renewal)), Answer::Renew)
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        expect!(self.link.ask(Request::Acquire(node, shards)), Answer::Acquire)
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        expect!(self.link.ask(Request::Release(node, leases, mark)), Answer::Done)
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        expect!(self.link.ask(Request::Due(leases.to_vec(), until, max)), Answer::Due)
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<ReadJob>, StoreError> {
+        expect!(self.link.ask(Request::Jobs(ids.to_vec())), Answer::Jobs)
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        expect!(self.link.ask(Request::Plan(plans)), Answer::Plan)
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        expect!(self.link.ask(Request::Load(leases.to_vec(), from, until, max)), Answer::Load)
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        expect!(self.link.ask(Request::Adopt(leases.to_vec())), Answer::Adopt)
+    }
+
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        expect!(self.link.ask(Request::Unpark(lease, job, max, at)), Answer::Unpark)
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        expect!(self.link.ask(Request::Fetch(runs.to_vec())), Answer::Fetch)
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        expect!(self.link.ask(Request::Gate(gates)), Answer::Gate)
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        expect!(self.link.ask(Request::Settle(settlements)), Answer::Settle)
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        expect!(self.link.ask(Request::Allot(day, count)), Answer::Allot)
+    }
+
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        expect!(self.link.ask(Request::Accept(runs, left)), Answer::Accept)
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        expect!(self.link.ask(Request::Arrivals(leases.to_vec(), max)), Answer::Arrivals)
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        expect!(self.link.ask(Request::Consume(arrivals.to_vec())), Answer::Done)
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        expect!(self.link.ask(Request::Change(Box::new(change))), Answer::Change)
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        expect!(self.link.ask(Request::IsInForce(change)), Answer::IsInForce)
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        expect!(self.link.ask(Request::Prune(before)), Answer::Prune)
+    }
+}

@@ -1,0 +1,133 @@
+//! Many worlds: run on two threads, counted together, each failure with its seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::check::Violation;
+use crate::counters::Counters;
+use crate::link::Micros;
+use crate::setup::Setup;
+use crate::world::{Outcome, World};
+
+/// What became of many worlds.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// How many.
+    pub worlds: u64,
+    /// How long they lasted together.
+    pub simulated: Micros,
+    /// Processor time, in seconds, as far as the system says.
+    pub cpu_s: f64,
+    /// How many things happened.
+    pub events: u64,
+    /// What came about.
+    pub counters: Counters,
+    /// Those that broke a promise, by seed.
+    pub failures: Vec<(u64, Violation)>,
+}
+
+impl Swept {
+    /// Simulated hours for each second of processor time.
+    pub fn speed(&self) -> f64 {
+        self.simulated as f64 / 3.6e9 / self.cpu_s.max(1e-9)
+    }
+
+    fn add(&mut self, seed: u64, outcome: Outcome, cpu_s: f64) {
+        self.worlds += 1;
+        self.simulated += outcome.lasted;
+        self.cpu_s += cpu_s;
+        self.events += outcome.events;
+        self.counters.add(&outcome.counters);
+        self.failures.extend(outcome.violation.map(|(_, violation)| (seed, violation)));
+    }
+}
+
+/// Runs one world. A panic is a broken promise like any other.
+pub fn run(setup: Setup) -> Outcome {
+    run_world(World::new(setup))
+}
+
+/// Runs one world and writes down what happens in it.
+pub fn run_traced(setup: Setup, only: Option<String>) -> Outcome {
+    run_world(World::new(setup).traced(only))
+}
+
+fn run_world(world: World) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let said = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let violation = Violation { rule: "I27", what: format!("a panic: {said}") };
+        Outcome {
+            violation: Some((0, violation)),
+            hash: 0,
+            events: 0,
+            lasted: 0,
+            counters: Counters::default(),
+            trace: Vec::new(),
+        }
+    })
+}
+
+/// Runs worlds from a seed on, on two threads, until `is_enough` says so; it is asked with every world that is done.
+pub fn sweep(
+    from: u64,
+    make: &(dyn Fn(u64) -> Setup + Sync),
+    is_enough: &(dyn Fn(u64, &Swept) -> bool + Sync),
+) -> Swept {
+    let (next, swept) = (AtomicU64::new(from), Mutex::new(Swept::default()));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let before = cpu_s();
+                    let outcome = run(make(seed));
+                    let took = cpu_s() - before;
+                    let mut swept = swept.lock().expect("nobody panics while holding it");
+                    swept.add(seed, outcome, took);
+                    if is_enough(seed, &swept) {
+                        is_over.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut swept = swept.into_inner().expect("nobody panics while holding it");
+    swept.failures.sort_by_key(|(seed, _)| *seed);
+    swept
+}
+
+/// Runs exactly these worlds.
+pub fn sweep_range(from: u64, count: u64, make: &(dyn Fn(u64) -> Setup + Sync)) -> Swept {
+    // The other thread may be a world ahead when the last of ours is done, so the limit is in the making.
+    let end = from + count;
+    let (next, swept) = (AtomicU64::new(from), Mutex::new(Swept::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let before = cpu_s();
+                    let outcome = run(make(seed));
+                    let took = cpu_s() - before;
+                    swept.lock().expect("nobody panics while holding it").add(seed, outcome, took);
+                }
+            });
+        }
+    });
+    let mut swept = swept.into_inner().expect("nobody panics while holding it");
+    swept.failures.sort_by_key(|(seed, _)| *seed);
+    swept
+}
+
+/// Processor time of this thread in seconds; 0 where the system does not say.
+fn cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos: u64 = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    nanos as f64 / 1e9
+}

@@ -1,0 +1,211 @@
+//! What goes wrong by itself, and what is wrong with a store that has a planted bug.
+
+use punctual_core::model::{LogId, NodeId, Text};
+use punctual_node::ports::{Gated, Renewed, Settled, StoreError};
+use rustc_hash::FxHashMap;
+
+use super::{Event, World};
+use crate::check::Begun;
+use crate::dice::{Stream, named, within};
+use crate::faults::{Fault, Kind};
+use crate::link::{Micros, Reply};
+use crate::setup::Plant;
+use crate::store::{self, Answer, Request};
+
+/// What a planted bug has to remember.
+#[derive(Debug, Default)]
+pub(super) struct Planting {
+    /// The last renewal that was granted to a node.
+    renewed: FxHashMap<NodeId, Renewed>,
+    /// The first numbers that were given out, per day.
+    numbers: FxHashMap<u32, u64>,
+    /// A failover has happened since.
+    has_failed_over: bool,
+    /// The last acquisition: when, by which machine.
+    acquired: Option<(Micros, usize)>,
+    /// Up to where each shard was loaded, in milliseconds.
+    loaded: FxHashMap<u16, i64>,
+}
+
+impl World {
+    /// Something goes wrong.
+    pub(super) fn go_wrong(&mut self, fault: Fault) {
+        let machine = fault.whom % self.machines.len();
+        let until = self.now + fault.length;
+        self.say(|| format!("FAULT {fault}"));
+        match fault.kind {
+            Kind::Crash => self.crash(machine, Some(fault.length)),
+            Kind::CrashAtWrite | Kind::LostRequest | Kind::LostAnswer | Kind::LateCommit => {
+                self.machines[machine].ambushes.push(fault);
+            }
+            Kind::Pause => self.pause(machine, fault.length),
+            Kind::CleanStop => self.stop_cleanly(machine, fault.length),
+            Kind::Stall => self.troubles.stalled = self.troubles.stalled.max(until),
+            Kind::Disconnect => {
+                self.planting.has_failed_over = true;
+                self.disconnect(fault.choice);
+            }
+            Kind::Full => self.troubles.full = self.troubles.full.max(until),
+            Kind::Cut => self.machines[machine].cut_until = until,
+            Kind::ClockStep | Kind::ClockLeap => {
+                self.checker.counters.clock_forward += 1;
+                self.set_clock(fault.length as i64 / 1_000);
+            }
+            Kind::ClockBack => {
+                self.checker.counters.clock_back += 1;
+                let was_pruned = self.checker.counters.pruned > 0;
+                self.checker.counters.clock_back_after_prune += u64::from(was_pruned);
+                self.set_clock(-(fault.length as i64) / 1_000);
+            }
+            Kind::LostSends => self.troubles.sends_lost = until,
+            Kind::LateSends => self.troubles.sends_late = until,
+            Kind::DoubledSends => self.troubles.sends_doubled = until,
+            Kind::LostReports => self.troubles.reports_lost = until,
+            Kind::ExecutorCrash => self.executor_crashes(fault.whom % self.executors.len(), fault.length),
+            Kind::ExecutorSlow => {
+                let index = fault.whom % self.executors.len();
+                self.executors[index].slow_until = until;
+            }
+            Kind::Hints => self.troubles.hints = until,
+        }
+    }
+
+    fn set_clock(&mut self, by_ms: i64) {
+        self.clock_set += by_ms;
+        self.checker.clock_is_set(by_ms);
+        self.show_time();
+    }
+
+    /// What is to be seen of a request that was applied, apart from promises.
+    pub(super) fn witness(&mut self, begun: Begun, request: Option<&Request>, reply: &Reply) {
+        match (request, reply) {
+            (Some(Request::Change(change)), Ok(Answer::Change(changed))) if change.job.is_none() => {
+                let name = change.definition.as_ref().map(|definition| definition.name.clone());
+                self.created(&name.unwrap_or_default(), changed.job);
+            }
+            (Some(Request::Acquire(..)), Ok(Answer::Acquire(acquired))) if !acquired.is_empty() => {
+                let shards: Vec<_> = acquired.iter().map(|one| one.lease.shard).collect();
+                self.checker.taken_over(self.now, &shards, self.setup.settings.term.as_micros() as Micros);
+                let machine = begun.by.node;
+                let others =
+                    self.planting.acquired.filter(|(at, by)| *by != machine && self.now - at < 1_000_000);
+                self.checker.counters.two_adopt_at_once += u64::from(others.is_some());
+                self.planting.acquired = Some((self.now, machine));
+            }
+            (Some(Request::Load(leases, _, until, _)), Ok(_)) => {
+                for lease in leases {
+                    self.planting.loaded.insert(lease.shard.0, until.as_millis());
+                }
+            }
+            (Some(Request::Accept(runs, _)), Ok(_)) => {
+                let loaded = &self.planting.loaded;
+                let is_below = |shard: u16, due: i64| loaded.get(&shard).is_some_and(|mark| due < *mark);
+                let below = runs.iter().filter(|run| is_below(run.shard.0, run.due.as_millis())).count();
+                self.checker.counters.committed_below_loaded_mark += below as u64;
+            }
+            _ => {}
+        }
+    }
+
+    // --- planted bugs ---
+
+    pub(super) fn apply_planted(&mut self, begun: Begun, request: Request) -> Reply {
+        match (self.setup.plant, request) {
+            (Some(Plant::RenewByName), Request::Renew(renewal)) => {
+                let node = renewal.node;
+                let reply = self.apply_seen(begun, Request::Renew(renewal));
+                match reply {
+                    Ok(Answer::Renew(renewed)) => {
+                        self.planting.renewed.insert(node, renewed.clone());
+                        Ok(Answer::Renew(renewed))
+                    }
+                    Err(StoreError::Fenced(reason)) => match self.planting.renewed.get(&node) {
+                        Some(last) => {
+                            Ok(Answer::Renew(Renewed { now: self.link.store_now(), ..last.clone() }))
+                        }
+                        None => Err(StoreError::Fenced(reason)),
+                    },
+                    other => other,
+                }
+            }
+            (Some(Plant::PlanInTwo), Request::Plan(plans)) => {
+                let mut first = plans.clone();
+                first.iter_mut().for_each(|plan| plan.runs.clear());
+                let reply = self.apply_seen(begun, Request::Plan(first));
+                let runs = plans.into_iter().flat_map(|plan| plan.runs).collect();
+                let _ = store::apply(&self.store, Request::Accept(runs, Vec::new()));
+                reply
+            }
+            (Some(Plant::GateWithoutKey), Request::Gate(gates)) => {
+                let reply = store::apply(&self.store, Request::Gate(gates.clone()));
+                let Ok(Answer::Gate(mut answers)) = reply else { return reply };
+                for answer in &mut answers {
+                    if matches!(answer, Gated::Taken(_) | Gated::Closed) {
+                        *answer = Gated::Through(LogId(1));
+                    }
+                }
+                let reply = Ok(Answer::Gate(answers));
+                let checked = self.checker.applied(self.moment(), begun, &Request::Gate(gates), &reply);
+                self.judge(checked);
+                reply
+            }
+            (Some(Plant::ExpiryByAskersClock), Request::Acquire(node, shards)) => {
+                let off = within(named(self.seed(), Stream::Setup, 97, begun.by.node as u64), 0, 40_000)
+                    as i64
+                    - 20_000;
+                self.link.set_now(self.now, self.store_ms() + off);
+                let reply = self.apply_seen(begun, Request::Acquire(node, shards));
+                self.show_time();
+                reply
+            }
+            (Some(Plant::LateResultWins), Request::Settle(settlements)) => {
+                let reply = store::apply(&self.store, Request::Settle(settlements.clone()));
+                let Ok(Answer::Settle(mut answers)) = reply else { return reply };
+                for (settlement, answer) in settlements.iter().zip(&mut answers) {
+                    if settlement.attempt.is_some() {
+                        let is_stale = *answer == Settled::Stale;
+                        *answer = if is_stale { Settled::Done { consecutive_failures: 0 } } else { *answer };
+                    }
+                }
+                let reply = Ok(Answer::Settle(answers));
+                let checked =
+                    self.checker.applied(self.moment(), begun, &Request::Settle(settlements), &reply);
+                self.judge(checked);
+                reply
+            }
+            (Some(Plant::NumbersReused), Request::Allot(day, count)) => {
+                if let Some(first) = self.planting.numbers.get(&day).filter(|_| self.planting.has_failed_over)
+                {
+                    return Ok(Answer::Allot(*first));
+                }
+                let reply = self.apply_seen(begun, Request::Allot(day, count));
+                if let Ok(Answer::Allot(first)) = reply {
+                    self.planting.numbers.entry(day).or_insert(first);
+                }
+                reply
+            }
+            (_, request) => self.apply_seen(begun, request),
+        }
+    }
+
+    /// A store that answers before it has written.
+    pub(super) fn plant_early_answer(&mut self, number: u64) {
+        if self.setup.plant != Some(Plant::SettledEarly) {
+            return;
+        }
+        let Some(count) = self.settlements_of(number) else { return };
+        let done = vec![Settled::Done { consecutive_failures: 0 }; count];
+        self.answer_with(number, Ok(Answer::Settle(done)));
+        self.after(1, Event::Answer(number));
+    }
+
+    /// What a lying line makes of an answer.
+    pub(super) fn plant_answer(&self, reply: Reply) -> Reply {
+        match (self.setup.plant, reply) {
+            (Some(Plant::UnknownToldAsFailure), Err(StoreError::Unknown(_))) => {
+                Err(StoreError::Full(Text::Borrowed("it surely did not happen")))
+            }
+            (_, reply) => reply,
+        }
+    }
+}
