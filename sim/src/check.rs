@@ -5,6 +5,8 @@
 //! the engine: the instants of schedules, the misfire table and the backoff are written here a second time, from the
 //! documents. The numbers are those of reliability.md §3 (`I…`) and of docs/protocol/leases.md (`L…`).
 
+#[cfg(test)]
+mod histories;
 pub mod instants;
 mod jobs;
 mod leases;
@@ -13,6 +15,7 @@ mod quiet;
 mod runs;
 mod settled;
 mod submitted;
+mod windows;
 
 use std::fmt;
 
@@ -212,9 +215,7 @@ impl Checker {
                     Accepted::Duplicate(id) => self.was_there(moment, run, *id),
                 })
             }
-            (Request::Change(change), Answer::Change(changed)) => {
-                self.changed(moment, begun, change, *changed)
-            }
+            (Request::Change(change), Answer::Change(changed)) => self.changed(moment, change, *changed),
             (Request::Unpark(.., at), Answer::Unpark(runs)) => {
                 self.counters.unparked += runs.len() as u64;
                 self.called_back(runs, *at);

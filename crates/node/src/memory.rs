@@ -51,10 +51,24 @@ pub(crate) struct Held {
     /// How far loading has asked the store to read. What we write below this comes into memory at once: a load that
     /// was on its way at that moment may have missed it.
     pub(crate) reach: Mark,
+    /// Whether something may have been written below `loaded` that the load on its way cannot know.
+    pub(crate) is_in_question: bool,
     /// Whether what the last holder left behind its gates is known.
     pub(crate) is_adopted: bool,
     /// What the store was last told.
     pub(crate) checkpoint: Mark,
+    /// Up to where a sweep has looked that began after the store was last told.
+    pub(crate) swept: Timestamp,
+    /// Whether the sweep on its way began after the store was last told.
+    pub(crate) is_sweeping: bool,
+}
+
+impl Held {
+    /// The store is told, or may be: what is written before it hears it is for the next sweep to find.
+    pub(crate) fn has_told(&mut self) {
+        self.swept = Timestamp::MIN;
+        self.is_sweeping = false;
+    }
 }
 
 /// Where a loaded run is.
@@ -323,6 +337,11 @@ impl Memory {
         for id in dropped {
             self.forget(RunId(id));
         }
+        self.keep_below_mark();
+    }
+
+    /// Nothing behind the wheel's mark counts as loaded.
+    pub(crate) fn keep_below_mark(&mut self) {
         let Some(mark) = self.wheel.mark() else { return };
         for held in self.held.values_mut() {
             held.loaded = held.loaded.min(mark);
@@ -334,14 +353,14 @@ impl Memory {
     pub(crate) fn adopt(&mut self, read: Read, open: &OpenSend, deadline: Timestamp) {
         let id = open.run.run;
         let is_known = self.runs.contains_key(&id) || self.reads.is_stale(read, id);
-        if is_known || !self.held.contains_key(&open.run.shard) {
-            return;
-        }
+        let Some(held) = self.held.get(&open.run.shard).copied().filter(|_| !is_known) else { return };
         let mut run = Run::from(&open.run);
         self.active.entry(run.job).or_default().running.insert(id);
         if let Some((ready_at, attempt)) = open.retry {
             (run.ready_at, run.attempt) = (ready_at, attempt);
             run.flags.may_repeat = true;
+            // The gate is that of an earlier attempt; this one may have gone out without.
+            run.flags.is_doubtful = ready_at < held.inherited;
             self.runs.insert(id, run);
             self.wait_between(id);
             return;
@@ -376,6 +395,7 @@ impl Memory {
     pub(crate) fn read_again(&mut self, shard: ShardId, from: Timestamp) {
         if let Some(held) = self.held.get_mut(&shard) {
             held.loaded = held.loaded.min(Mark { due: from, id: 0 });
+            held.is_in_question = true;
             self.wakes.load = true;
         }
     }
@@ -517,6 +537,7 @@ impl Memory {
         self.land(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.wheel.cancel(id.0);
+        self.wakes.load |= self.has_room_again();
         self.between.remove(&(run.ready_at, id));
         self.busy.remove(&id);
         self.ready.remove(&run.rank(id));

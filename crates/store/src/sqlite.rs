@@ -50,7 +50,7 @@ use self::reader::Readers;
 use self::sweep::Sweeper;
 use self::tail::SharedCloses;
 use self::trouble::{Trouble, told};
-use self::writer::{Requests, Writer};
+use self::writer::{Requests, Size, Writer};
 use crate::StoreClock;
 
 /// How a store is opened.
@@ -127,12 +127,26 @@ impl Sqlite {
         self.ask(0, move |keeper| Ok(limit_pages(&keeper.conn, max_pages)?)).await
     }
 
+    /// Asks the writer for something that writes about so many rows.
     async fn ask<F, T>(&self, rows: usize, work: F) -> Result<T, StoreError>
     where
         F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send + 'static,
         T: Send + 'static,
     {
-        self.requests.as_ref().expect("taken only by drop").ask(rows, work).await
+        self.requests().ask(Size::Write(rows), work).await
+    }
+
+    /// Asks the writer for something that only looks.
+    async fn look<F, T>(&self, work: F) -> Result<T, StoreError>
+    where
+        F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.requests().ask(Size::Look, work).await
+    }
+
+    fn requests(&self) -> &Requests {
+        self.requests.as_ref().expect("taken only by drop")
     }
 
     fn readers(&self) -> &Readers {
@@ -208,12 +222,12 @@ impl Store for Sqlite {
 
     async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
         let leases = leases.to_vec();
-        self.ask(1, move |keeper| keeper.due(&leases, until, max)).await
+        self.look(move |keeper| keeper.due(&leases, until, max)).await
     }
 
     async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
         let ids = ids.to_vec();
-        self.ask(ids.len(), move |keeper| keeper.jobs(&ids)).await
+        self.look(move |keeper| keeper.jobs(&ids)).await
     }
 
     async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
@@ -228,12 +242,12 @@ impl Store for Sqlite {
         max: usize,
     ) -> Result<Loaded, StoreError> {
         let leases = leases.to_vec();
-        self.ask(1, move |keeper| keeper.load(&leases, from, until, max)).await
+        self.look(move |keeper| keeper.load(&leases, from, until, max)).await
     }
 
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
         let leases = leases.to_vec();
-        self.ask(1, move |keeper| keeper.adopt(&leases)).await
+        self.look(move |keeper| keeper.adopt(&leases)).await
     }
 
     async fn unpark(
@@ -248,7 +262,7 @@ impl Store for Sqlite {
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         let runs = runs.to_vec();
-        self.ask(runs.len(), move |keeper| keeper.fetch(&runs)).await
+        self.look(move |keeper| keeper.fetch(&runs)).await
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -273,7 +287,7 @@ impl Store for Sqlite {
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
         let leases = leases.to_vec();
-        self.ask(1, move |keeper| keeper.arrivals(&leases, max)).await
+        self.look(move |keeper| keeper.arrivals(&leases, max)).await
     }
 
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
@@ -286,7 +300,7 @@ impl Store for Sqlite {
     }
 
     async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
-        self.ask(1, move |keeper| keeper.is_in_force(change)).await
+        self.look(move |keeper| keeper.is_in_force(change)).await
     }
 
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {

@@ -109,6 +109,19 @@ impl Instants {
         self.first_after(at - 1) == Some(at)
     }
 
+    /// Whether an instant is the end of a gap, and whether its wall time is shown twice.
+    pub fn oddities(&self, at: i64) -> (bool, bool) {
+        let Kind::Cron(cron) = &self.kind else { return (false, false) };
+        let second = at.div_euclid(1_000);
+        let is_here = |pair: &&[Stretch]| pair[1].from - 7_200 <= second && second < pair[1].from + 7_200;
+        let Some(change) = cron.stretches.windows(2).find(is_here) else { return (false, false) };
+        let moved = change[1].offset - change[0].offset;
+        let is_after = change[1].from <= second;
+        let is_twice =
+            if is_after { second < change[1].from - moved } else { change[1].from + moved <= second };
+        (moved > 0 && second == change[1].from, moved < 0 && is_twice)
+    }
+
     /// The instants from `from` on and before `to`.
     pub fn between(&self, from: i64, to: i64) -> Vec<i64> {
         std::iter::successors(self.first_after(from - 1), |at| self.first_after(*at))
@@ -345,6 +358,18 @@ mod tests {
             "2026-04-04T12:00:00Z",
             &["04-04T14:45:00", "04-05T15:15:00"],
         );
+    }
+
+    #[test]
+    fn the_end_of_a_gap_and_both_passes_of_an_overlap_are_odd() {
+        let rule = cron("*/15 * * * *", "America/New_York");
+        let odd = |text: &str| rule.oddities(at(text));
+        assert_eq!(odd("2026-03-08T07:00:00Z"), (true, false));
+        assert_eq!(odd("2026-03-08T07:15:00Z"), (false, false));
+        assert_eq!(odd("2026-11-01T04:45:00Z"), (false, false));
+        assert_eq!(odd("2026-11-01T05:00:00Z"), (false, true));
+        assert_eq!(odd("2026-11-01T06:45:00Z"), (false, true));
+        assert_eq!(odd("2026-11-01T07:00:00Z"), (false, false));
     }
 
     #[test]

@@ -83,13 +83,7 @@ impl Checker {
         }
     }
 
-    pub(super) fn changed(
-        &mut self,
-        moment: Moment,
-        begun: Begun,
-        change: &Change,
-        done: Changed,
-    ) -> Checked {
+    pub(super) fn changed(&mut self, moment: Moment, change: &Change, done: Changed) -> Checked {
         let id = done.job;
         let before = self.jobs.get(&id).map(|job| (job.current().clone(), job.clock, job.is_poisoned));
         let decided = self.jobs.get(&id).map_or(i64::MIN, |job| job.decided);
@@ -148,7 +142,7 @@ impl Checker {
         if !is_poisoned || change.definition.is_some() {
             check_next(id, &version, change.at.as_millis().max(decided), clock)?;
         }
-        let _ = begun;
+        self.counters.edited_back_and_forth += u64::from(self.is_taken_back(id, &version, moment));
         match self.jobs.get_mut(&id) {
             Some(job) => {
                 let is_repaired = change.definition.is_some();
@@ -173,6 +167,14 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// Whether a definition is the one before the last, within seconds.
+    fn is_taken_back(&self, id: JobId, version: &Version, moment: Moment) -> bool {
+        let versions = self.jobs.get(&id).map_or(&[][..], |job| &job.versions);
+        let [.., earlier, last] = versions else { return false };
+        let is_soon = moment.now - last.applied < 10_000_000;
+        is_soon && earlier.definition == version.definition && last.definition != version.definition
     }
 
     /// What the old version named up to the change, and nobody had planned, must be in the record of the change.
@@ -350,6 +352,11 @@ impl Checker {
         );
         if passed.len() > 1 {
             self.counters.missed(misfire.policy);
+        }
+        for (at, _) in &told {
+            let (is_gap, is_overlap) = instants.oddities(*at);
+            self.counters.gap_crossed += u64::from(is_gap);
+            self.counters.overlap_crossed += u64::from(is_overlap);
         }
         hold!(
             "I2",

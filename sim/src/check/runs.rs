@@ -7,7 +7,7 @@ use punctual_core::model::{
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
 
-use super::{Begun, Checked, Checker, Moment, Violation, Who, hold, show};
+use super::{Begun, Checked, Checker, Moment, Violation, Who, hold, show, windows};
 use crate::link::Micros;
 
 /// How far before its time a send may begin, in milliseconds.
@@ -264,6 +264,17 @@ impl Checker {
             show(run.ready_at)
         );
         self.check_wanted(run, send)?;
+        let is_told = matches!(run.origin, Origin::Manual | Origin::Retry);
+        let now = node_now.unwrap_or(moment.store);
+        let is_allowed =
+            is_told || attempt > Attempt::FIRST || windows::allow(definition, run.fire_time, now);
+        hold!(
+            "W1",
+            is_allowed,
+            "run {id} for {} is sent outside {:?}",
+            show(run.fire_time),
+            definition.windows
+        );
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(index as u32, send)?;
         self.counters.sends += 1;

@@ -120,9 +120,11 @@ impl World {
                         Ok(Answer::Renew(renewed))
                     }
                     Err(StoreError::Fenced(reason)) => match self.planting.renewed.get(&node) {
-                        Some(last) => {
-                            Ok(Answer::Renew(Renewed { now: self.link.store_now(), ..last.clone() }))
-                        }
+                        Some(last) => Ok(Answer::Renew(Renewed {
+                            now: self.link.store_now(),
+                            changes: Vec::new(),
+                            ..last.clone()
+                        })),
                         None => Err(StoreError::Fenced(reason)),
                     },
                     other => other,

@@ -362,6 +362,9 @@ impl World {
     /// What the node has to say about itself.
     fn observe(&mut self, machine: usize, node: &Node) {
         self.known.entry(node.id()).or_insert(Who { node: machine, life: self.machines[machine].life });
+        let capacity = self.setup.settings.wheel_capacity;
+        let is_full = capacity < 1_000 && node.load_figures().0 >= capacity;
+        self.checker.counters.wheel_was_full += u64::from(is_full);
         let events = node.take_events();
         if self.trace.is_some() {
             for event in events {

@@ -2,7 +2,8 @@
 //!
 //! The machine's own idea of the date plays no part. Every answer of the store bounds the offset between the two
 //! clocks from both sides, because the store read its clock between the asking and the answering. The estimate
-//! leans to the early side, so that nothing fires before its time; it is late by the round trip at most.
+//! leans to the early side, so that nothing fires before its time; it is late by the round trip at most, and by what
+//! the clocks may have drifted apart since they were last compared.
 
 use std::time::Duration;
 
@@ -39,16 +40,14 @@ impl ClusterTime {
     pub fn learn(&mut self, asked: Boot, answered: Boot, store_now: Timestamp) -> Option<Stepped> {
         let least = store_now.as_millis().saturating_sub(millis(answered));
         let most = store_now.as_millis().saturating_sub(millis(asked));
-        let silence = answered.since(self.learned_at);
+        let drifted = self.drifted(answered);
         self.learned_at = answered;
-        let Some(offset) = self.offset else {
+        let Some(offset) = self.offset.map(|offset| offset - drifted) else {
             self.offset = Some(least);
             return None;
         };
-        // The two clocks may have drifted apart since they were last compared, and one slow answer must not leave us
-        // ahead for good: both lean towards the early side.
-        let drifted = i64::try_from(silence.as_millis()).unwrap_or(i64::MAX) / DRIFT;
-        let eased = offset - (offset - least) / 8 - drifted;
+        // One slow answer must not leave us ahead for good.
+        let eased = offset - (offset - least) / 8;
         self.offset = Some(eased.clamp(least, most.max(least)));
         let (ahead, behind) = (least.saturating_sub(offset), offset.saturating_sub(most));
         let step = millis(Boot(STEP));
@@ -63,7 +62,7 @@ impl ClusterTime {
 
     /// The cluster's time at this moment; none before the store was heard.
     pub fn now(&mut self, at: Boot) -> Option<Timestamp> {
-        let now = Timestamp::from_millis(millis(at).saturating_add(self.offset?));
+        let now = Timestamp::from_millis(millis(at).saturating_add(self.offset?) - self.drifted(at));
         let held = self.shown.map_or(now, |shown| shown.max(now));
         self.shown = Some(held);
         Some(held)
@@ -71,8 +70,14 @@ impl ClusterTime {
 
     /// The moment on this machine at which the cluster's time will be `at`, if its clock goes on as it does.
     pub fn moment_of(&self, at: Timestamp) -> Boot {
-        let millis = at.as_millis().saturating_sub(self.offset.unwrap_or(0));
-        Boot(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+        let undrifted = at.as_millis().saturating_sub(self.offset.unwrap_or(0));
+        let drifts_by = undrifted.saturating_sub(millis(self.learned_at)).max(0) / (DRIFT - 1);
+        Boot(Duration::from_millis(u64::try_from(undrifted.saturating_add(drifts_by)).unwrap_or(0)))
+    }
+
+    /// How far the two clocks may have drifted apart since they were last compared.
+    fn drifted(&self, at: Boot) -> i64 {
+        millis(at).saturating_sub(millis(self.learned_at)).max(0) / DRIFT
     }
 }
 
@@ -117,11 +122,30 @@ mod tests {
     #[test]
     fn it_never_goes_back_but_waits_until_the_store_has_caught_up() {
         let mut time = heard(0, 0, 0);
-        assert_eq!(time.now(boot(10_000)), Some(at(10_000)));
-        let stepped = time.learn(boot(10_000), boot(10_000), at(2_000));
+        assert_eq!(time.now(boot(1_000)), Some(at(1_000)));
+        let stepped = time.learn(boot(1_000), boot(1_000), at(-7_000));
         assert_eq!(stepped, Some(Stepped::Back(Duration::from_secs(8))));
-        assert_eq!(time.now(boot(12_000)), Some(at(10_000)));
-        assert_eq!(time.now(boot(18_001)), Some(at(10_001)));
+        time.learn(boot(8_999), boot(8_999), at(999));
+        assert_eq!(time.now(boot(9_000)), Some(at(1_000)));
+        assert_eq!(time.now(boot(9_001)), Some(at(1_001)));
+    }
+
+    #[test]
+    fn a_long_silence_makes_it_late_and_never_early() {
+        let mut time = heard(0, 0, 0);
+        assert_eq!(time.now(boot(30_000)), Some(at(29_985)));
+        // A slow answer says little, and takes nothing of that back.
+        time.learn(boot(30_000), boot(30_100), at(29_990));
+        assert_eq!(time.now(boot(30_100)), Some(at(30_074)));
+    }
+
+    #[test]
+    fn the_moment_of_an_instant_is_the_first_at_which_it_shows() {
+        for due in (0..20_000).step_by(7) {
+            let mut time = heard(0, 0, 0);
+            let moment = time.moment_of(at(due));
+            assert_eq!(time.now(moment), Some(at(due)));
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Node {
         let read = self.memory().reads.begin();
         let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await;
         if let Ok(loaded) = &loaded {
-            self.take_in_all(read, &leases, from, until, loaded);
+            self.take_in_all(read, &leases, until, loaded);
         }
         self.memory().reads.end(read);
         loaded?;
@@ -54,6 +54,8 @@ impl Node {
 
     /// The shards that are furthest behind, and from where they are to be read. Those that were just taken start far
     /// back; they catch up with the others and then go on with them.
+    ///
+    /// A little behind is not behind: shards whose places differ by moments are read together, from the earliest.
     fn behind(&self, until: Timestamp) -> Option<(Vec<Lease>, Mark)> {
         let mut memory = self.memory();
         if memory.wheel.room() == 0 {
@@ -65,10 +67,14 @@ impl Node {
             }
             memory.wheel.open_to(None);
         }
-        let end = Mark { due: until, id: 0 };
-        let from = memory.held.values().map(|held| held.loaded).min().filter(|from| *from < end)?;
+        let little = self.settings.load_ahead / 8;
+        let from = memory.held.values().map(|held| held.loaded).min()?;
+        let next = from.due.saturating_add(little);
+        if next >= until {
+            return None;
+        }
         let is_there = |(shard, held): (&ShardId, &Held)| {
-            (held.loaded == from).then_some(Lease { shard: *shard, epoch: held.epoch })
+            (held.loaded.due <= next).then_some(Lease { shard: *shard, epoch: held.epoch })
         };
         Some((memory.held.iter().filter_map(is_there).collect(), from))
     }
@@ -79,24 +85,27 @@ impl Node {
         for lease in leases {
             if let Some(held) = memory.held.get_mut(&lease.shard) {
                 held.reach = held.reach.max(Mark { due: until, id: 0 });
+                held.is_in_question = false;
             }
         }
     }
 
-    fn take_in_all(&self, read: Read, leases: &[Lease], from: Mark, until: Timestamp, loaded: &Loaded) {
+    fn take_in_all(&self, read: Read, leases: &[Lease], until: Timestamp, loaded: &Loaded) {
         let end = loaded.rest.unwrap_or(Mark { due: until, id: 0 });
         let mut memory = self.memory();
         for lease in leases {
             if let Some(held) = memory.held.get_mut(&lease.shard)
                 && held.epoch == lease.epoch
-                && held.loaded == from
+                && !held.is_in_question
             {
-                held.loaded = end;
+                held.loaded = held.loaded.max(end);
             }
         }
         for run in &loaded.runs {
             memory.take_in(read, run);
         }
+        // Also what another read brought in meanwhile may have filled the wheel.
+        memory.keep_below_mark();
     }
 
     /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked. Says which runs
@@ -120,8 +129,9 @@ impl Node {
     }
 
     fn note_adopted(&self, memory: &mut Memory, read: Read, leases: &[Lease], adopted: &Adopted) {
+        let Some(now) = memory.time.now(self.boot()) else { return };
         for open in &adopted.sends {
-            let deadline = self.deadline_of(&memory.jobs, open);
+            let deadline = self.deadline_of(&memory.jobs, open, now);
             memory.adopt(read, open, deadline);
         }
         for (shard, job) in &adopted.parked {
@@ -140,11 +150,13 @@ impl Node {
         }
     }
 
-    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend) -> Timestamp {
+    /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.
+    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend, now: Timestamp) -> Timestamp {
+        let sent_at = open.sent_at.min(now);
         match jobs.get(open.run.job) {
-            Some(Known::Job(job)) => deadline(job, open.sent_at, self.settings.grace),
+            Some(Known::Job(job)) => deadline(job, sent_at, self.settings.grace),
             // Nobody can say how long it may take; the grace is all it gets.
-            _ => open.sent_at.saturating_add(self.settings.grace),
+            _ => sent_at.saturating_add(self.settings.grace),
         }
     }
 

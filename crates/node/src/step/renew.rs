@@ -6,6 +6,7 @@ use calendar::Timestamp;
 use punctual_core::cluster::{Stepped, Tenure, moves};
 use punctual_core::event::Event;
 use punctual_core::model::{ChangeId, NodeId, ShardId};
+use punctual_core::wheel::Mark;
 
 use crate::memory::Held;
 use crate::ports::{Acquired, Boot, Gate, Lease, Renewal, Renewed, StoreError};
@@ -21,8 +22,12 @@ impl Node {
         let asked = self.boot();
         let renewal = self.renewal(asked);
         let mark = renewal.mark;
+        let told: Vec<ShardId> = renewal.checkpoints.iter().map(|(lease, _)| lease.shard).collect();
         let answer = self.ports.store.renew(renewal).await;
         let answered = self.boot();
+        for shard in told {
+            self.memory().held.entry(shard).and_modify(Held::has_told);
+        }
         let is_news = match answer {
             Ok(renewed) => self.learn(asked, answered, mark, &renewed),
             Err(error) => return self.not_renewed(asked, mark, &error),
@@ -49,22 +54,14 @@ impl Node {
         };
         // What was left for us may be runs that we do not know yet.
         let is_up_to_date = !memory.has_arrivals && memory.heard_of.is_empty();
-        let checkpoints = now.filter(|_| is_up_to_date).map_or_else(Vec::new, |now| {
-            let place = memory.checkpoint(now);
-            let has_moved = |held: &Held| {
-                held.is_adopted
-                    && place < held.loaded
-                    && place.due.as_millis().saturating_sub(held.checkpoint.due.as_millis())
-                        > CHECKPOINT_STEP_MS
-            };
-            let mut moved = Vec::new();
-            for (shard, held) in &mut memory.held {
-                if has_moved(held) {
-                    moved.push((Lease { shard: *shard, epoch: held.epoch }, place));
-                }
+        let place = now.filter(|_| is_up_to_date).map(|now| memory.checkpoint(now));
+        let mut checkpoints = Vec::new();
+        for (shard, held) in &mut memory.held {
+            if let Some(place) = place.and_then(|place| next_checkpoint(held, place)) {
+                checkpoints.push((Lease { shard: *shard, epoch: held.epoch }, place));
+                held.has_told();
             }
-            moved
-        });
+        }
         let (term, address) = (self.settings.term, self.settings.address.clone());
         Renewal { node: memory.id, term, mark, seen: memory.seen, address, checkpoints }
     }
@@ -208,8 +205,11 @@ impl Node {
                 inherited: mark.unwrap_or(Timestamp::MIN),
                 loaded: *checkpoint,
                 reach: *checkpoint,
+                is_in_question: false,
                 is_adopted: false,
                 checkpoint: *checkpoint,
+                swept: Timestamp::MIN,
+                is_sweeping: false,
             };
             memory.held.insert(lease.shard, held);
             if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {
@@ -246,6 +246,14 @@ impl Node {
         // Nothing is in doubt: whatever was sent has its gate.
         self.ports.store.release(me, leases, Timestamp::MIN).await
     }
+}
+
+/// The checkpoint to tell, if it is worth telling. The store keeps it behind what was born since it last moved, and so
+/// behind what this node cannot know of; a sweep has to look there before it moves again.
+fn next_checkpoint(held: &Held, place: Mark) -> Option<Mark> {
+    let place = place.min(Mark { due: held.swept, id: 0 });
+    let moved = place.due.as_millis().saturating_sub(held.checkpoint.due.as_millis());
+    (held.is_adopted && place < held.loaded && moved > CHECKPOINT_STEP_MS).then_some(place)
 }
 
 fn told(stepped: Stepped) -> Event {

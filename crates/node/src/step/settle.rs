@@ -260,9 +260,9 @@ impl Node {
             self.ports.dispatch.acknowledge(receipts);
         }
         if !stale.is_empty() {
-            let looked_up = self.look_up(&stale).await;
+            // What is in nobody's hands can be corrected.
             self.let_go_of(stale.iter().copied());
-            looked_up?;
+            self.look_up(&stale).await?;
         }
         for (job, reason) in stops {
             self.stop_because(job, reason).await?;
@@ -418,6 +418,10 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
         // It went out in spite of us: what was written for it stands behind that attempt.
         Then::Wait { .. }
             if matches!(settlement.fence, Fence::Unsent(_)) && memory.flights.contains_key(&id) => {}
+        // The answer took so long that memory has learned of it by another way, and gone on.
+        Then::Wait { attempt, .. }
+            if settlement.attempt.is_some()
+                && memory.runs.get(&id).is_some_and(|run| run.attempt >= *attempt) => {}
         Then::Wait { ready_at, attempt } => {
             let ended = settlement.attempt.as_ref().map(|attempt| attempt.outcome);
             let may_repeat = matches!(ended, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut));

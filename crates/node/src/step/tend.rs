@@ -222,15 +222,15 @@ impl Node {
     /// was lost, this finds it.
     async fn sweep(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
         let from = {
-            let memory = self.memory();
-            memory
-                .held
-                .values()
-                .map(|held| held.checkpoint)
-                .min()
-                .unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
+            let mut memory = self.memory();
+            memory.held.values_mut().for_each(|held| held.is_sweeping = true);
+            let first = memory.held.values().map(|held| held.checkpoint).min();
+            first.unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
         };
         self.reload(leases, from, now, &BTreeSet::new()).await?;
+        for held in self.memory().held.values_mut().filter(|held| held.is_sweeping) {
+            held.swept = now;
+        }
         let open = self.take_over(leases).await?;
         let strangers: Vec<RunId> = {
             let memory = self.memory();

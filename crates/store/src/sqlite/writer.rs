@@ -17,18 +17,38 @@ use super::trouble::{Trouble, is_full, told};
 const ROUND_REQUESTS: usize = 1_000;
 const ROUND_ROWS: usize = 20_000;
 
+/// For how many rounds the indexes are left alone that could not be written.
+const CHORES_PAUSE: u32 = 1_000;
+
 /// Something that was asked.
 pub(super) trait Work: Send {
-    /// About how many rows it touches.
-    fn rows(&self) -> usize;
+    fn size(&self) -> Size;
     /// Does it, and keeps the answer; may be done again after a rollback.
     fn run(&mut self, keeper: &mut Keeper) -> rusqlite::Result<()>;
     /// Sends the answer, or this error in its place.
     fn answer(self: Box<Self>, error: Option<StoreError>);
 }
 
+/// What a request is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// It only looks.
+    Look,
+    /// It writes about so many rows.
+    Write(usize),
+}
+
+impl Size {
+    fn rows(self) -> usize {
+        match self {
+            Size::Look => 1,
+            Size::Write(rows) => rows,
+        }
+    }
+}
+
 struct Ask<F, T> {
-    rows: usize,
+    size: Size,
     work: F,
     reply: oneshot::Sender<Result<T, StoreError>>,
     answer: Option<Result<T, StoreError>>,
@@ -39,8 +59,8 @@ where
     F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send,
     T: Send,
 {
-    fn rows(&self) -> usize {
-        self.rows
+    fn size(&self) -> Size {
+        self.size
     }
 
     fn run(&mut self, keeper: &mut Keeper) -> rusqlite::Result<()> {
@@ -75,14 +95,14 @@ impl Requests {
     }
 
     /// Asks, and waits for the answer.
-    pub(super) async fn ask<F, T>(&self, rows: usize, work: F) -> Result<T, StoreError>
+    pub(super) async fn ask<F, T>(&self, size: Size, work: F) -> Result<T, StoreError>
     where
         F: FnMut(&mut Keeper) -> Result<T, Trouble> + Send + 'static,
         T: Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let gone = || StoreError::Unknown("the writer has ended".into());
-        let asked = Box::new(Ask { rows, work, reply, answer: None });
+        let asked = Box::new(Ask { size, work, reply, answer: None });
         self.sender.send(asked).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -112,8 +132,8 @@ pub(super) struct Writer {
     tail_max: usize,
     /// Memory does not follow the database: it could not be read again.
     is_lost: bool,
-    /// The indexes could not be written, and are left alone until something else can.
-    is_cramped: bool,
+    /// The indexes could not be written, and are left alone for so many rounds.
+    chores_pause: u32,
     /// How many rows the connection had changed at the last commit.
     changes: u64,
 }
@@ -125,7 +145,7 @@ impl Writer {
         sweeper: Sweeper,
         tail_max: usize,
     ) -> Writer {
-        Writer { keeper, requests, sweeper, tail_max, is_lost: false, is_cramped: false, changes: 0 }
+        Writer { keeper, requests, sweeper, tail_max, is_lost: false, chores_pause: 0, changes: 0 }
     }
 
     /// Works until nobody can ask any more, then leaves the file tidy.
@@ -143,11 +163,11 @@ impl Writer {
     /// Waits for something to do: false when nobody can ask any more.
     fn gather(&mut self, round: &mut Vec<Box<dyn Work>>) -> bool {
         let Some(first) = self.requests.blocking_recv() else { return false };
-        let mut rows = first.rows();
+        let mut rows = first.size().rows();
         round.push(first);
         while round.len() < ROUND_REQUESTS && rows < ROUND_ROWS {
             let Ok(work) = self.requests.try_recv() else { break };
-            rows += work.rows();
+            rows += work.size().rows();
             round.push(work);
         }
         true
@@ -159,14 +179,17 @@ impl Writer {
         {
             return answer_all(works, &told(&error));
         }
-        let chores = !self.is_cramped;
-        match self.transact(&mut works, chores) {
+        let has_chores = self.chores_pause == 0 && self.keeper.side.is_flushing();
+        self.chores_pause = self.chores_pause.saturating_sub(1);
+        match self.transact(&mut works, has_chores) {
             Ok(()) => works.into_iter().for_each(|work| work.answer(None)),
             Err(failure) => {
+                if has_chores {
+                    self.chores_pause = CHORES_PAUSE;
+                }
                 if let Err(error) = self.recover() {
                     return answer_all(works, &told(&error));
                 }
-                self.is_cramped |= chores && self.keeper.side.is_flushing();
                 match failure {
                     Failure::Commit(error) if !is_full(&error) => answer_all(works, &told(&error)),
                     _ => self.replay(works),
@@ -177,17 +200,24 @@ impl Writer {
 
     /// After a failed round: each alone, so that one which cannot be done does not hold up the others.
     fn replay(&mut self, works: Vec<Box<dyn Work>>) {
+        let mut full: Option<StoreError> = None;
         for work in works {
-            let mut alone = vec![work];
-            let result = self.transact(&mut alone, false);
-            let mut told_error = None;
-            if let Err(failure) = result {
-                told_error = Some(told(failure.error()));
-                if let Err(error) = self.recover() {
-                    told_error = Some(told(&error));
-                }
+            // Where one found no room, the next would not either, and each try means to read memory anew.
+            if full.is_some() && work.size() != Size::Look {
+                work.answer(full.clone());
+                continue;
             }
-            alone.into_iter().for_each(|work| work.answer(told_error.clone()));
+            let mut alone = [work];
+            let failure = self.transact(&mut alone, false).err();
+            let error = failure.as_ref().map(|failure| match self.recover() {
+                Ok(()) => told(failure.error()),
+                Err(error) => told(&error),
+            });
+            if failure.is_some_and(|failure| is_full(failure.error())) {
+                full.clone_from(&error);
+            }
+            let [work] = alone;
+            work.answer(error);
         }
     }
 
@@ -196,10 +226,7 @@ impl Writer {
         let Keeper { conn, side, .. } = &mut self.keeper;
         let commit = || conn.prepare_cached("commit")?.execute([]).map(drop);
         side.closes.publish(commit).map_err(Failure::Commit)?;
-        // Something was written, so there is room again.
-        let changes = conn.total_changes();
-        self.is_cramped &= changes == self.changes;
-        self.changes = changes;
+        self.changes = conn.total_changes();
         Ok(())
     }
 
@@ -208,7 +235,7 @@ impl Writer {
         let mut rows = 0;
         for work in works.iter_mut() {
             work.run(&mut self.keeper)?;
-            rows += work.rows();
+            rows += work.size().rows();
         }
         // Indexes are written in rounds that have to be synced anyway. Measured: in rounds of their own, and in those
         // that only read, they cost whoever asks next the time of a sync, and a third of the loads a second.
@@ -235,7 +262,6 @@ impl Writer {
     /// Writes the indexes out and empties the log. What fails here is done at the next start.
     fn finish(mut self) {
         self.sweeper.stop();
-        self.is_cramped = false;
         loop {
             self.keeper.side.begin_flush(Flush::All);
             if self.is_lost || !self.keeper.side.is_flushing() {

@@ -1,0 +1,410 @@
+//! A history told by hand: a job every minute, a node, and whatever is said about them. What is told truthfully goes
+//! through the memory store; what is claimed, only the checker hears.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use calendar::{Timestamp, Zones};
+use punctual_core::model::{
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Definition, Delivery, Epoch, Fence, Job, JobId,
+    JobState, LogId, NewRun, NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId,
+    Skip, Target, Text, Then, Token,
+};
+use punctual_core::policy::misfire::Policy;
+use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_node::ports::{
+    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, Renewal,
+};
+use punctual_store::memory::Memory;
+
+use crate::check::{Begun, Checked, Checker, Moment, Quiet, ReceiptFact, Violation, Who};
+use crate::link::Reply;
+use crate::store::{self, Answer, Request};
+
+pub(super) const MINUTE: i64 = 60_000;
+/// 2026-08-20T12:00:00Z.
+pub(super) const START: i64 = 1_787_227_200_000;
+pub(super) const NODE: Who = Who { node: 0, life: 1 };
+pub(super) const OTHER: Who = Who { node: 1, life: 2 };
+
+/// A history while it is told.
+pub(super) struct Story {
+    pub(super) checker: Checker,
+    store: Memory,
+    clock: Arc<AtomicI64>,
+    pub(super) job: JobId,
+    pub(super) lease: Lease,
+    last_run: u64,
+}
+
+pub(in crate::check) fn definition() -> Definition {
+    let anchor = Timestamp::from_millis(START);
+    let every = ScheduleKind::Every { interval: Duration::from_millis(MINUTE as u64), anchor };
+    Definition {
+        app: "a0".into(),
+        name: "j0".into(),
+        description: String::new(),
+        tags: Vec::new(),
+        schedule: Schedule::from(every),
+        target: Target::Executor { handler: "h".into() },
+        misfire: Misfire { policy: Policy::Skip, threshold: Duration::from_secs(5) },
+        retry: Retry::default(),
+        timeout: Duration::from_secs(30),
+        delivery: Delivery::AtLeastOnce,
+        priority: 5,
+        block: Block::default(),
+        windows: Vec::new(),
+        after: Vec::new(),
+        failure_limit: 0,
+    }
+}
+
+pub(super) fn at_most_once() -> Definition {
+    Definition { delivery: Delivery::AtMostOnce, ..definition() }
+}
+
+pub(super) fn serial() -> Definition {
+    Definition { block: Block::Serial, ..definition() }
+}
+
+impl Story {
+    /// A job that was created at the start, and a node that holds the one shard.
+    pub(super) fn of(definition: Definition) -> Story {
+        let clock = Arc::new(AtomicI64::new(START));
+        let shown = clock.clone();
+        let store = Memory::new(
+            1,
+            Duration::from_secs(60),
+            Arc::new(move || Timestamp::from_millis(shown.load(Ordering::Relaxed))),
+        );
+        let mut checker = Checker::new();
+        checker.submitted.key_ttl_ms = MINUTE;
+        let lease = Lease { shard: ShardId(0), epoch: Epoch(1) };
+        let mut story = Story { checker, store, clock, job: JobId(1), lease, last_run: 0 };
+        story.at(START);
+        story.tell(story.creation(definition)).unwrap();
+        story.join(NODE, NodeId(7));
+        story
+    }
+
+    pub(super) fn at(&mut self, millis: i64) {
+        self.clock.store(millis, Ordering::Relaxed);
+        self.checker.sees_time(millis);
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn moment(&self) -> Moment {
+        Moment { now: (self.now() - START + 1_000_000) as u64 * 1_000, store: self.now() }
+    }
+
+    fn begun(&self, by: Who) -> Begun {
+        Begun { by, at: self.moment(), node_now: Some(self.now()) }
+    }
+
+    /// Something that the store did and said.
+    pub(super) fn tell(&mut self, request: Request) -> Checked {
+        self.tell_by(NODE, request)
+    }
+
+    pub(super) fn tell_by(&mut self, by: Who, request: Request) -> Checked {
+        let reply = store::apply(&self.store, request.clone());
+        self.hear(by, &request, &reply)
+    }
+
+    /// Something that the store is only said to have done.
+    pub(super) fn claim(&mut self, request: &Request, answer: Answer) -> Checked {
+        self.hear(NODE, request, &Ok(answer))
+    }
+
+    fn hear(&mut self, by: Who, request: &Request, reply: &Reply) -> Checked {
+        self.checker.applied(self.moment(), self.begun(by), request, reply)
+    }
+
+    // --- leases ---
+
+    /// A node takes the shard.
+    pub(super) fn join(&mut self, by: Who, node: NodeId) {
+        let renewal = Renewal {
+            node,
+            term: Duration::from_secs(3_600),
+            mark: Timestamp::MAX,
+            seen: punctual_core::model::ChangeId(0),
+            address: Text::Borrowed(""),
+            checkpoints: Vec::new(),
+        };
+        self.tell_by(by, Request::Renew(renewal)).unwrap();
+        self.tell_by(by, Request::Acquire(node, vec![ShardId(0)])).unwrap();
+        let epoch = self.store.dump().shards[0].epoch;
+        self.lease = Lease { shard: ShardId(0), epoch };
+    }
+
+    /// Another node has the shard from now on.
+    pub(super) fn take_over(&mut self) {
+        let release = Request::Release(NodeId(7), vec![self.lease], Timestamp::MAX);
+        self.tell(release).unwrap();
+        self.join(OTHER, NodeId(8));
+    }
+
+    pub(super) fn acquired(&self, epoch: u64) -> Answer {
+        let lease = Lease { shard: ShardId(0), epoch: Epoch(epoch) };
+        let checkpoint = punctual_core::wheel::Mark { due: Timestamp::MIN, id: 0 };
+        Answer::Acquire(vec![Acquired { lease, mark: None, checkpoint }])
+    }
+
+    // --- jobs ---
+
+    fn creation(&self, definition: Definition) -> Request {
+        Request::Change(Box::new(Change {
+            job: None,
+            definition: Some(definition),
+            state: JobState::Enabled,
+            clock: ClockEdit {
+                expected: None,
+                next_fire: Some(Timestamp::from_millis(START + MINUTE)),
+                passed: Vec::new(),
+            },
+            by: Text::Borrowed("test"),
+            at: Timestamp::from_millis(self.now()),
+        }))
+    }
+
+    /// A change of the job to this state, with the clock moved to `next_fire`.
+    pub(super) fn change(&self, state: JobState, next_fire: Option<i64>) -> Request {
+        let facts = self.checker.job(self.job).unwrap();
+        let next_fire = next_fire.map(Timestamp::from_millis);
+        Request::Change(Box::new(Change {
+            job: Some((self.job, facts.current().version)),
+            definition: None,
+            state,
+            clock: ClockEdit {
+                expected: facts.clock.map(Timestamp::from_millis),
+                next_fire,
+                passed: Vec::new(),
+            },
+            by: Text::Borrowed("test"),
+            at: Timestamp::from_millis(self.now()),
+        }))
+    }
+
+    pub(super) fn changed(&self, version: u64) -> Answer {
+        Answer::Change(Changed { job: self.job, version, change: punctual_core::model::ChangeId(9) })
+    }
+
+    // --- runs ---
+
+    pub(super) fn new_run(&mut self, fire_time: i64, origin: Origin) -> NewRun {
+        self.last_run += 1;
+        let at = Timestamp::from_millis(fire_time);
+        NewRun {
+            id: RunId::new(RunId::day_of(at), self.last_run),
+            job: self.job,
+            shard: ShardId(0),
+            fire_time: at,
+            due: at,
+            origin,
+            decided: Decided::NotYet,
+            priority: 5,
+            payload: None,
+            key: None,
+            of: None,
+        }
+    }
+
+    /// A plan of these instants that moves the clock to `next`.
+    pub(super) fn plan(&mut self, instants: &[i64], next: i64) -> Plan {
+        let facts = self.checker.job(self.job).unwrap();
+        let clock = ClockRow {
+            job: self.job,
+            shard: ShardId(0),
+            next_fire: Timestamp::from_millis(facts.clock.unwrap()),
+            version: facts.current().version,
+            planned: punctual_node::ports::PlannedTo::default(),
+        };
+        Plan {
+            lease: self.lease,
+            clock,
+            next: Some(Timestamp::from_millis(next)),
+            runs: instants.iter().map(|at| self.new_run(*at, Origin::Schedule)).collect(),
+            skipped: None,
+            decided_to: Timestamp::from_millis(self.now()),
+            stop: None,
+        }
+    }
+
+    /// Plans the next instant a second before it is due; its run.
+    pub(super) fn planned(&mut self) -> RunId {
+        let next = self.checker.job(self.job).unwrap().clock.unwrap();
+        self.at(next - 1_000);
+        let plan = self.plan(&[next], next + MINUTE);
+        let run = plan.runs[0].id;
+        self.tell(Request::Plan(vec![plan])).unwrap();
+        self.at(next);
+        run
+    }
+
+    pub(super) fn moved(plan: &Plan) -> Answer {
+        Answer::Plan(vec![Planned::Moved(plan.runs.iter().map(|run| run.id).collect())])
+    }
+
+    /// A record of instants that were passed over.
+    pub(super) fn skipped(&mut self, from: i64, until: i64, count: u64) -> (NewRun, Close) {
+        let mut run = self.new_run(from, Origin::Schedule);
+        run.decided = Decided::PassedOver;
+        let closed_at = Timestamp::from_millis(self.now());
+        let range = Some((Timestamp::from_millis(until), count));
+        let reason = Text::Borrowed(Skip::Misfire.name());
+        (run, Close { outcome: Outcome::Skipped, reason, closed_at, range })
+    }
+
+    pub(super) fn token(&self, attempt: u32) -> Token {
+        Token::new(self.lease.epoch, Attempt(attempt))
+    }
+
+    pub(super) fn gate(&self, run: RunId, attempt: u32) -> Request {
+        Request::Gate(vec![Gate {
+            lease: self.lease,
+            run,
+            job: self.job,
+            attempt: Attempt(attempt),
+            token: self.token(attempt),
+            executor: Text::Borrowed("e"),
+            sent_at: Timestamp::from_millis(self.now()),
+            holds: Vec::new(),
+        }])
+    }
+
+    pub(super) fn dispatched(&self, run: RunId, attempt: u32) -> Dispatched {
+        let facts = self.checker.run(run).unwrap();
+        let version = self.checker.job(facts.job).unwrap().current();
+        let (definition, state) = ((*version.definition).clone(), version.state.clone());
+        let zones = Zones::bundled();
+        let at = Timestamp::from_millis(START);
+        let job =
+            Job::compile(facts.job, version.version, at, state, definition, Vec::new(), &zones).unwrap();
+        Dispatched {
+            run,
+            job: Arc::new(job),
+            fire_time: Timestamp::from_millis(facts.fire_time),
+            attempt: Attempt(attempt),
+            token: self.token(attempt),
+            log: Some(LogId(1)),
+            possible_duplicate: false,
+            payload: None,
+        }
+    }
+
+    pub(super) fn send(&mut self, run: RunId, attempt: u32) -> Checked {
+        let send = self.dispatched(run, attempt);
+        self.send_as(NODE, &send)
+    }
+
+    pub(super) fn send_as(&mut self, by: Who, send: &Dispatched) -> Checked {
+        self.checker.sent(self.moment(), by, Some(self.now()), send)
+    }
+
+    /// An executor takes an attempt and says how it ended.
+    pub(super) fn executed(&mut self, run: RunId, attempt: u32, outcome: AttemptOutcome) {
+        let (attempt, token) = (Attempt(attempt), self.token(attempt));
+        let receipt = ReceiptFact {
+            executor: 0,
+            attempt,
+            token,
+            is_marked: false,
+            checks_tokens: true,
+            is_copy: false,
+        };
+        self.checker.received(run, receipt).unwrap();
+        self.checker.said(run, attempt, token, outcome);
+    }
+
+    pub(super) fn record(&self, attempt: u32, outcome: AttemptOutcome) -> AttemptRecord {
+        AttemptRecord {
+            number: Attempt(attempt),
+            token: self.token(attempt),
+            executor: Text::Borrowed("e"),
+            started_at: Timestamp::from_millis(self.now() - 10),
+            ended_at: Timestamp::from_millis(self.now()),
+            outcome,
+            message: Text::Borrowed("said"),
+            possible_duplicate: false,
+        }
+    }
+
+    /// The end of an attempt.
+    pub(super) fn end(&self, run: RunId, attempt: u32, outcome: AttemptOutcome, then: Then) -> Settlement {
+        let fence = Fence::Sent(Attempt(attempt), self.token(attempt));
+        self.settlement(run, fence, Some(self.record(attempt, outcome)), then)
+    }
+
+    pub(super) fn settlement(
+        &self,
+        run: RunId,
+        fence: Fence,
+        attempt: Option<AttemptRecord>,
+        then: Then,
+    ) -> Settlement {
+        Settlement {
+            run,
+            job: self.job,
+            shard: ShardId(0),
+            is_foreign: false,
+            fence,
+            attempt,
+            then,
+            children: Vec::new(),
+            named: None,
+        }
+    }
+
+    pub(super) fn close(&self, outcome: Outcome, reason: &'static str) -> Then {
+        let closed_at = Timestamp::from_millis(self.now());
+        Then::Close(Close { outcome, reason: Text::Borrowed(reason), closed_at, range: None })
+    }
+
+    pub(super) fn wait(&self, in_ms: i64, attempt: u32) -> Then {
+        Then::Wait { ready_at: Timestamp::from_millis(self.now() + in_ms), attempt: Attempt(attempt) }
+    }
+
+    pub(super) fn settle(&mut self, settlement: Settlement) -> Checked {
+        self.tell(Request::Settle(vec![settlement]))
+    }
+
+    /// A run from its plan to its success.
+    pub(super) fn succeed(&mut self) -> RunId {
+        let run = self.planned();
+        self.tell(self.gate(run, 1)).unwrap();
+        self.send(run, 1).unwrap();
+        self.executed(run, 1, AttemptOutcome::Succeeded);
+        let end = self.end(run, 1, AttemptOutcome::Succeeded, self.close(Outcome::Succeeded, ""));
+        self.settle(end).unwrap();
+        self.checker.acknowledged(NODE, run, Attempt(1), AttemptOutcome::Succeeded).unwrap();
+        run
+    }
+
+    /// The end of the history, after which nothing may be left over.
+    pub(super) fn finish(&mut self) -> Checked {
+        let quiet = Quiet {
+            since: Moment::default(),
+            healthy: vec![true],
+            moves_at_rest: self.checker.lease_moves(),
+            unanswered: 0,
+        };
+        self.finish_as(&quiet)
+    }
+
+    pub(super) fn finish_as(&mut self, quiet: &Quiet) -> Checked {
+        self.checker.finish(self.moment(), &self.store.dump(), quiet)
+    }
+}
+
+/// Expects a promise to be broken, and no other one.
+pub(super) fn breaks(rule: &str, checked: Checked) {
+    match checked {
+        Err(Violation { rule: said, .. }) if said == rule => {}
+        other => panic!("expected {rule} to be broken, but {other:?}"),
+    }
+}

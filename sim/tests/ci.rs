@@ -1,0 +1,55 @@
+//! The simulation as it runs with every push: 200 worlds of six hours each, and the seeds that once failed.
+#![expect(clippy::print_stderr, reason = "what was simulated is told")]
+
+use punctual_sim::setup::{SIX_HOURS, Setup};
+use punctual_sim::shrink;
+use punctual_sim::sweep::{Swept, run, sweep_range};
+
+const WORLDS: u64 = 200;
+
+fn world(seed: u64) -> Setup {
+    Setup::new(seed, SIX_HOURS)
+}
+
+/// Fails with the seed, the promise and the smallest world that breaks it.
+fn expect_clean(swept: &Swept) {
+    let Some((seed, violation)) = swept.failures.first() else { return };
+    let all: Vec<u64> = swept.failures.iter().map(|(seed, _)| *seed).collect();
+    let small = shrink::shrink(&|| world(*seed));
+    let options = small.map_or(String::new(), |small| shrink::options(&small.cut));
+    panic!("seeds {all:?} failed; {seed}: {violation}\ncargo xtask sim --seed {seed} {options}");
+}
+
+#[test]
+fn two_hundred_worlds_keep_every_promise_and_see_everything_happen() {
+    let swept = sweep_range(0, WORLDS, &world);
+    let hours = swept.simulated as f64 / 3.6e9;
+    let (events, cpu, speed) = (swept.events, swept.cpu_s, swept.speed());
+    eprintln!(
+        "{WORLDS} worlds, {hours:.0} simulated hours, {events} events, {cpu:.0} s CPU, {speed:.1} h a CPU second"
+    );
+    expect_clean(&swept);
+    let never: Vec<&str> =
+        swept.counters.all().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
+    assert!(never.is_empty(), "never came about: {never:?}");
+}
+
+#[test]
+fn seeds_that_once_failed_do_not_fail_again() {
+    let seeds = include_str!("../regressions.txt").lines().filter(|line| !line.starts_with('#'));
+    let seeds: Vec<u64> =
+        seeds.map(|line| line.split_whitespace().next().unwrap_or(line).parse().expect("a seed")).collect();
+    for seed in seeds.into_iter().filter(|seed| *seed >= WORLDS) {
+        let violation = run(world(seed)).violation;
+        assert!(violation.is_none(), "seed {seed}: {violation:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    for seed in [3, 17, 29] {
+        let (first, second) = (run(world(seed)), run(world(seed)));
+        assert_eq!((first.hash, first.events), (second.hash, second.events), "seed {seed}");
+        assert_eq!(first.counters, second.counters, "seed {seed}");
+    }
+}

@@ -1,0 +1,55 @@
+//! Planted bugs: each must be found within so many seeds, else the simulator would not find ours either.
+
+use punctual_node::Planted;
+use punctual_sim::planted::Bug;
+use punctual_sim::setup::{Plant, SIX_HOURS, Setup};
+use punctual_sim::sweep::{Swept, sweep};
+
+/// Runs worlds with a bug until one fails; fails itself if none of the first `within` does.
+fn expect_found(bug: Bug, within: u64) {
+    let is_enough = |_: u64, swept: &Swept| !swept.failures.is_empty() || swept.worlds >= within;
+    let swept = sweep(0, &|seed| bug.plant(Setup::new(seed, SIX_HOURS / 2)), &is_enough);
+    let found = swept.failures.first();
+    assert!(
+        found.is_some_and(|(seed, _)| *seed < within),
+        "{} was not found within {within} seeds",
+        bug.name()
+    );
+}
+
+macro_rules! found {
+    ($($name:ident: $bug:expr, within $seeds:literal;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                expect_found($bug, $seeds);
+            }
+        )+
+    };
+}
+
+// The limits are those of the catalogue of mutants; where it names none, 200.
+found! {
+    a_renewal_that_matches_by_name: Bug::Seam(Plant::RenewByName), within 200;
+    a_failed_renewal_that_keeps_its_belief: Bug::Node(Planted::FailedRenewKeepsBelief), within 200;
+    a_clock_advanced_apart_from_its_runs: Bug::Seam(Plant::PlanInTwo), within 50;
+    a_send_before_its_commit: Bug::Node(Planted::SendBeforeGate), within 50;
+    a_gate_without_its_key: Bug::Seam(Plant::GateWithoutKey), within 500;
+    at_most_once_sent_again_after_silence: Bug::Node(Planted::ResendAtMostOnce), within 50;
+    expiry_judged_by_the_askers_clock: Bug::Seam(Plant::ExpiryByAskersClock), within 100;
+    a_wheel_kept_on_loss_of_its_shard: Bug::Node(Planted::WheelKeptOnLoss), within 100;
+    a_wheel_that_looks_back_one_slot: Bug::Node(Planted::LooksBackOneSlot), within 50;
+    a_misfire_off_by_one: Bug::Node(Planted::MisfireOffByOne), within 500;
+    a_late_result_that_overwrites: Bug::Seam(Plant::LateResultWins), within 200;
+    an_unknown_commit_told_as_failure: Bug::Seam(Plant::UnknownToldAsFailure), within 50;
+    an_unknown_gate_taken_for_refused: Bug::Node(Planted::UnknownGateForgotten), within 50;
+    numbers_reused_after_a_failover: Bug::Seam(Plant::NumbersReused), within 500;
+    a_store_that_answers_before_it_writes: Bug::Seam(Plant::SettledEarly), within 50;
+    a_report_acknowledged_early: Bug::Node(Planted::AcknowledgedEarly), within 50;
+    catching_up_before_what_is_fresh: Bug::Node(Planted::CatchUpFirst), within 200;
+    no_second_look_after_the_gate: Bug::Node(Planted::NoSecondLook), within 200;
+    a_mark_behind_the_sends: Bug::Node(Planted::MarkBehind), within 200;
+    a_change_said_to_be_seen_unread: Bug::Node(Planted::ChangeSeenUnread), within 200;
+    a_retry_that_does_not_ask_the_job: Bug::Node(Planted::RetryUnasked), within 200;
+    a_clock_of_ones_own: Bug::Node(Planted::OwnClock), within 200;
+}
