@@ -12,7 +12,7 @@ use punctual_core::model::{
     ScheduleKind, ShardId, Target, Text,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
-use punctual_node::ports::{Accepted, Change, ClockEdit, Lease, Renewal, Store};
+use punctual_node::ports::{Accepted, Change, ClockEdit, Lease, PlannedTo, Renewal, Store};
 use tokio::task::JoinSet;
 
 use crate::Failure;
@@ -253,7 +253,7 @@ fn creation(definition: Definition, next_fire: Option<Timestamp>, at: Timestamp)
         job: None,
         definition: Some(definition),
         state: JobState::Enabled,
-        clock: ClockEdit { expected: None, next_fire, passed: Vec::new() },
+        clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: Vec::new() },
         by: Text::Borrowed("bench"),
         at,
     }

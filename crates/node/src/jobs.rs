@@ -119,7 +119,12 @@ impl Node {
                 job: Some((clock.job, clock.version)),
                 definition: None,
                 state: JobState::Stopped(stopped.clone()),
-                clock: ClockEdit { expected: Some(clock.next_fire), next_fire: None, passed: vec![] },
+                clock: ClockEdit {
+                    expected: Some(clock.next_fire),
+                    planned: clock.planned,
+                    next_fire: None,
+                    passed: vec![],
+                },
                 by: Text::Borrowed("punctual"),
                 at: now,
             })

@@ -105,10 +105,14 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "four independent facts, in a record that exists a million times"
+    reason = "six independent facts, in a record that exists a million times"
 )]
 pub(crate) struct Flags {
     pub(crate) has_payload: bool,
+    /// It was parked, and called back to be ready when it is.
+    pub(crate) is_called_back: bool,
+    /// An earlier attempt of it has a gate, so loading does not find it.
+    pub(crate) has_gate: bool,
     /// An earlier holder may have sent it without a gate.
     pub(crate) is_doubtful: bool,
     /// Its gate was asked for, and nobody knows whether it is written.
@@ -132,12 +136,23 @@ impl Run {
 impl From<&Waiting> for Run {
     fn from(waiting: &Waiting) -> Run {
         let Waiting {
-            job, shard, fire_time, ready_at, attempt, priority, origin, decided, has_payload, ..
+            job,
+            shard,
+            fire_time,
+            ready_at,
+            attempt,
+            priority,
+            origin,
+            decided,
+            has_payload,
+            is_called_back,
+            run: _,
         } = *waiting;
         // A row can hold anything, and a token has no room for more.
         let attempt = attempt.min(Attempt::MAX);
         // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
-        let flags = Flags { has_payload, may_repeat: attempt > Attempt::FIRST, ..Flags::default() };
+        let may_repeat = attempt > Attempt::FIRST;
+        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
         let place = Place::Wheel;
         Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
     }
@@ -359,6 +374,7 @@ impl Memory {
         if let Some((ready_at, attempt)) = open.retry {
             (run.ready_at, run.attempt) = (ready_at, attempt);
             run.flags.may_repeat = true;
+            run.flags.has_gate = true;
             // The gate is that of an earlier attempt; this one may have gone out without.
             run.flags.is_doubtful = ready_at < held.inherited;
             self.runs.insert(id, run);
@@ -457,15 +473,18 @@ impl Memory {
         if let Some(active) = self.active.get_mut(&run.job) {
             active.queue.remove(&run.rank(id));
         }
+        let has_gate = was_gated || run.flags.may_be_gated || run.flags.has_gate;
         let flags = Flags {
-            is_doubtful: false,
+            has_gate,
+            is_called_back: false,
+            is_doubtful: run.flags.is_doubtful && run.attempt == attempt,
             may_be_gated: false,
             may_repeat: run.flags.may_repeat || may_repeat,
             ..run.flags
         };
         self.runs.insert(id, Run { ready_at, attempt, flags, ..run });
         let reach = self.held.get(&run.shard).map(|held| held.reach);
-        if was_gated || run.flags.may_be_gated {
+        if has_gate {
             self.wait_between(id);
         } else if reach.is_some_and(|reach| Mark { due: ready_at, id: id.0 } < reach) {
             self.arm(id);

@@ -190,6 +190,7 @@ macro_rules! conformance_cases {
                 jobs_are_numbered_from_1_and_live_where_their_number_says
                 a_change_raises_the_version_and_says_when
                 a_change_of_an_older_version_or_of_another_clock_is_a_conflict
+                a_clock_that_has_moved_and_is_where_it_was_is_a_conflict
                 a_job_that_is_not_there_or_deleted_cannot_be_changed
                 a_job_cannot_be_created_without_a_definition
                 a_conflict_leaves_nothing_behind

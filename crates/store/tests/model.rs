@@ -427,7 +427,7 @@ impl Pair {
             job: None,
             definition: Some(definition(&job)),
             state: job_state(job.state),
-            clock: ClockEdit { expected: None, next_fire, passed: vec![] },
+            clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: vec![] },
             by: "anna".into(),
             at: self.now(),
         };
@@ -439,12 +439,13 @@ impl Pair {
         let (version, expected) = there.map_or((1, None), |job| (job.version, job.next_fire));
         let version = if fault == 0 { version + 1 } else { version };
         let expected = if fault == 1 { Some(at(0)) } else { expected };
+        let planned = there.map_or_else(PlannedTo::default, |job| job.planned);
         let next_fire = job.next_fire.map(at);
         Change {
             job: Some((JobId(u32::from(which) + 1), version)),
             definition: (!keeps).then(|| definition(&job)),
             state: job_state(job.state),
-            clock: ClockEdit { expected, next_fire, passed: vec![] },
+            clock: ClockEdit { expected, planned, next_fire, passed: vec![] },
             by: "berta".into(),
             at: self.now(),
         }

@@ -1,6 +1,7 @@
 //! The end: after everything that matters has healed, nothing is left over, and the store holds what was seen.
 
 use punctual_core::model::{JobState, StoppedReason};
+use punctual_core::policy::Block;
 use punctual_store::memory::{Dump, JobDump, RunDump};
 
 use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
@@ -135,7 +136,7 @@ impl Checker {
         }
         let state = &job.current().state;
         if run.is_parked {
-            let may_wait = !matches!(state, JobState::Enabled | JobState::Deleted);
+            let may_wait = !matches!(state, JobState::Enabled | JobState::Deleted) || self.is_behind(moment, run);
             hold!(
                 "I23 parked",
                 may_wait,
@@ -152,7 +153,7 @@ impl Checker {
         let is_due = run.ready_at < moment.store - PATIENCE_MS;
         hold!(
             "I23",
-            !is_due || !is_healthy,
+            !is_due || !is_healthy || self.is_behind(moment, run),
             "run {} of job {} was due at {} and is open at {}: {run:?}",
             run.id,
             run.job,
@@ -160,6 +161,17 @@ impl Checker {
             show(moment.store)
         );
         Ok(())
+    }
+
+    /// Whether a run waits for the place of another of its job, whose next attempt is not due yet: so it is for long when
+    /// the clock was set back.
+    fn is_behind(&self, moment: Moment, run: &RunFacts) -> bool {
+        let is_ahead = |other: &&RunFacts| {
+            other.job == run.job && other.id != run.id && other.is_open() && !other.gates.is_empty()
+        };
+        let is_limited = self.jobs[&run.job].current().definition.block != Block::Concurrent(None);
+        is_limited
+            && self.runs.iter().filter(is_ahead).any(|other| other.ready_at >= moment.store - PATIENCE_MS)
     }
 }
 

@@ -80,6 +80,8 @@ pub struct RunFacts {
     pub fire_time: i64,
     /// When it may start: its due time, or the end of its wait.
     pub ready_at: i64,
+    /// Before when it surely may not be sent.
+    pub not_before: i64,
     /// Where it comes from.
     pub origin: Origin,
     /// What was decided about its lateness when it was written.
@@ -115,6 +117,7 @@ impl RunFacts {
             shard: run.shard,
             fire_time: run.fire_time.as_millis(),
             ready_at: run.due.as_millis(),
+            not_before: run.due.as_millis(),
             origin: run.origin,
             decided: run.decided,
             written: moment.now,
@@ -257,11 +260,11 @@ impl Checker {
         );
         hold!(
             "I4",
-            run.ready_at <= moment.store + EARLY_MS || !self.is_steady,
+            run.not_before <= moment.store + EARLY_MS || !self.is_steady,
             "run {id} is sent at {} ({:?} on the node), before {}",
             show(moment.store),
             node_now.map(show),
-            show(run.ready_at)
+            show(run.not_before)
         );
         self.check_wanted(run, send)?;
         let is_told = matches!(run.origin, Origin::Manual | Origin::Retry);
@@ -384,7 +387,9 @@ impl Checker {
         let runs = &self.runs;
         let job = self.jobs.get_mut(&send.job.id).expect("a run has a job");
         job.in_flight.retain(|other| runs[*other as usize].is_in_flight());
-        let others: Vec<&u32> = job.in_flight.iter().filter(|other| **other != index).collect();
+        // What went out without a gate, from a version without a limit, has no place that a next holder could know of.
+        let has_place = |other: &&u32| **other != index && !runs[**other as usize].gates.is_empty();
+        let others: Vec<&u32> = job.in_flight.iter().filter(has_place).collect();
         let told: Vec<RunId> = others.iter().take(5).map(|other| runs[**other as usize].id).collect();
         hold!(
             "I19",

@@ -37,17 +37,17 @@ impl Checker {
         if let Some(record) = &settlement.attempt {
             self.check_record(run, record)?;
         }
+        let next = if settlement.attempt.is_some() { run.attempt.next() } else { run.attempt };
         match &settlement.then {
             Then::Close(close) => self.check_close(run, settlement, close)?,
             Then::Wait { ready_at, attempt } => {
-                let next = if settlement.attempt.is_some() { run.attempt.next() } else { run.attempt };
                 hold!("I7", *attempt == next, "run {id} waits for attempt {attempt}, not for {next}");
                 if let Some(record) = &settlement.attempt {
                     self.check_backoff(run, record, millis(*ready_at))?;
                 }
             }
             Then::Park { attempt, .. } => {
-                hold!("I7", *attempt == run.attempt, "run {id} is parked before attempt {attempt}");
+                hold!("I7", *attempt == next, "run {id} is parked before attempt {attempt}, not {next}");
             }
         }
         self.note(moment, begun, index, settlement)?;
@@ -66,6 +66,7 @@ impl Checker {
                 let run = &mut self.runs[*index as usize];
                 run.is_parked = false;
                 run.ready_at = at.as_millis();
+                run.not_before = run.ready_at;
             }
         }
     }
@@ -97,6 +98,9 @@ impl Checker {
             Then::Wait { ready_at, attempt } => {
                 run.attempt = *attempt;
                 run.ready_at = ready_at.as_millis();
+                // Whoever is not told that it was put off goes on as before.
+                let was_told = settlement.attempt.is_some();
+                run.not_before = if was_told { run.ready_at } else { run.not_before.min(run.ready_at) };
                 self.counters.waits += 1;
             }
             Then::Park { attempt, .. } => {
@@ -140,7 +144,11 @@ impl Checker {
             record.outcome,
             AttemptOutcome::Succeeded | AttemptOutcome::Failed | AttemptOutcome::Refused
         );
-        let is_said = run.said.contains(&(number, record.token, record.outcome));
+        // What was turned back at its gate was refused by us, and never sent.
+        let is_turned_back = record.outcome == AttemptOutcome::Refused
+            && run.gates.contains(&(number, record.token))
+            && !run.sends.iter().any(|send| send.attempt == number);
+        let is_said = is_turned_back || run.said.contains(&(number, record.token, record.outcome));
         hold!(
             "I21",
             !is_word || is_said,

@@ -12,7 +12,7 @@ use punctual_core::model::{
 
 use super::DeskError;
 use crate::Node;
-use crate::ports::{Change, Changed, ClockEdit, Hint, JobRow, StoreError};
+use crate::ports::{Change, Changed, ClockEdit, Hint, JobRow, PlannedTo, StoreError};
 
 /// Planning moves clocks all the time, so a change that meets it is tried again.
 const TRIES: usize = 20;
@@ -30,7 +30,7 @@ impl Node {
         let state = if enabled { JobState::Enabled } else { JobState::Stopped(StoppedReason::Asked) };
         let job = Job::compile(JobId(0), 1, now, state, definition.clone(), vec![], &self.zones)?;
         let (state, next_fire) = stand(&job, now);
-        let clock = ClockEdit { expected: None, next_fire, passed: vec![] };
+        let clock = ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: vec![] };
         let definition = Some(definition);
         let change = Change { job: None, definition, state, clock, by, at: now };
         let changed = self.ports.store.change(change).await?;
@@ -167,7 +167,7 @@ impl Node {
             }
             (state, None)
         };
-        let clock = ClockEdit { expected, next_fire, passed };
+        let clock = ClockEdit { expected, planned, next_fire, passed };
         Ok(Change { job: Some((id, version)), definition, state, clock, by, at: now })
     }
 

@@ -12,7 +12,7 @@ use punctual_core::model::{
 use super::DeskError;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::Run;
+use crate::memory::{Place, Run};
 use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
 use crate::step::Ended;
 use std::sync::Arc;
@@ -285,10 +285,16 @@ impl Node {
         let Some(row) = open else { return Ok(Cancelled::TooLate) };
         let ended = {
             let mut memory = self.memory();
-            if memory.flights.contains_key(&id) || memory.busy.contains(&id) {
+            let known = memory.runs.get(&id).copied();
+            let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
+            let may_be_sent = match known {
+                Some(run) => run.flags.is_doubtful || matches!(run.place, Place::Flight | Place::Busy),
+                None => inherited.is_none_or(|inherited| row.waiting.ready_at < inherited),
+            };
+            if may_be_sent {
                 return Ok(Cancelled::TooLate);
             }
-            let run = memory.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
+            let run = known.unwrap_or_else(|| Run::from(&row.waiting));
             // In hand until it is written, so that it is not sent meanwhile.
             if memory.runs.contains_key(&id) {
                 memory.wheel.cancel(id.0);

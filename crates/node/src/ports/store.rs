@@ -224,6 +224,8 @@ pub struct Waiting {
     pub decided: Decided,
     /// Whether it brings a payload that has to be fetched.
     pub has_payload: bool,
+    /// Whether it was parked, and called back to be ready at that instant.
+    pub is_called_back: bool,
 }
 
 /// Open runs in the order (ready at, id).
@@ -351,6 +353,8 @@ pub struct Change {
 pub struct ClockEdit {
     /// The next fire time it must have.
     pub expected: Option<Timestamp>,
+    /// How far planning must have come: the clock of a fixed delay is at none again after each of its runs.
+    pub planned: PlannedTo,
     /// The first instant after the change.
     pub next_fire: Option<Timestamp>,
     /// Records of the instants that had passed unplanned under the old version, each closed at once; one whose (job, fire

@@ -213,5 +213,6 @@ pub(crate) fn waiting(run: &NewRun) -> Waiting {
         origin: run.origin,
         decided: run.decided,
         has_payload: run.payload.is_some(),
+        is_called_back: false,
     }
 }

@@ -195,9 +195,11 @@ impl Node {
                 }
                 return Ok(());
             };
-            if room * 2 < self.settings.queue_max {
+            let ready_room = (self.settings.ready_max() / 2).saturating_sub(memory.ready.len());
+            if room * 2 < self.settings.queue_max || ready_room == 0 {
                 return Ok(());
             }
+            let room = room.min(ready_room);
             (lease, room.max(1), if since_change { changed_at } else { now })
         };
         let called = self.ports.store.unpark(lease, job, room, ready_at).await?;

@@ -95,7 +95,8 @@ create table waiting (
     shard integer not null,
     due integer not null,
     ready_at integer,
-    attempt integer not null
+    attempt integer not null,
+    is_called_back integer not null
 ) strict;
 
 -- With the shard, so that the first wait of each is found without the rows.

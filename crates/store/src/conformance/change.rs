@@ -11,7 +11,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Multiplier, Retry};
-use punctual_node::ports::{Change, ClockEdit, JobRow, PlannedTo, Renewal, Revision, StoreError};
+use punctual_node::ports::{Change, ClockEdit, JobRow, Plan, PlannedTo, Renewal, Revision, StoreError};
 
 use super::subject::{
     A, B, C, SHARDS, Subject, TERM, absurd_instants, close, creation, definition, odd_texts, second,
@@ -70,6 +70,17 @@ pub(super) async fn a_change_of_an_older_version_or_of_another_clock_is_a_confli
     let none = ClockEdit { expected: None, ..moved.clock.clone() };
     refused(t, Change { clock: none, ..moved }).await;
     assert_eq!(t.row(job).await.version, 2);
+}
+
+/// The clock of a fixed delay is at none while its run is open, and again while the next one is.
+pub(super) async fn a_clock_that_has_moved_and_is_where_it_was_is_a_conflict(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let job = t.job("job", Some(second(60))).await;
+    let stale = t.edit(job).await;
+    let planned = Plan { next: Some(second(60)), ..t.step(&leases, job).await };
+    t.plan(planned).await;
+    assert_eq!(t.row(job).await.next_fire, stale.clock.expected);
+    refused(t, stale).await;
 }
 
 pub(super) async fn a_job_that_is_not_there_or_deleted_cannot_be_changed(t: &mut Subject) {

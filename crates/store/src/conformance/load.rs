@@ -47,6 +47,7 @@ pub(super) async fn what_is_loaded_says_all_that_the_wheel_needs(t: &mut Subject
         origin: run.origin,
         decided: run.decided,
         has_payload,
+        is_called_back: false,
     };
     assert_eq!(t.load(&leases).await.runs, [of(&bare, false), of(&full, true)]);
 }
@@ -254,6 +255,7 @@ pub(super) async fn the_earliest_parked_runs_are_called_back_first(t: &mut Subje
     assert_eq!(t.loaded(&leases).await, [ids[1], ids[3]]);
     assert!(t.load(&leases).await.runs.iter().all(|run| run.ready_at == second(50)));
     assert_eq!(unpark(9).await, [ids[2], ids[0]]);
+    assert!(t.load(&leases).await.runs.iter().all(|run| run.is_called_back));
     assert_eq!(unpark(9).await, []);
     assert_eq!(t.adopted(&leases).await.parked, [(ShardId(1), job)]);
     assert!(!t.loaded(&leases).await.contains(&id));

@@ -14,7 +14,7 @@ use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, Browse, Change, Changed, ClockEdit, ClockRow, Gate, Gated, JobRow, Lease,
-    Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, RunView, Settled, Store,
+    Loaded, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView, Settled, Store,
 };
 
 use crate::StoreClock;
@@ -155,7 +155,12 @@ impl Subject {
     /// A change that leaves the job as it is.
     pub(super) async fn edit(&self, id: JobId) -> Change {
         let job = self.row(id).await;
-        let clock = ClockEdit { expected: job.next_fire, next_fire: job.next_fire, passed: vec![] };
+        let clock = ClockEdit {
+            expected: job.next_fire,
+            planned: job.planned,
+            next_fire: job.next_fire,
+            passed: vec![],
+        };
         Change {
             job: Some((id, job.version)),
             definition: None,
@@ -344,7 +349,7 @@ pub(super) fn creation(
         job: None,
         definition: Some(definition),
         state,
-        clock: ClockEdit { expected: None, next_fire, passed: vec![] },
+        clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: vec![] },
         by: "anna".into(),
         at,
     }

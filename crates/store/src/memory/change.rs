@@ -62,7 +62,7 @@ impl State {
         if job.version != version {
             return Err(conflict(format!("job {id} has version {}, not {version}", job.version)));
         }
-        if job.next_fire != change.clock.expected {
+        if (job.next_fire, job.planned) != (change.clock.expected, change.clock.planned) {
             return Err(conflict(format!("the clock of job {id} was moved")));
         }
         if let Some(definition) = &change.definition {

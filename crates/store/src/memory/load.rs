@@ -9,7 +9,7 @@ use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError,
 
 use super::leases::shards_of;
 use super::merge::least;
-use super::state::{Run, State};
+use super::state::{Run, State, Wait};
 
 impl State {
     pub(super) fn load(
@@ -62,7 +62,9 @@ impl State {
         let of_job = (shard, job, Timestamp::MIN, RunId(0))..=(shard, job, Timestamp::MAX, RunId(u64::MAX));
         let runs: Vec<RunId> = self.parked.range(of_job).take(max).map(|(_, _, _, run)| *run).collect();
         for run in &runs {
-            self.edit_run(*run, |run| run.wait.iter_mut().for_each(|wait| wait.ready_at = Some(at)));
+            self.edit_run(*run, |run| {
+                run.wait = run.wait.map(|wait| Wait { ready_at: Some(at), is_called_back: true, ..wait });
+            });
         }
         runs
     }
@@ -94,6 +96,7 @@ fn waiting(run: &Run) -> Waiting {
         origin: run.new.origin,
         decided: run.new.decided,
         has_payload: run.new.payload.is_some(),
+        is_called_back: run.wait.is_some_and(|wait| wait.is_called_back),
     }
 }
 

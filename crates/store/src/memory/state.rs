@@ -117,6 +117,7 @@ pub(super) struct Wait {
     /// None if it is parked.
     pub(super) ready_at: Option<Timestamp>,
     pub(super) attempt: Attempt,
+    pub(super) is_called_back: bool,
 }
 
 /// Who has the key of a gate.

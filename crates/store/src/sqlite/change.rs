@@ -5,16 +5,19 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{Change, Changed, StoreError};
+use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::code::{bits, instant_or_none, state_code, when_code};
+use super::code::{bits, instant, instant_or_none, state_code, when_code};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
 use crate::row::definition_to_text;
 
 /// The number of a deleted job's state.
 const DELETED: i64 = 2;
+
+/// Where a clock stands, and how far planning has come.
+type Clock = (Option<Timestamp>, PlannedTo);
 
 impl Keeper {
     pub(super) fn change(&mut self, change: &Change) -> Result<Changed, Trouble> {
@@ -62,12 +65,12 @@ impl Keeper {
     }
 
     fn edit(&mut self, id: JobId, expected: u64, change: &Change) -> Result<(JobId, u64), Trouble> {
-        let (version, next_fire) =
+        let (version, clock) =
             row(&self.conn, id)?.ok_or_else(|| conflict(format!("there is no job {id}")))?;
         if version != expected {
             return Err(conflict(format!("job {id} has version {version}, not {expected}")).into());
         }
-        if next_fire != change.clock.expected {
+        if clock != (change.clock.expected, change.clock.planned) {
             return Err(conflict(format!("the clock of job {id} was moved")).into());
         }
         if let Some(definition) = &change.definition {
@@ -116,14 +119,18 @@ impl Keeper {
 }
 
 /// The version and the clock of a job that is not deleted.
-fn row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<(u64, Option<Timestamp>)>> {
+fn row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<(u64, Clock)>> {
     let mut select = conn.prepare_cached(
-        "select jobs.version, clocks.next_fire
+        "select jobs.version, clocks.next_fire, clocks.decided_to, clocks.reserved_to
          from jobs
-         left join clocks on clocks.job = jobs.id
+         join clocks on clocks.job = jobs.id
          where jobs.id = ?1 and jobs.state <> ?2",
     )?;
-    select.query_row(params![id.0, DELETED], |row| Ok((bits(row, 0)?, instant_or_none(row, 1)?))).optional()
+    let read = |row: &rusqlite::Row<'_>| {
+        let planned = PlannedTo { decided: instant(row, 2)?, reserved: instant(row, 3)? };
+        Ok((bits(row, 0)?, (instant_or_none(row, 1)?, planned)))
+    };
+    select.query_row(params![id.0, DELETED], read).optional()
 }
 
 fn check_name(conn: &Connection, id: Option<JobId>, definition: &Definition) -> Result<(), Trouble> {

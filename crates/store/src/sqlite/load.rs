@@ -55,7 +55,7 @@ impl Layer<'_> {
 enum Found {
     Birth(Birth),
     /// A run that waits, for this attempt.
-    Waiting(Attempt),
+    Waiting { attempt: Attempt, is_called_back: bool },
     /// A row that nobody of us wrote.
     Unreadable,
 }
@@ -106,7 +106,9 @@ fn lowest(heads: &mut [Head<'_>]) -> Result<Option<(Place, Found)>, Trouble> {
 
 fn waited(row: &Row<'_>) -> rusqlite::Result<(Place, Found)> {
     let attempt = u32::try_from(row.get::<_, i64>(2)?);
-    let found = attempt.map_or(Found::Unreadable, |attempt| Found::Waiting(Attempt(attempt)));
+    let is_called_back = row.get(3)?;
+    let wait = |attempt| Found::Waiting { attempt: Attempt(attempt), is_called_back };
+    let found = attempt.map_or(Found::Unreadable, wait);
     Ok(((row.get(0)?, bits(row, 1)?), found))
 }
 
@@ -134,7 +136,7 @@ impl Keeper {
             }
         }
         let mut waiting = conn.prepare_cached(
-            "select ready_at, run, attempt
+            "select ready_at, run, attempt, is_called_back
              from waiting
              where ready_at is not null and (ready_at, run) >= (?1, ?2) and ready_at < ?3
              order by ready_at, run",
@@ -162,7 +164,8 @@ impl Keeper {
                 Found::Birth(birth) if !standing.is_engaged && shards.contains(&birth.shard) => {
                     born(place, &birth)
                 }
-                Found::Waiting(attempt) => put_off(conn, days, place, attempt)?,
+                Found::Waiting { attempt, is_called_back } => put_off(conn, days, place)?
+                    .map(|born| Waiting { attempt, is_called_back, ..born }),
                 Found::Birth(_) | Found::Unreadable => None,
             };
             let Some(open) = open.filter(|open| shards.contains(&open.shard.0)) else { continue };
@@ -225,13 +228,14 @@ impl Keeper {
         if !shards.contains(&born.shard) {
             return Ok(None);
         }
-        let retry = match wait_of(&self.conn, run)? {
-            Some((None, _)) => return Ok(None),
-            Some((Some(ready_at), attempt)) => Some((ready_at, attempt)),
-            None => None,
-        };
+        let wait = wait_of(&self.conn, run)?;
+        if wait.is_some_and(|wait| wait.ready_at.is_none()) {
+            return Ok(None);
+        }
+        let retry = wait.and_then(|wait| Some((wait.ready_at?, wait.attempt)));
+        let is_called_back = wait.is_some_and(|wait| wait.is_called_back);
         Ok(Some(OpenSend {
-            run: Waiting { attempt: Attempt(row.get(1)?), ..born },
+            run: Waiting { attempt: Attempt(row.get(1)?), is_called_back, ..born },
             token: Token(bits(row, 2)?),
             log: LogId(bits(row, 3)?),
             sent_at: instant(row, 4)?,
@@ -265,8 +269,9 @@ impl Keeper {
             if standing.is_engaged {
                 let (wait, gated) = (wait_of(conn, run)?, last_gate(conn, days, run)?);
                 is_gated = gated.is_some();
-                waiting.attempt = wait.map(|(_, attempt)| attempt).or(gated).unwrap_or(Attempt::FIRST);
-                waiting.ready_at = wait.and_then(|(ready_at, _)| ready_at).unwrap_or(waiting.ready_at);
+                waiting.attempt = wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST);
+                waiting.ready_at = wait.and_then(|wait| wait.ready_at).unwrap_or(waiting.ready_at);
+                waiting.is_called_back = wait.is_some_and(|wait| wait.is_called_back);
             }
             rows.push(RunRow { waiting, payload, is_gated, is_closed: standing.is_closed });
         }
@@ -294,7 +299,7 @@ fn unpark(
     let runs: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
     let mut update = conn.prepare_cached(
         "update waiting
-         set ready_at = ?2
+         set ready_at = ?2, is_called_back = 1
          where run = ?1",
     )?;
     for run in &runs {
@@ -317,6 +322,7 @@ fn born(place: Place, birth: &Birth) -> Option<Waiting> {
         origin,
         decided,
         has_payload,
+        is_called_back: false,
     })
 }
 
@@ -325,13 +331,12 @@ fn put_off(
     conn: &Connection,
     days: &Days,
     place: Place,
-    attempt: Attempt,
 ) -> rusqlite::Result<Option<Waiting>> {
     let run = RunId(place.1);
     let Some((born, _)) = run_of(conn, days, run)? else { return Ok(None) };
     let is_gated = last_gate(conn, days, run)?.is_some();
     let ready_at = Timestamp::from_millis(place.0);
-    Ok((!is_gated).then_some(Waiting { ready_at, attempt, ..born }))
+    Ok((!is_gated).then_some(Waiting { ready_at, ..born }))
 }
 
 /// A run as it was born, with what it brings. One that cannot be read is as good as none.
@@ -370,6 +375,7 @@ fn run_of(
             origin,
             decided,
             has_payload: payload.is_some(),
+            is_called_back: false,
         };
         Ok(Some((waiting, payload)))
     };
@@ -391,12 +397,24 @@ fn last_gate(conn: &Connection, days: &Days, run: RunId) -> rusqlite::Result<Opt
     Ok(last.map(Attempt))
 }
 
-/// What a run waits for: until when (none if it is parked), and for which attempt.
-fn wait_of(conn: &Connection, run: RunId) -> rusqlite::Result<Option<(Option<Timestamp>, Attempt)>> {
+/// What a run waits for instead of its due time.
+#[derive(Clone, Copy)]
+struct Wait {
+    /// None if it is parked.
+    ready_at: Option<Timestamp>,
+    attempt: Attempt,
+    is_called_back: bool,
+}
+
+fn wait_of(conn: &Connection, run: RunId) -> rusqlite::Result<Option<Wait>> {
     let mut select = conn.prepare_cached(
-        "select ready_at, attempt
+        "select ready_at, attempt, is_called_back
          from waiting
          where run = ?1",
     )?;
-    select.query_row([run.0 as i64], |row| Ok((instant_or_none(row, 0)?, Attempt(row.get(1)?)))).optional()
+    let read = |row: &Row<'_>| {
+        let (ready_at, attempt) = (instant_or_none(row, 0)?, Attempt(row.get(1)?));
+        Ok(Wait { ready_at, attempt, is_called_back: row.get(2)? })
+    };
+    select.query_row([run.0 as i64], read).optional()
 }

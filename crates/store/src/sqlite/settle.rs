@@ -115,8 +115,8 @@ impl Pen<'_> {
     /// A run that goes on leaves the key free: the attempt that was put off is still to be gated.
     fn write_wait(&mut self, run: RunId, ready_at: Option<i64>, attempt: Attempt) -> rusqlite::Result<()> {
         let mut upsert = self.conn.prepare_cached(&format!(
-            "insert or replace into waiting (run, job, shard, due, ready_at, attempt)
-             select id, job, shard, due, ?2, ?3
+            "insert or replace into waiting (run, job, shard, due, ready_at, attempt, is_called_back)
+             select id, job, shard, due, ?2, ?3, 0
              from runs_{}
              where id = ?1",
             run.day()

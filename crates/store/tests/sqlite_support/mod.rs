@@ -15,7 +15,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Change, Changed, ClockEdit, Lease, Renewal, Store};
+use punctual_node::ports::{Change, Changed, ClockEdit, Lease, PlannedTo, Renewal, Store};
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 
 /// How many shards the tests have.
@@ -158,7 +158,7 @@ pub(crate) async fn create(store: &Sqlite, definition: Definition, next_fire: Op
         job: None,
         definition: Some(definition),
         state: JobState::Enabled,
-        clock: ClockEdit { expected: None, next_fire, passed: Vec::new() },
+        clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: Vec::new() },
         by: "test".into(),
         at: second(0),
     };

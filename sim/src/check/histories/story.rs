@@ -14,7 +14,7 @@ use punctual_core::model::{
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
-    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, Renewal,
+    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, PlannedTo, Renewal,
 };
 use punctual_store::memory::Memory;
 
@@ -164,6 +164,7 @@ impl Story {
             state: JobState::Enabled,
             clock: ClockEdit {
                 expected: None,
+                planned: PlannedTo::default(),
                 next_fire: Some(Timestamp::from_millis(START + MINUTE)),
                 passed: Vec::new(),
             },
@@ -182,6 +183,7 @@ impl Story {
             state,
             clock: ClockEdit {
                 expected: facts.clock.map(Timestamp::from_millis),
+                planned: PlannedTo::default(),
                 next_fire,
                 passed: Vec::new(),
             },

@@ -22,12 +22,6 @@ use crate::ports::{Dispatched, Gate, Kill};
 use crate::settings::Planted;
 use crate::step::Ended;
 
-/// How long what finds no room even to wait stays in the store.
-const PUT_OFF: Duration = Duration::from_secs(5);
-
-/// How many of those go back at once.
-const PUT_OFF_MAX: usize = 500;
-
 impl Node {
     /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
     pub(super) fn decide(&self, picked: &[RunId], payloads: &Payloads) -> Decision {
@@ -54,7 +48,7 @@ impl Node {
                 None => turn.memory.make_ready(*id),
             }
         }
-        turn.put_off_surplus();
+        turn.park_surplus();
         turn.decision
     }
 }
@@ -184,19 +178,23 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(last.run, &run, then));
     }
 
-    /// When the queues are full and nothing can go, the last in line go back to the store for a while.
-    fn put_off_surplus(&mut self) {
+    /// When the queues are full, the last in line wait in the store, so that what can go is not behind what cannot. They
+    /// are called back when half of the room is free again.
+    fn park_surplus(&mut self) {
         if !self.memory.is_ready_full(self.settings) {
             return;
         }
-        let last: Vec<RunId> =
-            self.memory.ready.iter().rev().take(PUT_OFF_MAX).map(|rank| rank.run).collect();
+        let surplus = self.memory.ready.len() - self.settings.ready_max() / 2;
+        let last: Vec<RunId> = self.memory.ready.iter().rev().take(surplus).map(|rank| rank.run).collect();
         for id in last {
             let Some(run) = self.memory.runs.get(&id).copied() else { continue };
-            if !run.flags.may_be_gated && !run.flags.is_doubtful {
-                self.memory.make_busy(id);
-                self.wait(id, &run, self.now.saturating_add(PUT_OFF));
+            let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { continue };
+            if run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate {
+                continue;
             }
+            let then = Then::Park { attempt: run.attempt, version: job.version };
+            self.memory.make_busy(id);
+            self.decision.ends.push(Ended::unsent(id, &run, then));
         }
     }
 
@@ -283,10 +281,12 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 }
 
 /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before it
-/// was ready. A holder may act on what it knew of the job for as long as its term.
+/// was ready. A holder may act on what it knew of the job for as long as its term; but who called a run back because
+/// of a change knew of that change, and whoever came after knows it too.
 fn may_have_been_sent(job: &Job, run: &Run, term: Duration) -> bool {
     let known_everywhere = job.changed_at.saturating_add(term * 2);
-    !(job.is_gated() && known_everywhere <= run.ready_at)
+    let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
+    !(job.is_gated() && (is_called_back || known_everywhere <= run.ready_at))
 }
 
 /// An attempt that an earlier holder may have sent is taken for lost with its node.

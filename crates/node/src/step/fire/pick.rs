@@ -20,7 +20,7 @@ const NEXT_ROUND: Duration = Duration::from_millis(1);
 
 impl Settings {
     /// How many runs may be due and waiting for a place.
-    pub(super) fn ready_max(&self) -> usize {
+    pub(crate) fn ready_max(&self) -> usize {
         (self.limits.fast_queue as usize + self.limits.slow_queue as usize).max(self.fire_max)
     }
 }
@@ -51,6 +51,7 @@ impl Node {
             memory.make_ready(id);
         }
         memory.wakes.load |= memory.has_room_again();
+        memory.wakes.tend |= memory.has_room_for_parked(&self.settings);
         let picked = self.choose(&memory, now);
         for id in &picked {
             memory.make_busy(*id);
@@ -116,6 +117,11 @@ impl Memory {
     /// Whether nothing more may leave the wheel before something that is due goes.
     pub(super) fn is_ready_full(&self, settings: &Settings) -> bool {
         self.ready.len() >= settings.ready_max()
+    }
+
+    /// Whether parked runs may be called back that found no room.
+    fn has_room_for_parked(&self, settings: &Settings) -> bool {
+        self.ready.len() <= settings.ready_max() / 4 && self.parked.values().any(|parked| parked.is_due)
     }
 
     /// The pool whose places a send of the run takes; none for what is not sent over HTTP.
