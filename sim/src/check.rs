@@ -119,6 +119,9 @@ pub struct Checker {
     pub(crate) is_steady: bool,
     /// The latest that the store's clock has shown.
     pub(crate) latest: i64,
+    /// When something was last sent, and when over HTTP.
+    pub(crate) last_sent: crate::link::Micros,
+    pub(crate) http_sent: crate::link::Micros,
     /// Days before this one (in milliseconds) may have been dropped.
     pub(crate) pruned_before: i64,
     /// What came about.
@@ -132,6 +135,8 @@ impl Checker {
             is_honest: true,
             is_steady: true,
             latest: i64::MIN,
+            last_sent: 0,
+            http_sent: 0,
             pruned_before: i64::MIN,
             ..Checker::default()
         }

@@ -92,6 +92,7 @@ impl Executor {
             return Verdict::Hangs;
         }
         let outcome = match is_bad && is_hit(roll(3), character.fails) {
+            true if is_hit(roll(5), 100_000) => AttemptOutcome::TimedOut,
             true => AttemptOutcome::Failed,
             false => AttemptOutcome::Succeeded,
         };

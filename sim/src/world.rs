@@ -161,6 +161,8 @@ pub struct World {
     violation: Option<(Micros, Violation)>,
     is_peace: bool,
     moves_at_rest: u64,
+    /// How often it was given more time to finish.
+    respites: u32,
     is_over: bool,
     hash: u64,
     events: u64,
@@ -214,6 +216,7 @@ impl World {
             violation: None,
             is_peace: false,
             moves_at_rest: 0,
+            respites: 0,
             is_over: false,
             hash: setup.seed,
             events: 0,

@@ -169,6 +169,16 @@ impl Wheel {
         }
     }
 
+    /// A time before which no run in the wheel is due, however late they are. Looks at all that are due.
+    pub fn earliest(&self) -> Option<Timestamp> {
+        if self.is_empty() {
+            return None;
+        }
+        let late = self.ready.iter().filter(|timer| self.is_armed(timer)).map(|timer| timer.due).min();
+        let ahead = self.slots.first_occupied().map(|slot| timestamp(slot.start(self.position)));
+        late.into_iter().chain(ahead).min()
+    }
+
     /// Hands out what is due at `now`, at most `max` runs, in order; the rest stays due.
     pub fn advance(&mut self, now: Timestamp, max: usize, out: &mut Vec<Timer>) {
         self.collect_until(tick(now));

@@ -128,6 +128,10 @@ fn check(wheel: &Wheel, model: &Model, now: Timestamp, capacity: usize) {
     assert!(wheel.len() <= capacity);
     let earliest = model.below(wheel.mark()).map(|((due, _), _)| *due).min();
     assert_eq!(wheel.next_due().is_some(), earliest.is_some());
+    assert_eq!(wheel.earliest().is_some(), earliest.is_some());
+    if let (Some(bound), Some(earliest)) = (wheel.earliest(), earliest) {
+        assert!(bound <= earliest, "{bound} is after the earliest, {earliest}");
+    }
     if let (Some(wake), Some(earliest)) = (wheel.next_due(), earliest) {
         assert!(wake <= earliest.max(now), "asking at {wake} would be too late for {earliest}");
     }

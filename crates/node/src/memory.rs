@@ -204,6 +204,8 @@ pub(crate) struct Memory {
     pub(crate) jobs: Jobs,
     pub(crate) runs: FxHashMap<RunId, Run>,
     pub(crate) reads: Reads<RunId>,
+    /// Runs that are not in memory, and about which something may have been written that we were not told.
+    pub(crate) unsure: BTreeSet<RunId>,
     pub(crate) wheel: Wheel,
     /// Runs with gates that wait for their next attempt. Loading never finds those, so they have a place whatever the
     /// wheel holds.
@@ -252,6 +254,7 @@ impl Memory {
             jobs: Jobs::default(),
             runs: FxHashMap::default(),
             reads: Reads::default(),
+            unsure: BTreeSet::new(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
             between: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -330,6 +333,7 @@ impl Memory {
         }
         let mut run = Run::from(waiting);
         run.flags.is_doubtful = is_doubtful;
+        run.flags.may_be_gated = self.unsure.remove(&waiting.run);
         self.runs.insert(waiting.run, run);
         self.arm(waiting.run);
     }
@@ -639,6 +643,7 @@ impl Memory {
         self.tenure = None;
         self.seen = ChangeId(0);
         self.jobs.forget_all();
+        self.unsure.clear();
         if !self.has_planted(Planted::WheelKeptOnLoss) {
             self.wheel = Wheel::new(self.wheel_capacity, Timestamp::MIN);
         }
@@ -658,7 +663,7 @@ impl Memory {
         let due = [
             Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
             Some(self.planned_through),
-            self.wheel.next_due(),
+            self.wheel.earliest(),
             self.ready.iter().map(|rank| rank.ready_at).min(),
             ungated.min(),
             queued.min(),

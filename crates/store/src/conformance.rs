@@ -120,7 +120,6 @@ macro_rules! conformance_cases {
                 the_earliest_parked_runs_are_called_back_first
                 nothing_is_called_back_under_a_lease_that_is_not_current
                 a_parked_run_that_has_a_gate_is_adopted_once_it_is_called_back
-                a_parked_run_gives_its_places_back
                 whole_runs_are_fetched_with_what_they_bring_and_what_they_wait_for
                 runs_of_absurd_instants_are_loaded_in_order
             }

@@ -116,6 +116,16 @@ impl Checker {
             );
         }
         let is_poisoned = before.as_ref().is_some_and(|(_, _, poisoned)| *poisoned);
+        if matches!(change.state, JobState::Stopped(StoppedReason::Quarantined(_))) {
+            let was_quarantined =
+                before.as_ref().is_some_and(|(old, ..)| old.state == change.state) && change.definition.is_none();
+            hold!(
+                "I18",
+                is_poisoned || was_quarantined,
+                "job {id} is quarantined, and nothing is wrong with it"
+            );
+            self.counters.quarantined += 1;
+        }
         if let (Some((old, clock, _)), false) = (&before, is_poisoned) {
             self.check_passed(moment, id, old, *clock, change)?;
         }

@@ -1,6 +1,6 @@
 //! The end: after everything that matters has healed, nothing is left over, and the store holds what was seen.
 
-use punctual_core::model::{JobState, StoppedReason};
+use punctual_core::model::{JobState, StoppedReason, Target};
 use punctual_core::policy::Block;
 use punctual_store::memory::{Dump, JobDump, RunDump};
 
@@ -9,6 +9,9 @@ use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
 /// How long ago something must have been due to count as left over, in milliseconds.
 const PATIENCE_MS: i64 = 60_000;
 
+/// How long nothing may be sent while something waits in a queue.
+const QUEUE_US: crate::link::Micros = 10_000_000;
+
 /// What healed, and when.
 #[derive(Clone, Debug)]
 pub struct Quiet {
@@ -16,6 +19,8 @@ pub struct Quiet {
     pub since: Moment,
     /// Apps whose executors are well, by their number.
     pub healthy: Vec<bool>,
+    /// Whether there are so few places for HTTP sends that what is due may wait for long.
+    pub is_narrow: bool,
     /// How many times a shard had been taken when the cluster should have come to rest.
     pub moves_at_rest: u64,
     /// Commands that have not been answered.
@@ -135,8 +140,9 @@ impl Checker {
             return Ok(());
         }
         let state = &job.current().state;
+        let may_be_slow = self.is_behind(moment, run) || self.is_in_a_queue(moment, job, quiet);
         if run.is_parked {
-            let may_wait = !matches!(state, JobState::Enabled | JobState::Deleted) || self.is_behind(moment, run);
+            let may_wait = !matches!(state, JobState::Enabled | JobState::Deleted) || may_be_slow;
             hold!(
                 "I23 parked",
                 may_wait,
@@ -153,7 +159,7 @@ impl Checker {
         let is_due = run.ready_at < moment.store - PATIENCE_MS;
         hold!(
             "I23",
-            !is_due || !is_healthy || self.is_behind(moment, run),
+            !is_due || !is_healthy || may_be_slow,
             "run {} of job {} was due at {} and is open at {}: {run:?}",
             run.id,
             run.job,
@@ -161,6 +167,12 @@ impl Checker {
             show(moment.store)
         );
         Ok(())
+    }
+
+    /// Whether a run waits for a place to send from, of which there are few, and others go meanwhile.
+    fn is_in_a_queue(&self, moment: Moment, job: &JobFacts, quiet: &Quiet) -> bool {
+        let is_http = matches!(job.current().definition.target, Target::Http(_));
+        quiet.is_narrow && is_http && moment.now - self.http_sent < QUEUE_US
     }
 
     /// Whether a run waits for the place of another of its job, whose next attempt is not due yet: so it is for long when

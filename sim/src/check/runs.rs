@@ -2,7 +2,7 @@
 
 use punctual_core::model::{
     Attempt, AttemptOutcome, Close, Delivery, JobId, JobState, NewRun, Origin, Outcome, RunId, ShardId,
-    StoppedReason, Token,
+    StoppedReason, Target, Token,
 };
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
@@ -281,9 +281,13 @@ impl Checker {
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(index as u32, send)?;
         self.counters.sends += 1;
+        self.last_sent = moment.now;
+        if matches!(definition.target, Target::Http(_)) {
+            self.http_sent = moment.now;
+        }
         let run = &mut self.runs[index];
         let is_marked = send.possible_duplicate;
-        if run.sends.iter().any(|earlier| earlier.attempt == attempt) {
+        if run.sends.iter().any(|earlier| earlier.by != by) {
             self.counters.sent_again_after_takeover += 1;
         }
         run.sends.push(SendFact { by, at: moment.now, attempt, token, is_marked });

@@ -42,7 +42,7 @@ impl Checker {
             Then::Close(close) => self.check_close(run, settlement, close)?,
             Then::Wait { ready_at, attempt } => {
                 hold!("I7", *attempt == next, "run {id} waits for attempt {attempt}, not for {next}");
-                if let Some(record) = &settlement.attempt {
+                if let Some(record) = settlement.attempt.as_ref().filter(|record| !is_turned_back(run, record)) {
                     self.check_backoff(run, record, millis(*ready_at))?;
                 }
             }
@@ -144,11 +144,7 @@ impl Checker {
             record.outcome,
             AttemptOutcome::Succeeded | AttemptOutcome::Failed | AttemptOutcome::Refused
         );
-        // What was turned back at its gate was refused by us, and never sent.
-        let is_turned_back = record.outcome == AttemptOutcome::Refused
-            && run.gates.contains(&(number, record.token))
-            && !run.sends.iter().any(|send| send.attempt == number);
-        let is_said = is_turned_back || run.said.contains(&(number, record.token, record.outcome));
+        let is_said = is_turned_back(run, record) || run.said.contains(&(number, record.token, record.outcome));
         hold!(
             "I21",
             !is_word || is_said,
@@ -254,6 +250,13 @@ impl Checker {
         job.clock = (next <= until).then_some(next);
         Ok(())
     }
+}
+
+/// Whether an attempt was turned back at its gate: refused by us, and never sent.
+fn is_turned_back(run: &RunFacts, record: &AttemptRecord) -> bool {
+    record.outcome == AttemptOutcome::Refused
+        && run.gates.contains(&(record.number, record.token))
+        && !run.sends.iter().any(|send| send.attempt == record.number)
 }
 
 /// Whether a version of the job says that a run which leaves the wheel at this close is missed and does not run.

@@ -5,6 +5,10 @@ use crate::check::Quiet;
 use crate::dice::{Stream, is_hit, named};
 use crate::link::Micros;
 
+/// How much longer, and how often.
+const RESPITE: Micros = 600_000_000;
+const RESPITES: u32 = 12;
+
 impl World {
     fn healthy(&self) -> Vec<bool> {
         let choice = |app: usize| named(self.seed(), Stream::Setup, 99, app as u64);
@@ -58,16 +62,24 @@ impl World {
         self.moves_at_rest = self.checker.lease_moves();
     }
 
-    /// Looks at everything once more.
+    /// Looks at everything once more. Where something is left over and much is still being done, it is given more time.
     pub(super) fn end(&mut self) {
-        self.is_over = true;
         let quiet = Quiet {
             since: self.moment(),
             healthy: self.healthy(),
+            is_narrow: self.setup.settings.limits.fast_open < 10,
             moves_at_rest: self.moves_at_rest,
             unanswered: self.unanswered(),
         };
         let checked = self.checker.finish(self.moment(), &self.store.dump(), &quiet);
+        let is_busy = self.now - self.checker.last_sent < RESPITE / 60;
+        let is_left_over = checked.as_ref().is_err_and(|violation| violation.rule.starts_with("I23"));
+        if is_left_over && is_busy && self.respites < RESPITES {
+            self.respites += 1;
+            self.at(self.now + RESPITE, super::Event::End);
+            return;
+        }
+        self.is_over = true;
         self.judge(checked);
     }
 }

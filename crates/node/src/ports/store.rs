@@ -274,6 +274,8 @@ pub struct RunRow {
     pub is_closed: bool,
     /// Whether any gate was written for it.
     pub is_gated: bool,
+    /// Whether it is parked.
+    pub is_parked: bool,
 }
 
 /// A send, written down before its first byte.

@@ -247,6 +247,9 @@ impl Node {
         let answers = match answers {
             Ok(answers) => answers,
             Err(error) => {
+                if matches!(error, StoreError::Unknown(_)) {
+                    self.ask_the_key(&ends);
+                }
                 self.let_go_of(ends.iter().map(|ended| ended.settlement.run));
                 return Err(error);
             }
@@ -268,6 +271,19 @@ impl Node {
             self.stop_because(job, reason).await?;
         }
         Ok(stale)
+    }
+
+    /// What may have been written about attempts that were never sent, or may still be, is settled by their keys: from
+    /// now on they are sent through a gate or not at all.
+    fn ask_the_key(&self, ends: &[Ended]) {
+        let mut memory = self.memory();
+        let unsent = ends.iter().filter(|ended| matches!(ended.settlement.fence, Fence::Unsent(_)));
+        for id in unsent.map(|ended| ended.settlement.run) {
+            match memory.runs.get_mut(&id) {
+                Some(run) => run.flags.may_be_gated = true,
+                None => drop(memory.unsure.insert(id)),
+            }
+        }
     }
 
     /// Whatever a step still has in its hands is as it was.
@@ -432,11 +448,7 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
         }
         Then::Park { .. } => {
             memory.forget(id);
-            if memory.held.contains_key(&settlement.shard) {
-                let parked = Parked { is_due: true, since_change: false };
-                memory.parked.entry((settlement.job, settlement.shard)).or_insert(parked).is_due = true;
-                memory.wakes.tend = true;
-            }
+            memory.note_parked(settlement.job, settlement.shard);
         }
     }
 }
@@ -467,6 +479,15 @@ impl Memory {
         }
     }
 
+    /// Remembers that a job has runs which are parked.
+    fn note_parked(&mut self, job: JobId, shard: ShardId) {
+        if self.held.contains_key(&shard) {
+            let parked = Parked { is_due: true, since_change: false };
+            self.parked.entry((job, shard)).or_insert(parked).is_due = true;
+            self.wakes.tend = true;
+        }
+    }
+
     /// Brings memory in line with what the store says of a run.
     fn correct(&mut self, read: Read, row: &RunRow) {
         let id = row.waiting.run;
@@ -478,7 +499,9 @@ impl Memory {
             return;
         }
         let Some(run) = self.runs.get(&id).copied() else {
-            if !row.is_gated {
+            if row.is_parked {
+                self.note_parked(row.waiting.job, row.waiting.shard);
+            } else if !row.is_gated {
                 self.take_in(read, &row.waiting);
             } else if let Some(held) = self.held.get_mut(&row.waiting.shard) {
                 held.is_adopted = false;
@@ -486,6 +509,10 @@ impl Memory {
             }
             return;
         };
+        if row.is_parked {
+            // It was to be, and we were not told. Its key will say.
+            return;
+        }
         let flight: Option<Attempt> = self.flights.get(&id).map(|flight| flight.attempt);
         let is_ahead = flight.is_some_and(|attempt| attempt >= row.waiting.attempt);
         let is_same = run.attempt == row.waiting.attempt && run.ready_at == row.waiting.ready_at;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId};
+use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId, Target};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -181,10 +181,13 @@ impl Node {
         let (lease, room, ready_at) = {
             let mut memory = self.memory();
             let key = (job, shard);
-            let (is_stopped, changed_at) = match memory.jobs.get(job) {
-                Some(Known::Job(job)) => (matches!(job.state, JobState::Stopped(_)), job.changed_at),
+            let (is_stopped, changed_at, is_http) = match memory.jobs.get(job) {
+                Some(Known::Job(job)) => {
+                    let is_http = matches!(job.definition.target, Target::Http(_));
+                    (matches!(job.state, JobState::Stopped(_)), job.changed_at, is_http)
+                }
                 // Its runs are called back to be closed.
-                Some(Known::Poisoned(_) | Known::Missing) => (false, now),
+                Some(Known::Poisoned(_) | Known::Missing) => (false, now, false),
                 None => return Ok(()),
             };
             let queued = memory.active.get(&job).map_or(0, |active| active.queue.len());
@@ -195,7 +198,11 @@ impl Node {
                 }
                 return Ok(());
             };
-            let ready_room = (self.settings.ready_max() / 2).saturating_sub(memory.ready.len());
+            // What is not sent over HTTP does not wait in that queue.
+            let ready_room = match is_http {
+                true => (self.settings.ready_max() / 2).saturating_sub(memory.ready.len()),
+                false => usize::MAX,
+            };
             if room * 2 < self.settings.queue_max || ready_room == 0 {
                 return Ok(());
             }

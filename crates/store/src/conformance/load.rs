@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, Decided, Hold, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then,
+    Attempt, Decided, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then,
 };
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Gate, Gated, OpenSend, RunRow, Settled, StoreError, Waiting};
+use punctual_node::ports::{Gated, OpenSend, RunRow, Settled, StoreError, Waiting};
 
 use super::subject::{
-    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, gate, park, second, sent, token, unsent,
+    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, token, unsent,
     wait,
 };
 
@@ -254,7 +254,9 @@ pub(super) async fn the_earliest_parked_runs_are_called_back_first(t: &mut Subje
     assert_eq!(unpark(2).await, [ids[1], ids[3]]);
     assert_eq!(t.loaded(&leases).await, [ids[1], ids[3]]);
     assert!(t.load(&leases).await.runs.iter().all(|run| run.ready_at == second(50)));
+    assert!(t.fetched(ids[2]).await.is_parked);
     assert_eq!(unpark(9).await, [ids[2], ids[0]]);
+    assert!(!t.fetched(ids[2]).await.is_parked);
     assert!(t.load(&leases).await.runs.iter().all(|run| run.is_called_back));
     assert_eq!(unpark(9).await, []);
     assert_eq!(t.adopted(&leases).await.parked, [(ShardId(1), job)]);
@@ -285,20 +287,6 @@ pub(super) async fn a_parked_run_that_has_a_gate_is_adopted_once_it_is_called_ba
     assert_eq!(adopted.parked, []);
 }
 
-pub(super) async fn a_parked_run_gives_its_places_back(t: &mut Subject) {
-    t.hold_all(A).await;
-    let job = t.job("job", None).await;
-    let (first, second_run) = (t.accepted(job, second(1)).await, t.accepted(job, second(2)).await);
-    let gate = async |run| {
-        let holds = vec![Hold { resource: "job:1".into(), slots: 1 }];
-        t.store().gate(vec![Gate { holds, ..gate(run, 1, 5) }]).await.unwrap().remove(0)
-    };
-    assert!(matches!(gate(first).await, Gated::Through(_)));
-    assert!(matches!(gate(second_run).await, Gated::Held(_)));
-    t.settle(sent(first, 1, park(2, 1))).await;
-    assert!(matches!(gate(second_run).await, Gated::Through(_)));
-}
-
 pub(super) async fn whole_runs_are_fetched_with_what_they_bring_and_what_they_wait_for(t: &mut Subject) {
     t.hold_all(A).await;
     let payload: Arc<str> = "{\"order\": 7}".into();
@@ -306,9 +294,9 @@ pub(super) async fn whole_runs_are_fetched_with_what_they_bring_and_what_they_wa
     let id = run.id;
     t.accept(run).await;
     let row = t.fetched(id).await;
-    let RunRow { waiting, payload: brought, is_gated, is_closed } = row;
+    let RunRow { waiting, payload: brought, is_gated, is_closed, is_parked } = row;
     assert_eq!((waiting.run, waiting.ready_at, waiting.attempt), (id, second(1), Attempt(1)));
-    assert_eq!((brought, is_gated, is_closed), (Some(payload), false, false));
+    assert_eq!((brought, is_gated, is_closed, is_parked), (Some(payload), false, false, false));
     t.settle(sent(id, 1, wait(30, 2))).await;
     let waiting = t.fetched(id).await.waiting;
     assert_eq!((waiting.ready_at, waiting.attempt), (second(30), Attempt(2)));

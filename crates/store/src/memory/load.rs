@@ -75,6 +75,7 @@ impl State {
             waiting: waiting(run),
             payload: run.new.payload.clone(),
             is_gated: run.last_send().is_some(),
+            is_parked: run.wait.is_some_and(|wait| wait.ready_at.is_none()),
             is_closed: run.close.is_some(),
         })
     }

@@ -265,15 +265,16 @@ impl Keeper {
             let Some((mut waiting, payload)) = run_of(conn, days, run)? else { continue };
             let standing = known.of(conn, days, run)?;
             known.note(conn, days, run, Bit::There)?;
-            let mut is_gated = false;
+            let (mut is_gated, mut is_parked) = (false, false);
             if standing.is_engaged {
                 let (wait, gated) = (wait_of(conn, run)?, last_gate(conn, days, run)?);
                 is_gated = gated.is_some();
+                is_parked = wait.is_some_and(|wait| wait.ready_at.is_none());
                 waiting.attempt = wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST);
                 waiting.ready_at = wait.and_then(|wait| wait.ready_at).unwrap_or(waiting.ready_at);
                 waiting.is_called_back = wait.is_some_and(|wait| wait.is_called_back);
             }
-            rows.push(RunRow { waiting, payload, is_gated, is_closed: standing.is_closed });
+            rows.push(RunRow { waiting, payload, is_gated, is_parked, is_closed: standing.is_closed });
         }
         Ok(rows)
     }

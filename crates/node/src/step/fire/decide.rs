@@ -185,17 +185,22 @@ impl Turn<'_> {
             return;
         }
         let surplus = self.memory.ready.len() - self.settings.ready_max() / 2;
-        let last: Vec<RunId> = self.memory.ready.iter().rev().take(surplus).map(|rank| rank.run).collect();
-        for id in last {
-            let Some(run) = self.memory.runs.get(&id).copied() else { continue };
-            let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { continue };
-            if run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate {
-                continue;
-            }
-            let then = Then::Park { attempt: run.attempt, version: job.version };
+        let ids = self.memory.ready.iter().rev().map(|rank| rank.run);
+        let last: Vec<_> = ids.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
+        for (id, run, then) in last {
             self.memory.make_busy(id);
             self.decision.ends.push(Ended::unsent(id, &run, then));
         }
+    }
+
+    /// A run that waits for a place in a pool, or for its share as one that is caught up with; and its parking.
+    fn as_surplus(&self, id: RunId) -> Option<(RunId, Run, Then)> {
+        let run = self.memory.runs.get(&id).copied()?;
+        let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
+        let has_to_wait = run.decided == Decided::CaughtUp || self.memory.pool_of(&run, self.now).is_some();
+        let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
+        let then = Then::Park { attempt: run.attempt, version: job.version };
+        (has_to_wait && is_free).then_some((id, run, then))
     }
 
     pub(super) fn draft_gate(&mut self, id: RunId, run: &Run, job: &Job) {
