@@ -169,12 +169,12 @@ impl Wheel {
         }
     }
 
-    /// A time before which no run in the wheel is due, however late they are. Looks at all that are due.
+    /// A time before which no run in the wheel is due, however late they are.
     pub fn earliest(&self) -> Option<Timestamp> {
         if self.is_empty() {
             return None;
         }
-        let late = self.ready.iter().filter(|timer| self.is_armed(timer)).map(|timer| timer.due).min();
+        let late = self.ready.iter().find(|timer| self.is_armed(timer)).map(|timer| timer.due);
         let ahead = self.slots.first_occupied().map(|slot| timestamp(slot.start(self.position)));
         late.into_iter().chain(ahead).min()
     }

@@ -96,6 +96,12 @@ impl Node {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says that something is being asked for that may be nowhere in memory, until what this returns is dropped.
+    pub(crate) fn asking(&self) -> Asking<'_> {
+        self.memory().asking += 1;
+        Asking(self)
+    }
+
     pub(crate) fn boot(&self) -> Boot {
         self.ports.clock.boot()
     }
@@ -107,4 +113,13 @@ impl Node {
 
 fn draw_id(entropy: &dyn Entropy) -> NodeId {
     NodeId(u128::from(entropy.bits()) << 64 | u128::from(entropy.bits()))
+}
+
+/// While this lives no checkpoint moves.
+pub(crate) struct Asking<'a>(&'a Node);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.memory().asking -= 1;
+    }
 }

@@ -61,13 +61,17 @@ pub(crate) struct Held {
     pub(crate) swept: Timestamp,
     /// Whether the sweep on its way began after the store was last told.
     pub(crate) is_sweeping: bool,
+    /// Whether the store has answered what it was last told.
+    pub(crate) is_answered: bool,
 }
 
 impl Held {
-    /// The store is told, or may be: what is written before it hears it is for the next sweep to find.
-    pub(crate) fn has_told(&mut self) {
+    /// The store is being told: what is written before it hears it is for a sweep to find that begins when it has
+    /// answered.
+    pub(crate) fn tell(&mut self) {
         self.swept = Timestamp::MIN;
         self.is_sweeping = false;
+        self.is_answered = false;
     }
 }
 
@@ -111,11 +115,12 @@ pub(crate) struct Flags {
     pub(crate) has_payload: bool,
     /// It was parked, and called back to be ready when it is.
     pub(crate) is_called_back: bool,
-    /// An earlier attempt of it has a gate, so loading does not find it.
+    /// An earlier attempt of it may have a gate, and then loading does not find it.
     pub(crate) has_gate: bool,
     /// An earlier holder may have sent it without a gate.
     pub(crate) is_doubtful: bool,
-    /// Its gate was asked for, and nobody knows whether it is written.
+    /// Something was asked to be written about this attempt before it was sent, and nobody knows whether it is. Only its
+    /// key can say.
     pub(crate) may_be_gated: bool,
     /// An earlier attempt may have arrived.
     pub(crate) may_repeat: bool,
@@ -223,6 +228,8 @@ pub(crate) struct Memory {
     pub(crate) inbox: VecDeque<Report>,
     /// Runs that others have settled or written for us.
     pub(crate) heard_of: Vec<RunId>,
+    /// How many runs are being asked for that may be nowhere in memory meanwhile.
+    pub(crate) asking: u32,
     pub(crate) has_arrivals: bool,
     /// Jobs that have runs waiting for a place which somebody else has, and when they ask again.
     pub(crate) held_back: BTreeMap<JobId, Boot>,
@@ -267,6 +274,7 @@ impl Memory {
             open: [0; 2],
             inbox: VecDeque::new(),
             heard_of: Vec::new(),
+            asking: 0,
             has_arrivals: false,
             held_back: BTreeMap::new(),
             blocks: Blocks::default(),
@@ -344,7 +352,7 @@ impl Memory {
         run.place = Place::Wheel;
         let timer = Timer { due: run.ready_at, priority: run.priority, id: id.0 };
         if self.wheel.arm(timer) == Armed::Beyond {
-            self.forget(id);
+            self.let_lie(id);
         }
         self.drop_pushed_out();
         self.wakes.fire = true;
@@ -354,9 +362,17 @@ impl Memory {
     fn drop_pushed_out(&mut self) {
         let dropped = self.wheel.take_dropped();
         for id in dropped {
-            self.forget(RunId(id));
+            self.let_lie(RunId(id));
         }
         self.keep_below_mark();
+    }
+
+    /// Forgets an open run that is in the store only from now on.
+    fn let_lie(&mut self, id: RunId) {
+        if self.runs.get(&id).is_some_and(|run| run.flags.may_be_gated) {
+            self.unsure.insert(id);
+        }
+        self.forget(id);
     }
 
     /// Nothing behind the wheel's mark counts as loaded.
@@ -374,6 +390,7 @@ impl Memory {
         let is_known = self.runs.contains_key(&id) || self.reads.is_stale(read, id);
         let Some(held) = self.held.get(&open.run.shard).copied().filter(|_| !is_known) else { return };
         let mut run = Run::from(&open.run);
+        run.flags.may_be_gated = self.unsure.remove(&id);
         self.active.entry(run.job).or_default().running.insert(id);
         if let Some((ready_at, attempt)) = open.retry {
             (run.ready_at, run.attempt) = (ready_at, attempt);
@@ -482,7 +499,7 @@ impl Memory {
             has_gate,
             is_called_back: false,
             is_doubtful: run.flags.is_doubtful && run.attempt == attempt,
-            may_be_gated: false,
+            may_be_gated: run.flags.may_be_gated && run.attempt == attempt,
             may_repeat: run.flags.may_repeat || may_repeat,
             ..run.flags
         };
@@ -493,7 +510,7 @@ impl Memory {
         } else if reach.is_some_and(|reach| Mark { due: ready_at, id: id.0 } < reach) {
             self.arm(id);
         } else {
-            self.forget(id);
+            self.let_lie(id);
         }
         if matches!(run.place, Place::Ready | Place::Busy) {
             // It had its turn and did not take it.

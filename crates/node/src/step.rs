@@ -8,5 +8,6 @@ mod renew;
 mod settle;
 mod tend;
 
+pub(crate) use fire::may_have_been_sent;
 pub(crate) use plan::waiting;
 pub(crate) use settle::Ended;

@@ -72,6 +72,7 @@ macro_rules! conformance_cases {
                 what_an_earlier_holder_promised_outlives_a_later_one_who_promised_less
                 a_promise_is_not_taken_back_by_a_lower_mark
                 a_checkpoint_comes_back_to_the_next_holder
+                a_checkpoint_in_a_renewal_that_comes_late_is_left_out
                 a_checkpoint_of_a_lease_that_is_not_current_is_left_out
                 loading_from_the_checkpoint_finds_what_waits_for_an_earlier_instant
                 a_checkpoint_goes_back_to_a_birth_below_it

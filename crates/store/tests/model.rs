@@ -436,7 +436,7 @@ impl Pair {
 
     fn edit(&self, which: u8, fault: u8, job: NewJob, keeps: bool) -> Change {
         let there = self.job(which);
-        let (version, expected) = there.map_or((1, None), |job| (job.version, job.next_fire));
+        let (version, expected) = there.as_ref().map_or((1, None), |job| (job.version, job.next_fire));
         let version = if fault == 0 { version + 1 } else { version };
         let expected = if fault == 1 { Some(at(0)) } else { expected };
         let planned = there.map_or_else(PlannedTo::default, |job| job.planned);

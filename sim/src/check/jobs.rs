@@ -117,8 +117,8 @@ impl Checker {
         }
         let is_poisoned = before.as_ref().is_some_and(|(_, _, poisoned)| *poisoned);
         if matches!(change.state, JobState::Stopped(StoppedReason::Quarantined(_))) {
-            let was_quarantined =
-                before.as_ref().is_some_and(|(old, ..)| old.state == change.state) && change.definition.is_none();
+            let was_quarantined = before.as_ref().is_some_and(|(old, ..)| old.state == change.state)
+                && change.definition.is_none();
             hold!(
                 "I18",
                 is_poisoned || was_quarantined,

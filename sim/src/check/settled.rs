@@ -42,7 +42,9 @@ impl Checker {
             Then::Close(close) => self.check_close(run, settlement, close)?,
             Then::Wait { ready_at, attempt } => {
                 hold!("I7", *attempt == next, "run {id} waits for attempt {attempt}, not for {next}");
-                if let Some(record) = settlement.attempt.as_ref().filter(|record| !is_turned_back(run, record)) {
+                if let Some(record) =
+                    settlement.attempt.as_ref().filter(|record| !is_turned_back(run, record))
+                {
                     self.check_backoff(run, record, millis(*ready_at))?;
                 }
             }
@@ -144,7 +146,8 @@ impl Checker {
             record.outcome,
             AttemptOutcome::Succeeded | AttemptOutcome::Failed | AttemptOutcome::Refused
         );
-        let is_said = is_turned_back(run, record) || run.said.contains(&(number, record.token, record.outcome));
+        let is_said =
+            is_turned_back(run, record) || run.said.contains(&(number, record.token, record.outcome));
         hold!(
             "I21",
             !is_word || is_said,

@@ -42,14 +42,15 @@ impl ClusterTime {
         let most = store_now.as_millis().saturating_sub(millis(asked));
         let drifted = self.drifted(answered);
         self.learned_at = answered;
-        let Some(offset) = self.offset.map(|offset| offset - drifted) else {
+        let Some(latest) = self.offset else {
             self.offset = Some(least);
             return None;
         };
+        let offset = latest - drifted;
         // One slow answer must not leave us ahead for good.
         let eased = offset - (offset - least) / 8;
         self.offset = Some(eased.clamp(least, most.max(least)));
-        let (ahead, behind) = (least.saturating_sub(offset), offset.saturating_sub(most));
+        let (ahead, behind) = (least.saturating_sub(latest), offset.saturating_sub(most));
         let step = millis(Boot(STEP));
         if ahead > step {
             Some(Stepped::Forward(Duration::from_millis(ahead as u64)))

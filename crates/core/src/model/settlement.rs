@@ -59,8 +59,8 @@ pub enum Then {
         /// The attempt to be made.
         attempt: Attempt,
     },
-    /// It stays open and waits, without an instant, until it is called back: because its job is stopped, or because
-    /// too many of its job wait already. Refused as stale if the job has another version: whoever started the
+    /// It stays open and waits, without an instant, until it is called back: because its job is stopped, because too
+    /// many of its job wait already, or because there is no room among those that wait to be sent. Refused as stale if the job has another version: whoever started the
     /// job has called back what was parked by then, and nobody would call this one.
     Park {
         /// The attempt to be made.

@@ -134,6 +134,8 @@ impl Node {
     ) -> Result<Change, DeskError> {
         let (id, version, shard, expected, planned) =
             (row.id, row.version, row.shard, row.next_fire, row.planned);
+        // No two changes of a job carry the same instant, also while the clock is held.
+        let now = now.max(row.changed_at.saturating_add(Duration::from_millis(1)));
         let gone = || DeskError::NotFound(format!("job {id}").into());
         let state = match asked.clone() {
             Some(asked) => row.state.after(asked).ok_or_else(gone)?,

@@ -14,7 +14,7 @@ use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Place, Run};
 use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
-use crate::step::Ended;
+use crate::step::{Ended, may_have_been_sent};
 use std::sync::Arc;
 
 /// How many instants one backfill may name.
@@ -223,6 +223,8 @@ impl Node {
         let reason = Text::Borrowed("cancelled");
         let close =
             Close { outcome: Outcome::Cancelled, reason: reason.clone(), closed_at: now, range: None };
+        // Until it is written the run may be nowhere in memory.
+        let _asking = self.asking();
         // A gate may be on its way while we ask; then the second round knows that it went through.
         for _ in 0..3 {
             let rows = self.ports.store.fetch(&[id]).await?;
@@ -287,9 +289,18 @@ impl Node {
             let mut memory = self.memory();
             let known = memory.runs.get(&id).copied();
             let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
+            let is_gone = |run: &Run| match memory.jobs.get(run.job) {
+                Some(Known::Job(job)) => may_have_been_sent(job, run, self.settings.term),
+                _ => true,
+            };
             let may_be_sent = match known {
-                Some(run) => run.flags.is_doubtful || matches!(run.place, Place::Flight | Place::Busy),
-                None => inherited.is_none_or(|inherited| row.waiting.ready_at < inherited),
+                Some(run) => {
+                    matches!(run.place, Place::Flight | Place::Busy) || run.flags.is_doubtful && is_gone(&run)
+                }
+                None => {
+                    let is_doubtful = inherited.is_none_or(|inherited| row.waiting.ready_at < inherited);
+                    is_doubtful && !row.is_parked && is_gone(&Run::from(&row.waiting))
+                }
             };
             if may_be_sent {
                 return Ok(Cancelled::TooLate);

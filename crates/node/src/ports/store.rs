@@ -63,7 +63,8 @@ pub struct Renewal {
     pub address: Text,
     /// For each shard whose checkpoint is to move up: every run of it below this place that the node can know of is closed,
     /// waiting, parked or gated, so a later load may begin here. The store moves it no further than to the first birth
-    /// since it last moved, and back to every birth that comes below it.
+    /// since it last moved, and back to every birth that comes below it; and not at all for a renewal that comes late,
+    /// after one with a higher mark.
     pub checkpoints: Vec<(Lease, Mark)>,
 }
 

@@ -7,6 +7,8 @@ mod decide;
 mod gate;
 mod pick;
 
+pub(crate) use decide::may_have_been_sent;
+
 use std::collections::BTreeMap;
 
 use calendar::Timestamp;

@@ -22,12 +22,8 @@ impl Node {
         let asked = self.boot();
         let renewal = self.renewal(asked);
         let mark = renewal.mark;
-        let told: Vec<ShardId> = renewal.checkpoints.iter().map(|(lease, _)| lease.shard).collect();
         let answer = self.ports.store.renew(renewal).await;
         let answered = self.boot();
-        for shard in told {
-            self.memory().held.entry(shard).and_modify(Held::has_told);
-        }
         let is_news = match answer {
             Ok(renewed) => self.learn(asked, answered, mark, &renewed),
             Err(error) => return self.not_renewed(asked, mark, &error),
@@ -53,13 +49,13 @@ impl Node {
             None => Timestamp::MIN,
         };
         // What was left for us may be runs that we do not know yet.
-        let is_up_to_date = !memory.has_arrivals && memory.heard_of.is_empty();
+        let is_up_to_date = !memory.has_arrivals && memory.heard_of.is_empty() && memory.asking == 0;
         let place = now.filter(|_| is_up_to_date).map(|now| memory.checkpoint(now));
         let mut checkpoints = Vec::new();
         for (shard, held) in &mut memory.held {
             if let Some(place) = place.and_then(|place| next_checkpoint(held, place)) {
                 checkpoints.push((Lease { shard: *shard, epoch: held.epoch }, place));
-                held.has_told();
+                held.tell();
             }
         }
         let (term, address) = (self.settings.term, self.settings.address.clone());
@@ -108,6 +104,7 @@ impl Node {
         for row in &renewed.shards {
             if let Some(held) = memory.held.get_mut(&row.shard) {
                 held.checkpoint = row.checkpoint;
+                held.is_answered = true;
             }
         }
         if !renewed.arrivals.is_empty() {
@@ -210,6 +207,7 @@ impl Node {
                 checkpoint: *checkpoint,
                 swept: Timestamp::MIN,
                 is_sweeping: false,
+                is_answered: true,
             };
             memory.held.insert(lease.shard, held);
             if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {

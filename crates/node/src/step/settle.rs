@@ -447,7 +447,9 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             memory.put_off(id, *ready_at, *attempt, may_repeat);
         }
         Then::Park { .. } => {
-            memory.forget(id);
+            if !memory.flights.contains_key(&id) {
+                memory.forget(id);
+            }
             memory.note_parked(settlement.job, settlement.shard);
         }
     }
@@ -493,6 +495,7 @@ impl Memory {
         let id = row.waiting.run;
         // A closed run stays closed, however old the answer is.
         if row.is_closed {
+            self.unsure.remove(&id);
             return self.forget(id);
         }
         if self.reads.is_stale(read, id) {

@@ -47,13 +47,7 @@ impl Node {
             let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
             (now, memory.leases())
         };
-        let heard_of = std::mem::take(&mut self.memory().heard_of);
-        if !heard_of.is_empty()
-            && let Err(error) = self.look_up(&heard_of).await
-        {
-            self.memory().heard_of.extend(heard_of);
-            return Err(error);
-        }
+        self.look_up_heard_of().await?;
         if !leases.is_empty() {
             self.see_to_arrivals(&leases).await?;
             self.note_running(&leases, now).await?;
@@ -71,6 +65,20 @@ impl Node {
             self.memory().pruned_at = Some(boot);
         }
         Ok(())
+    }
+
+    async fn look_up_heard_of(&self) -> Result<(), StoreError> {
+        let heard_of = std::mem::take(&mut self.memory().heard_of);
+        if heard_of.is_empty() {
+            return Ok(());
+        }
+        let asking = self.asking();
+        let looked_up = self.look_up(&heard_of).await;
+        if looked_up.is_err() {
+            self.memory().heard_of.extend(heard_of);
+        }
+        drop(asking);
+        looked_up
     }
 
     /// Carries out wishes and looks at runs that others wrote for our shards.
@@ -178,7 +186,7 @@ impl Node {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.know_jobs([job]).await?;
-        let (lease, room, ready_at) = {
+        let (lease, room, ready_at, is_http) = {
             let mut memory = self.memory();
             let key = (job, shard);
             let (is_stopped, changed_at, is_http) = match memory.jobs.get(job) {
@@ -203,15 +211,24 @@ impl Node {
                 true => (self.settings.ready_max() / 2).saturating_sub(memory.ready.len()),
                 false => usize::MAX,
             };
-            if room * 2 < self.settings.queue_max || ready_room == 0 {
+            if room * 2 < self.settings.queue_max {
+                // When a place becomes free they are due again.
+                memory.parked.entry(key).and_modify(|parked| parked.is_due = false);
+                return Ok(());
+            }
+            if ready_room == 0 {
                 return Ok(());
             }
             let room = room.min(ready_room);
-            (lease, room.max(1), if since_change { changed_at } else { now })
+            (lease, room.max(1), if since_change { changed_at } else { now }, is_http)
         };
-        let called = self.ports.store.unpark(lease, job, room, ready_at).await?;
+        let called = self.ports.store.unpark(lease, job, room, ready_at).await;
+        if called.is_err() {
+            // What was called back all the same is found by loading.
+            self.memory().read_again(shard, ready_at);
+        }
+        let called = called?;
         let is_all = called.len() < room;
-        // What an earlier asking called back, whose answer was lost, is found as well.
         self.reload(&[lease], Mark { due: ready_at, id: 0 }, now, &called.into_iter().collect()).await?;
         let mut memory = self.memory();
         if let Some(held) = memory.held.get_mut(&shard) {
@@ -222,7 +239,8 @@ impl Node {
         if is_all {
             memory.parked.remove(&(job, shard));
         } else {
-            memory.wakes.tend = true;
+            // Those that wait for room are called when firing has found some.
+            memory.wakes.tend |= !is_http;
         }
         Ok(())
     }
@@ -232,7 +250,11 @@ impl Node {
     async fn sweep(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
         let from = {
             let mut memory = self.memory();
-            memory.held.values_mut().for_each(|held| held.is_sweeping = true);
+            for lease in leases {
+                if let Some(held) = memory.held.get_mut(&lease.shard) {
+                    held.is_sweeping = held.is_answered && held.epoch == lease.epoch;
+                }
+            }
             let first = memory.held.values().map(|held| held.checkpoint).min();
             first.unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
         };

@@ -211,6 +211,13 @@ pub(super) async fn a_checkpoint_comes_back_to_the_next_holder(t: &mut Subject) 
     assert_eq!(found, [mark(20, 4), far, START]);
 }
 
+pub(super) async fn a_checkpoint_in_a_renewal_that_comes_late_is_left_out(t: &mut Subject) {
+    let lease = t.hold(A, &[0]).await[0];
+    let late = Renewal { checkpoints: vec![(lease, mark(10, 3))], ..t.renewal(A) };
+    t.store().renew(Renewal { mark: second(500), ..t.renewal(A) }).await.unwrap();
+    assert_eq!(t.store().renew(late).await.unwrap().shards[0].checkpoint, START);
+}
+
 pub(super) async fn a_checkpoint_of_a_lease_that_is_not_current_is_left_out(t: &mut Subject) {
     let stale = t.hold(A, &[0, 1]).await;
     let current = t.acquire(A, &[0]).await[0].lease;

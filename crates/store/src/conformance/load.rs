@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, Decided, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then,
-};
+use punctual_core::model::{Attempt, Decided, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Gated, OpenSend, RunRow, Settled, StoreError, Waiting};
 
 use super::subject::{
-    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, token, unsent,
-    wait,
+    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, token, unsent, wait,
 };
 
 pub(super) async fn open_runs_come_in_the_order_of_time_and_then_id(t: &mut Subject) {

@@ -6,7 +6,7 @@ use punctual_core::model::{
     RunId, ShardId, Text, Token,
 };
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Arrival, Counts};
+use punctual_node::ports::{Arrival, Counts, PlannedTo};
 
 use super::state::{GateKey, Run, State};
 
@@ -72,6 +72,8 @@ pub struct JobDump {
     pub shard: ShardId,
     /// What its clock says, whether it is enabled or not.
     pub next_fire: Option<Timestamp>,
+    /// How far planning has come.
+    pub planned: PlannedTo,
     /// Whether it fires.
     pub state: JobState,
     /// What people wrote.
@@ -168,6 +170,7 @@ impl State {
             version: job.version,
             shard: job.shard,
             next_fire: job.next_fire,
+            planned: job.planned,
             state: job.state.clone(),
             definition: job.definition.clone(),
             counts: self.counts(Some(id)),

@@ -24,6 +24,7 @@ impl State {
         }
         // A mark never falls: what was begun under a higher one is not undone by a lower one.
         let mark = self.nodes.get(&id).map_or(renewal.mark, |node| node.mark.max(renewal.mark));
+        let is_latest = mark == renewal.mark;
         let node = Node {
             expires_at: now.saturating_add(renewal.term),
             term: renewal.term,
@@ -35,6 +36,7 @@ impl State {
         for (lease, checkpoint) in renewal.checkpoints {
             if let Some(shard) = self.shards.get_mut(&lease.shard)
                 && is_held_by(shard, id, lease)
+                && is_latest
             {
                 let reached = checkpoint.min(Mark { due: shard.floor, id: 0 });
                 shard.checkpoint = shard.checkpoint.max(reached);

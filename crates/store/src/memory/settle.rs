@@ -32,12 +32,16 @@ impl State {
             }
             // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
             Then::Wait { ready_at, attempt } => {
-                self.edit_run(id, |run| run.wait = Some(Wait { ready_at: Some(ready_at), attempt, is_called_back: false }));
+                self.edit_run(id, |run| {
+                    run.wait = Some(Wait { ready_at: Some(ready_at), attempt, is_called_back: false })
+                });
             }
             // Whatever it is called back for, it will ask for its places again.
             Then::Park { attempt, .. } => {
                 self.free_holds(id);
-                self.edit_run(id, |run| run.wait = Some(Wait { ready_at: None, attempt, is_called_back: false }));
+                self.edit_run(id, |run| {
+                    run.wait = Some(Wait { ready_at: None, attempt, is_called_back: false })
+                });
             }
         }
         if is_foreign {

@@ -38,6 +38,7 @@ impl Keeper {
         }
         // A mark never falls: what was begun under a higher one is not undone by a lower one.
         let mark = node.map_or(renewal.mark, |node| node.mark.max(renewal.mark));
+        let is_latest = mark == renewal.mark;
         let mut upsert = self.conn.prepare_cached(
             "insert or replace into nodes (node, expires_at, term, mark, seen, address)
              values (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -51,7 +52,7 @@ impl Keeper {
             renewal.address.as_ref(),
         ])?;
         drop(upsert);
-        for (lease, checkpoint) in &renewal.checkpoints {
+        for (lease, checkpoint) in renewal.checkpoints.iter().filter(|_| is_latest) {
             self.move_checkpoint(renewal.node, *lease, *checkpoint)?;
         }
         Ok(self.renewed(now, renewal.node, renewal.seen)?)

@@ -55,7 +55,10 @@ impl Layer<'_> {
 enum Found {
     Birth(Birth),
     /// A run that waits, for this attempt.
-    Waiting { attempt: Attempt, is_called_back: bool },
+    Waiting {
+        attempt: Attempt,
+        is_called_back: bool,
+    },
     /// A row that nobody of us wrote.
     Unreadable,
 }
@@ -164,8 +167,9 @@ impl Keeper {
                 Found::Birth(birth) if !standing.is_engaged && shards.contains(&birth.shard) => {
                     born(place, &birth)
                 }
-                Found::Waiting { attempt, is_called_back } => put_off(conn, days, place)?
-                    .map(|born| Waiting { attempt, is_called_back, ..born }),
+                Found::Waiting { attempt, is_called_back } => {
+                    put_off(conn, days, place)?.map(|born| Waiting { attempt, is_called_back, ..born })
+                }
                 Found::Birth(_) | Found::Unreadable => None,
             };
             let Some(open) = open.filter(|open| shards.contains(&open.shard.0)) else { continue };
@@ -328,11 +332,7 @@ fn born(place: Place, birth: &Birth) -> Option<Waiting> {
 }
 
 /// A run that waits for an instant and has no gate.
-fn put_off(
-    conn: &Connection,
-    days: &Days,
-    place: Place,
-) -> rusqlite::Result<Option<Waiting>> {
+fn put_off(conn: &Connection, days: &Days, place: Place) -> rusqlite::Result<Option<Waiting>> {
     let run = RunId(place.1);
     let Some((born, _)) = run_of(conn, days, run)? else { return Ok(None) };
     let is_gated = last_gate(conn, days, run)?.is_some();

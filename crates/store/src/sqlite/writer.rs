@@ -18,7 +18,7 @@ const ROUND_REQUESTS: usize = 1_000;
 const ROUND_ROWS: usize = 20_000;
 
 /// For how many rounds the indexes are left alone that could not be written.
-const CHORES_PAUSE: u32 = 1_000;
+const CHORES_PAUSE: u32 = 20;
 
 /// Something that was asked.
 pub(super) trait Work: Send {
@@ -200,11 +200,20 @@ impl Writer {
 
     /// After a failed round: each alone, so that one which cannot be done does not hold up the others.
     fn replay(&mut self, works: Vec<Box<dyn Work>>) {
-        let mut full: Option<StoreError> = None;
+        let mut full: Option<(usize, StoreError)> = None;
         for work in works {
-            // Where one found no room, the next would not either, and each try means to read memory anew.
-            if full.is_some() && work.size() != Size::Look {
-                work.answer(full.clone());
+            if self.is_lost
+                && let Err(error) = self.recover()
+            {
+                work.answer(Some(told(&error)));
+                continue;
+            }
+            // Where one found no room, a larger one would not either, and each try means to read memory anew.
+            let rows = work.size().rows();
+            if let Some((_, error)) =
+                full.as_ref().filter(|(tried, _)| work.size() != Size::Look && rows >= *tried)
+            {
+                work.answer(Some(error.clone()));
                 continue;
             }
             let mut alone = [work];
@@ -214,7 +223,7 @@ impl Writer {
                 Err(error) => told(&error),
             });
             if failure.is_some_and(|failure| is_full(failure.error())) {
-                full.clone_from(&error);
+                full = error.clone().map(|error| (rows, error));
             }
             let [work] = alone;
             work.answer(error);

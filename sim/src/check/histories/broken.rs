@@ -484,7 +484,13 @@ fn i23_something_due_is_left_over() {
 #[test]
 fn i23_leases_move_when_all_is_well() {
     let mut story = Story::of(definition());
-    let rest = Quiet { since: Moment::default(), healthy: vec![true], moves_at_rest: 0, unanswered: 0 };
+    let rest = Quiet {
+        since: Moment::default(),
+        healthy: vec![true],
+        is_narrow: false,
+        moves_at_rest: 0,
+        unanswered: 0,
+    };
     breaks("I23 leases", story.finish_as(&rest));
 }
 
@@ -492,6 +498,12 @@ fn i23_leases_move_when_all_is_well() {
 fn l12_a_change_is_never_answered() {
     let mut story = Story::of(definition());
     let moves_at_rest = story.checker.lease_moves();
-    let rest = Quiet { since: Moment::default(), healthy: vec![true], moves_at_rest, unanswered: 1 };
+    let rest = Quiet {
+        since: Moment::default(),
+        healthy: vec![true],
+        is_narrow: false,
+        moves_at_rest,
+        unanswered: 1,
+    };
     breaks("L12", story.finish_as(&rest));
 }

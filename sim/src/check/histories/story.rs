@@ -14,7 +14,8 @@ use punctual_core::model::{
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
-    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, PlannedTo, Renewal,
+    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, PlannedTo,
+    Renewal,
 };
 use punctual_store::memory::Memory;
 
@@ -392,6 +393,7 @@ impl Story {
         let quiet = Quiet {
             since: Moment::default(),
             healthy: vec![true],
+            is_narrow: false,
             moves_at_rest: self.checker.lease_moves(),
             unanswered: 0,
         };

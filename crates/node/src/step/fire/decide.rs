@@ -55,12 +55,12 @@ impl Node {
 
 impl Turn<'_> {
     fn decide(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        if run.flags.is_doubtful && may_have_been_sent(job, run, self.settings.term) {
+            return self.decision.ends.push(doubt(id, run, job, self.now));
+        }
         if run.flags.may_be_gated {
             // Only the key can say; the second look asks the job.
             return self.draft_gate(id, run, job);
-        }
-        if run.flags.is_doubtful && may_have_been_sent(job, run, self.settings.term) {
-            return self.decision.ends.push(doubt(id, run, job, self.now));
         }
         if let Some(reason) = self.payloads.get(&id).and_then(too_long) {
             self.decision.poisoned.push((run.job, reason.clone()));
@@ -179,7 +179,7 @@ impl Turn<'_> {
     }
 
     /// When the queues are full, the last in line wait in the store, so that what can go is not behind what cannot. They
-    /// are called back when half of the room is free again.
+    /// are called back when there is room again.
     fn park_surplus(&mut self) {
         if !self.memory.is_ready_full(self.settings) {
             return;
@@ -187,20 +187,25 @@ impl Turn<'_> {
         let surplus = self.memory.ready.len() - self.settings.ready_max() / 2;
         let ids = self.memory.ready.iter().rev().map(|rank| rank.run);
         let last: Vec<_> = ids.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
-        for (id, run, then) in last {
+        for (id, ended) in last {
             self.memory.make_busy(id);
-            self.decision.ends.push(Ended::unsent(id, &run, then));
+            self.decision.ends.push(ended);
         }
     }
 
-    /// A run that waits for a place in a pool, or for its share as one that is caught up with; and its parking.
-    fn as_surplus(&self, id: RunId) -> Option<(RunId, Run, Then)> {
+    /// A run that waits for a place in a pool, or for its share as one that is caught up with; and what becomes of it:
+    /// its lateness is judged now, since waiting for a place is none.
+    fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
         let run = self.memory.runs.get(&id).copied()?;
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
         let has_to_wait = run.decided == Decided::CaughtUp || self.memory.pool_of(&run, self.now).is_some();
         let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
-        let then = Then::Park { attempt: run.attempt, version: job.version };
-        (has_to_wait && is_free).then_some((id, run, then))
+        let then = match self.ask(&run, job) {
+            Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
+            Wanted::Defer(ready_at) => Then::Wait { ready_at, attempt: run.attempt },
+            Wanted::Start(_) | Wanted::Park => Then::Park { attempt: run.attempt, version: job.version },
+        };
+        (has_to_wait && is_free).then_some((id, Ended::unsent(id, &run, then).following(job, &run)))
     }
 
     pub(super) fn draft_gate(&mut self, id: RunId, run: &Run, job: &Job) {
@@ -288,7 +293,7 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before it
 /// was ready. A holder may act on what it knew of the job for as long as its term; but who called a run back because
 /// of a change knew of that change, and whoever came after knows it too.
-fn may_have_been_sent(job: &Job, run: &Run, term: Duration) -> bool {
+pub(crate) fn may_have_been_sent(job: &Job, run: &Run, term: Duration) -> bool {
     let known_everywhere = job.changed_at.saturating_add(term * 2);
     let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
     !(job.is_gated() && (is_called_back || known_everywhere <= run.ready_at))

@@ -140,9 +140,10 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::sent(gate.run, run, attempt, then));
     }
 
-    /// Forgets a run that has a gate: it is found again by adopting, if it is open.
+    /// Forgets a run that may have a gate: it is found again by adopting or by loading, if it is open.
     pub(super) fn leave_behind(&mut self, id: RunId, run: &Run) {
         self.memory.forget(id);
+        self.memory.read_again(run.shard, run.ready_at);
         if let Some(held) = self.memory.held.get_mut(&run.shard) {
             held.is_adopted = false;
             self.memory.wakes.load = true;

@@ -51,8 +51,8 @@ impl Node {
             memory.make_ready(id);
         }
         memory.wakes.load |= memory.has_room_again();
-        memory.wakes.tend |= memory.has_room_for_parked(&self.settings);
         let picked = self.choose(&memory, now);
+        memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
         for id in &picked {
             memory.make_busy(*id);
         }
@@ -119,9 +119,11 @@ impl Memory {
         self.ready.len() >= settings.ready_max()
     }
 
-    /// Whether parked runs may be called back that found no room.
-    fn has_room_for_parked(&self, settings: &Settings) -> bool {
-        self.ready.len() <= settings.ready_max() / 4 && self.parked.values().any(|parked| parked.is_due)
+    /// Whether parked runs may be called back that found no room: when much of it is free, or when nothing that is there
+    /// can go and something else could.
+    fn has_room_for_parked(&self, settings: &Settings, is_idle: bool) -> bool {
+        let room = settings.ready_max() / if is_idle { 2 } else { 4 };
+        self.ready.len() < room.max(1) && self.parked.values().any(|parked| parked.is_due)
     }
 
     /// The pool whose places a send of the run takes; none for what is not sent over HTTP.
