@@ -3,7 +3,7 @@
 //! It is told what the store applied, what nodes began to send, what executors received and what clients were answered,
 //! each at the moment it happened, and says at once what is broken; the rest it says at the end. It shares no code with
 //! the engine: the instants of schedules, the misfire table and the backoff are written here a second time, from the
-//! documents. The numbers are those of reliability.md §3 (`I…`) and of docs/protocol/leases.md (`L…`).
+//! documents. The rules are listed in docs/simulation.md (`I…`, `W…`, `G…`) and docs/protocol/leases.md (`L…`).
 
 #[cfg(test)]
 mod histories;

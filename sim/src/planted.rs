@@ -14,9 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 22] = [
-    Bug::Seam(Plant::RenewByName),
-    Bug::Node(Planted::FailedRenewKeepsBelief),
+pub const ALL: [Bug; 18] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -27,11 +25,9 @@ pub const ALL: [Bug; 22] = [
     Bug::Node(Planted::MisfireOffByOne),
     Bug::Seam(Plant::LateResultWins),
     Bug::Seam(Plant::UnknownToldAsFailure),
-    Bug::Node(Planted::UnknownGateForgotten),
     Bug::Seam(Plant::NumbersReused),
     Bug::Seam(Plant::SettledEarly),
     Bug::Node(Planted::AcknowledgedEarly),
-    Bug::Node(Planted::CatchUpFirst),
     Bug::Node(Planted::NoSecondLook),
     Bug::Node(Planted::MarkBehind),
     Bug::Node(Planted::ChangeSeenUnread),

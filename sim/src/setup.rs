@@ -117,8 +117,6 @@ pub struct Setup {
 /// Bugs of a store and of what carries its answers, for the simulator to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// A renewal matches the node by its machine, not by its incarnation: one that has expired goes on.
-    RenewByName,
     /// A clock is advanced in one transaction, and the runs are written in another.
     PlanInTwo,
     /// A gate is granted whoever has its key.
@@ -137,8 +135,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 8] = [
-        Plant::RenewByName,
+    pub const ALL: [Plant; 7] = [
         Plant::PlanInTwo,
         Plant::GateWithoutKey,
         Plant::ExpiryByAskersClock,

@@ -30,8 +30,6 @@ macro_rules! found {
 
 // The limits are those of the catalogue of mutants; where it names none, 200.
 found! {
-    a_renewal_that_matches_by_name: Bug::Seam(Plant::RenewByName), within 200;
-    a_failed_renewal_that_keeps_its_belief: Bug::Node(Planted::FailedRenewKeepsBelief), within 200;
     a_clock_advanced_apart_from_its_runs: Bug::Seam(Plant::PlanInTwo), within 50;
     a_send_before_its_commit: Bug::Node(Planted::SendBeforeGate), within 50;
     a_gate_without_its_key: Bug::Seam(Plant::GateWithoutKey), within 500;
@@ -42,11 +40,9 @@ found! {
     a_misfire_off_by_one: Bug::Node(Planted::MisfireOffByOne), within 500;
     a_late_result_that_overwrites: Bug::Seam(Plant::LateResultWins), within 200;
     an_unknown_commit_told_as_failure: Bug::Seam(Plant::UnknownToldAsFailure), within 50;
-    an_unknown_gate_taken_for_refused: Bug::Node(Planted::UnknownGateForgotten), within 50;
     numbers_reused_after_a_failover: Bug::Seam(Plant::NumbersReused), within 500;
     a_store_that_answers_before_it_writes: Bug::Seam(Plant::SettledEarly), within 50;
     a_report_acknowledged_early: Bug::Node(Planted::AcknowledgedEarly), within 50;
-    catching_up_before_what_is_fresh: Bug::Node(Planted::CatchUpFirst), within 200;
     no_second_look_after_the_gate: Bug::Node(Planted::NoSecondLook), within 200;
     a_mark_behind_the_sends: Bug::Node(Planted::MarkBehind), within 200;
     a_change_said_to_be_seen_unread: Bug::Node(Planted::ChangeSeenUnread), within 200;

@@ -84,8 +84,6 @@ impl Default for Settings {
 /// them would find none of ours either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// A renewal that failed is taken for one that was granted.
-    FailedRenewKeepsBelief,
     /// A gated attempt is sent before its gate is written.
     SendBeforeGate,
     /// What was loaded stays loaded when its shard is lost.
@@ -96,16 +94,12 @@ pub enum Planted {
     MisfireOffByOne,
     /// Only what became due in the last second is looked at.
     LooksBackOneSlot,
-    /// What is caught up with goes before what is fresh.
-    CatchUpFirst,
     /// The job is not asked again after the gate was written.
     NoSecondLook,
     /// The mark is the present moment, not a promise.
     MarkBehind,
     /// A report is acknowledged before it is kept.
     AcknowledgedEarly,
-    /// A gate whose fate is unknown is taken for refused, and the run for never sent.
-    UnknownGateForgotten,
     /// Changes are said to be in memory before they are.
     ChangeSeenUnread,
     /// The job is asked before the first attempt only.

@@ -1,7 +1,7 @@
 //! What goes wrong by itself, and what is wrong with a store that has a planted bug.
 
-use punctual_core::model::{LogId, NodeId, Text};
-use punctual_node::ports::{Gated, Renewed, Settled, StoreError};
+use punctual_core::model::{LogId, Text};
+use punctual_node::ports::{Gated, Settled, StoreError};
 use rustc_hash::FxHashMap;
 
 use super::{Event, World};
@@ -15,8 +15,6 @@ use crate::store::{self, Answer, Request};
 /// What a planted bug has to remember.
 #[derive(Debug, Default)]
 pub(super) struct Planting {
-    /// The last renewal that was granted to a node.
-    renewed: FxHashMap<NodeId, Renewed>,
     /// The first numbers that were given out, per day.
     numbers: FxHashMap<u32, u64>,
     /// A failover has happened since.
@@ -111,25 +109,6 @@ impl World {
 
     pub(super) fn apply_planted(&mut self, begun: Begun, request: Request) -> Reply {
         match (self.setup.plant, request) {
-            (Some(Plant::RenewByName), Request::Renew(renewal)) => {
-                let node = renewal.node;
-                let reply = self.apply_seen(begun, Request::Renew(renewal));
-                match reply {
-                    Ok(Answer::Renew(renewed)) => {
-                        self.planting.renewed.insert(node, renewed.clone());
-                        Ok(Answer::Renew(renewed))
-                    }
-                    Err(StoreError::Fenced(reason)) => match self.planting.renewed.get(&node) {
-                        Some(last) => Ok(Answer::Renew(Renewed {
-                            now: self.link.store_now(),
-                            changes: Vec::new(),
-                            ..last.clone()
-                        })),
-                        None => Err(StoreError::Fenced(reason)),
-                    },
-                    other => other,
-                }
-            }
             (Some(Plant::PlanInTwo), Request::Plan(plans)) => {
                 let mut first = plans.clone();
                 first.iter_mut().for_each(|plan| plan.runs.clear());

@@ -26,7 +26,7 @@ impl Node {
         let answered = self.boot();
         let is_news = match answer {
             Ok(renewed) => self.learn(asked, answered, mark, &renewed),
-            Err(error) => return self.not_renewed(asked, mark, &error),
+            Err(error) => return self.not_renewed(asked, &error),
         };
         self.rebalance().await;
         if is_news { self.boot() } else { asked.plus(self.settings.renew_every) }
@@ -123,13 +123,9 @@ impl Node {
         is_first || !renewed.changes.is_empty()
     }
 
-    fn not_renewed(&self, asked: Boot, mark: Timestamp, error: &StoreError) -> Boot {
+    fn not_renewed(&self, asked: Boot, error: &StoreError) -> Boot {
         let boot = self.boot();
         let mut memory = self.memory();
-        if memory.has_planted(Planted::FailedRenewKeepsBelief) && memory.tenure.is_some() {
-            memory.tenure = Some(Tenure::granted(asked, self.settings.term, self.settings.margin, mark));
-            return asked.plus(self.settings.renew_every);
-        }
         match error {
             // This life has ended in the store; another begins.
             StoreError::Fenced(_) => {

@@ -184,7 +184,10 @@ impl Story {
             state,
             clock: ClockEdit {
                 expected: facts.clock.map(Timestamp::from_millis),
-                planned: PlannedTo::default(),
+                planned: PlannedTo {
+                    decided: Timestamp::from_millis(facts.decided),
+                    reserved: Timestamp::from_millis(facts.reserved),
+                },
                 next_fire,
                 passed: Vec::new(),
             },

@@ -116,7 +116,9 @@ impl Turn<'_> {
     }
 
     fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        let is_unbound = self.memory.has_planted(Planted::MarkBehind);
         let may_send = self.memory.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
+        let may_send = may_send || is_unbound;
         let (Some(lease), true) = (self.memory.lease(run.shard), may_send) else {
             // The next renewal promises further ahead.
             self.memory.wakes.renew = true;

@@ -45,8 +45,7 @@ impl Node {
     /// After an unknown commit the gate may be there: only the same key with the same token may be asked again.
     fn not_through(&self, gates: &[Gate], error: &StoreError) {
         let mut memory = self.memory();
-        let is_unknown = matches!(error, StoreError::Unknown(_));
-        let may_be_written = is_unknown && !memory.has_planted(Planted::UnknownGateForgotten);
+        let may_be_written = matches!(error, StoreError::Unknown(_));
         for gate in gates {
             if memory.in_hand(gate.run).is_none() {
                 continue;

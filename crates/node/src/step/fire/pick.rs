@@ -62,11 +62,7 @@ impl Node {
     /// The runs that may go now, in their order.
     fn choose(&self, memory: &Memory, now: Timestamp) -> Vec<RunId> {
         let (mut picked, mut taken, mut caught_up) = (Vec::new(), [0_u32; 2], 0);
-        let mut ranks: Vec<_> = memory.ready.iter().collect();
-        if memory.has_planted(Planted::CatchUpFirst) {
-            ranks.reverse();
-        }
-        for rank in ranks {
+        for rank in &memory.ready {
             if picked.len() >= self.settings.fire_max {
                 break;
             }
