@@ -97,7 +97,11 @@ fn read(words: &[String]) -> Result<Asked, String> {
     {
         return Err("which worlds?".into());
     }
-    Ok(asked)
+    let plant = asked.plant.as_deref().filter(|name| *name != "list" && planted::named(name).is_none());
+    match plant {
+        Some(name) => Err(format!("no bug is named {name}; `--plant list` names them")),
+        None => Ok(asked),
+    }
 }
 
 fn number(word: &str) -> Result<u64, String> {

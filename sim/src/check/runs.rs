@@ -94,6 +94,8 @@ pub struct RunFacts {
     pub is_parked: bool,
     /// Its gates.
     pub gates: Vec<(Attempt, Token)>,
+    /// Whether it was sent by a version of its job that has a limit.
+    pub has_place: bool,
     /// How its attempts ended.
     pub ended: Vec<(Attempt, AttemptOutcome)>,
     /// How many of its job might be under way when it was first sent; what was admitted keeps its place.
@@ -124,6 +126,7 @@ impl RunFacts {
             attempt: Attempt::FIRST,
             is_parked: false,
             gates: Vec::new(),
+            has_place: false,
             ended: Vec::new(),
             admitted_among: 0,
             sends: Vec::new(),
@@ -286,6 +289,7 @@ impl Checker {
             self.http_sent = moment.now;
         }
         let run = &mut self.runs[index];
+        run.has_place |= definition.block != Block::Concurrent(None);
         let is_marked = send.possible_duplicate;
         if run.sends.iter().any(|earlier| earlier.by != by) {
             self.counters.sent_again_after_takeover += 1;
@@ -391,8 +395,8 @@ impl Checker {
         let runs = &self.runs;
         let job = self.jobs.get_mut(&send.job.id).expect("a run has a job");
         job.in_flight.retain(|other| runs[*other as usize].is_in_flight());
-        // What went out without a gate, from a version without a limit, has no place that a next holder could know of.
-        let has_place = |other: &&u32| **other != index && !runs[**other as usize].gates.is_empty();
+        // What went out under a version without a limit has no place.
+        let has_place = |other: &&u32| **other != index && runs[**other as usize].has_place;
         let others: Vec<&u32> = job.in_flight.iter().filter(has_place).collect();
         let told: Vec<RunId> = others.iter().take(5).map(|other| runs[**other as usize].id).collect();
         hold!(
