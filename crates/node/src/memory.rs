@@ -222,6 +222,8 @@ pub(crate) struct Memory {
     pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
     pub(crate) active: FxHashMap<JobId, Active>,
     pub(crate) parked: BTreeMap<(JobId, ShardId), Parked>,
+    /// Grows when calling back is asked for, and again when it is answered: odd while it is on its way.
+    pub(crate) callings: u64,
     pub(crate) paces: FxHashMap<JobId, Pace>,
     /// HTTP sends on their way: fast, slow.
     pub(crate) open: [u32; 2],
@@ -270,6 +272,7 @@ impl Memory {
             deadlines: BTreeSet::new(),
             active: FxHashMap::default(),
             parked: BTreeMap::new(),
+            callings: 0,
             paces: FxHashMap::default(),
             open: [0; 2],
             inbox: VecDeque::new(),

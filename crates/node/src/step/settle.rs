@@ -237,6 +237,7 @@ impl Node {
         if ends.is_empty() {
             return Ok(Vec::new());
         }
+        let callings = self.memory().callings;
         let answers = match self.give_birth(&mut ends).await {
             Ok(()) => {
                 let settlements = ends.iter().map(|ended| ended.settlement.clone()).collect();
@@ -255,6 +256,7 @@ impl Node {
             }
         };
         let Aftermath { stale, stops, hints } = self.note_ended(&ends, &answers);
+        self.look_after_parked(&ends, callings);
         for (node, hint) in hints {
             self.ports.peers.tell(node, hint);
         }
@@ -282,6 +284,19 @@ impl Node {
             match memory.runs.get_mut(&id) {
                 Some(run) => run.flags.may_be_gated = true,
                 None => drop(memory.unsure.insert(id)),
+            }
+        }
+    }
+
+    /// What was parked while others of its job were called back may have been called back at once.
+    fn look_after_parked(&self, ends: &[Ended], callings: u64) {
+        let mut memory = self.memory();
+        if memory.callings == callings && callings.is_multiple_of(2) {
+            return;
+        }
+        for Ended { settlement, .. } in ends {
+            if matches!(settlement.then, Then::Park { .. }) {
+                memory.look_up_later(settlement.run);
             }
         }
     }

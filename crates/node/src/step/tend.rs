@@ -222,15 +222,26 @@ impl Node {
             let room = room.min(ready_room);
             (lease, room.max(1), if since_change { changed_at } else { now }, is_http)
         };
+        self.memory().callings += 1;
         let called = self.ports.store.unpark(lease, job, room, ready_at).await;
-        if called.is_err() {
+        self.memory().callings += 1;
+        let (called, reloaded) = match called {
+            Ok(called) => {
+                let called: BTreeSet<RunId> = called.into_iter().collect();
+                let reloaded = self.reload(&[lease], Mark { due: ready_at, id: 0 }, now, &called).await;
+                (called, reloaded)
+            }
+            Err(error) => (BTreeSet::new(), Err(error)),
+        };
+        if reloaded.is_err() {
             // What was called back all the same is found by loading.
             self.memory().read_again(shard, ready_at);
         }
-        let called = called?;
+        reloaded?;
         let is_all = called.len() < room;
-        self.reload(&[lease], Mark { due: ready_at, id: 0 }, now, &called.into_iter().collect()).await?;
         let mut memory = self.memory();
+        let missing: Vec<RunId> = called.into_iter().filter(|run| !memory.runs.contains_key(run)).collect();
+        missing.into_iter().for_each(|run| memory.look_up_later(run));
         if let Some(held) = memory.held.get_mut(&shard) {
             // Those that have gates are adopted.
             held.is_adopted = false;
