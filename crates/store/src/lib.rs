@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod memory;
 mod row;
 pub mod sqlite;
+mod tally;
 
 use std::sync::Arc;
 

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Close, Definition, JobId, JobState, LogId, NewRun, NodeId, Outcome, RunId,
-    ShardId, Text, Token, When,
+    Attempt, AttemptRecord, Close, Definition, JobId, JobState, LogId, NewRun, NodeId, RunId, ShardId, Text,
+    Token, When,
 };
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Arrival, Bucket, Counts, PlannedTo, Revision};
+
+use crate::tally::count;
 
 /// Everything that is stored.
 pub(super) struct State {
@@ -346,22 +348,4 @@ impl State {
         self.changes.push(job);
         self.changes.len() as u64
     }
-}
-
-fn count(counts: &mut Counts, close: &Close) {
-    match close.outcome {
-        Outcome::Succeeded => {
-            counts.succeeded += 1;
-            counts.consecutive_failures = 0;
-            counts.last_success = Some(close.closed_at);
-        }
-        Outcome::Failed | Outcome::Lost => {
-            counts.failed += 1;
-            counts.consecutive_failures += 1;
-        }
-        Outcome::Cancelled | Outcome::Skipped => {
-            counts.not_run += close.range.map_or(1, |(_, instants)| instants);
-        }
-    }
-    counts.last_outcome = Some(close.outcome);
 }

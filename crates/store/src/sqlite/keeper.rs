@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Close, JobId, Outcome, RunId};
+use punctual_core::model::{Close, JobId, RunId};
 use punctual_node::ports::Counts;
 use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashMap;
@@ -18,6 +18,7 @@ use super::floor::Floors;
 use super::known::{Bit, Known};
 use super::tail::{CloseTail, SharedCloses};
 use crate::StoreClock;
+use crate::tally::count;
 
 /// Tallies beyond these are written back and forgotten.
 const TALLIES_MAX: usize = 65_536;
@@ -212,23 +213,8 @@ impl Tallies {
             tally.is_dirty = true;
             self.dirty.push(job);
         }
-        let counts = &mut tally.counts;
-        match close.outcome {
-            Outcome::Succeeded => {
-                counts.succeeded += 1;
-                counts.consecutive_failures = 0;
-                counts.last_success = Some(close.closed_at);
-            }
-            Outcome::Failed | Outcome::Lost => {
-                counts.failed += 1;
-                counts.consecutive_failures += 1;
-            }
-            Outcome::Cancelled | Outcome::Skipped => {
-                counts.not_run += close.range.map_or(1, |(_, instants)| instants);
-            }
-        }
-        counts.last_outcome = Some(close.outcome);
-        Ok(counts.consecutive_failures)
+        count(&mut tally.counts, close);
+        Ok(tally.counts.consecutive_failures)
     }
 
     /// How many runs of the job have failed in a row.
