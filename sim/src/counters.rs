@@ -102,6 +102,8 @@ counters! {
     deleted_after_planning,
     /// A run was closed because its job was stopped after it was written.
     stopped_after_planning,
+    /// The last end of a fixed delay stopped it.
+    delays_over,
     /// A run was closed because its job no longer named it.
     edited_after_planning,
     /// A result came for an attempt that was given up as lost.

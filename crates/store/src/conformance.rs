@@ -159,6 +159,7 @@ macro_rules! conformance_cases {
                 runs_of_another_job_do_not_count
                 children_are_written_with_the_end_and_left_for_their_holders
                 the_next_fire_time_of_a_delay_is_set_with_the_end
+                the_last_end_of_a_delay_stops_it
                 the_delay_is_the_one_that_is_stored_whatever_the_writer_knew
                 a_clock_that_was_stopped_or_set_or_waits_for_another_run_is_left_alone
                 a_stale_settlement_leaves_nothing_behind

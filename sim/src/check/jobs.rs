@@ -57,9 +57,15 @@ impl JobFacts {
         self.versions.last().expect("a job is written with its first version")
     }
 
-    /// The version of that number; the latest of them, since planning can stop a job without a new number.
+    /// The version of that number; the latest of them, since one that is over is stopped without a new number.
     pub fn version(&self, number: u64) -> Option<&Version> {
         self.versions.iter().rev().find(|version| version.version == number)
+    }
+
+    /// It was stopped, and not by a person: the number stays.
+    pub fn stopped(&mut self, moment: Moment, reason: StoppedReason) {
+        let state = JobState::Stopped(reason);
+        self.versions.push(Version { state, applied: moment.now, ..self.current().clone() });
     }
 
     /// Whether it counts from the end of its last run.
@@ -291,12 +297,7 @@ impl Checker {
         let last = plan.runs.iter().map(|run| run.fire_time.as_millis()).max();
         job.reserved = job.reserved.max(last.unwrap_or(i64::MIN));
         if let Some(reason) = &plan.stop {
-            let stopped = Version {
-                state: JobState::Stopped(reason.clone()),
-                applied: moment.now,
-                ..job.current().clone()
-            };
-            job.versions.push(stopped);
+            job.stopped(moment, reason.clone());
         }
         Ok(())
     }

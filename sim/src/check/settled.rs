@@ -1,7 +1,8 @@
 //! What is known of the end of attempts and runs.
 
 use punctual_core::model::{
-    AttemptOutcome, AttemptRecord, Close, Fence, Origin, Outcome, ScheduleKind, Settlement, Skip, Then,
+    AttemptOutcome, AttemptRecord, Close, Fence, Origin, Outcome, ScheduleKind, Settlement, Skip,
+    StoppedReason, Then,
 };
 use punctual_core::policy::misfire::Policy;
 
@@ -58,7 +59,7 @@ impl Checker {
             self.counters.children += 1;
             self.wrote(moment, child)?;
         }
-        self.check_delay(settlement)
+        self.check_delay(moment, settlement)
     }
 
     /// Runs that waited without an instant have one.
@@ -237,8 +238,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The clock of a fixed delay is set by the end of its run.
-    fn check_delay(&mut self, settlement: &Settlement) -> Checked {
+    /// The clock of a fixed delay is set by the end of its run, and the last end stops it.
+    fn check_delay(&mut self, moment: Moment, settlement: &Settlement) -> Checked {
         let (Some(_), Then::Close(close)) = (settlement.named, &settlement.then) else { return Ok(()) };
         let job = self.jobs.get_mut(&settlement.job).expect("a run has a job");
         let current = job.current();
@@ -251,6 +252,10 @@ impl Checker {
         let next = (millis(close.closed_at) + delay.as_millis() as i64).max(from);
         let until = current.definition.schedule.until.map_or(i64::MAX, millis);
         job.clock = (next <= until).then_some(next);
+        if job.clock.is_none() {
+            job.stopped(moment, StoppedReason::Finished);
+            self.counters.delays_over += 1;
+        }
         Ok(())
     }
 }

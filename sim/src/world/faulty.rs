@@ -145,7 +145,11 @@ impl World {
                 for (settlement, answer) in settlements.iter().zip(&mut answers) {
                     if settlement.attempt.is_some() {
                         let is_stale = *answer == Settled::Stale;
-                        *answer = if is_stale { Settled::Done { consecutive_failures: 0 } } else { *answer };
+                        *answer = if is_stale {
+                            Settled::Done { consecutive_failures: 0, is_over: false }
+                        } else {
+                            *answer
+                        };
                     }
                 }
                 let reply = Ok(Answer::Settle(answers));
@@ -175,7 +179,7 @@ impl World {
             return;
         }
         let Some(count) = self.settlements_of(number) else { return };
-        let done = vec![Settled::Done { consecutive_failures: 0 }; count];
+        let done = vec![Settled::Done { consecutive_failures: 0, is_over: false }; count];
         self.answer_with(number, Ok(Answer::Settle(done)));
         self.after(1, Event::Answer(number));
     }

@@ -83,7 +83,7 @@ impl Node {
                 self.memory().events.push(Event::JobStopped { job, reason });
                 Ok(())
             }
-            // What made us stop it will be met again; except for a fixed delay that is over (seed 1358).
+            // What made us stop it will be met again.
             Err(DeskError::Unknown(reason)) => Err(StoreError::Unknown(reason)),
             Err(_) => Ok(()),
         }

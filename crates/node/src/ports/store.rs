@@ -320,6 +320,8 @@ pub enum Settled {
     Done {
         /// 0 after a success; cancelled and skipped runs do not count.
         consecutive_failures: u32,
+        /// Whether it ended a fixed delay that names no further instant, and the job was stopped with it.
+        is_over: bool,
     },
     /// Nothing was written: the run was closed before, or the fence did not hold.
     Stale,

@@ -28,8 +28,6 @@ pub(crate) struct Ended {
     /// Jobs whose runs it brings about.
     children: Vec<Child>,
     failure_limit: u32,
-    /// Whether it ends a fixed delay that names no further instant.
-    is_over: bool,
 }
 
 impl Ended {
@@ -51,7 +49,7 @@ impl Ended {
             children: Vec::new(),
             named: None,
         };
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_over: false }
+        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0 }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -70,10 +68,6 @@ impl Ended {
         self.settlement.named = (run.origin == Origin::Schedule).then_some(run.fire_time);
         if let Then::Close(close) = &self.settlement.then {
             self.children = children(job, close.outcome).copied().collect();
-            let schedule = &job.definition.schedule;
-            self.is_over = run.origin == Origin::Schedule
-                && schedule.is_delay()
-                && schedule.after_end(close.closed_at).is_none();
         }
         self.failure_limit = job.definition.failure_limit;
         self
@@ -363,7 +357,7 @@ impl Node {
         let mut aftermath = Aftermath::default();
         for (ended, answer) in ends.iter().zip(answers) {
             let settlement = &ended.settlement;
-            let Settled::Done { consecutive_failures } = answer else {
+            let Settled::Done { consecutive_failures, is_over } = answer else {
                 aftermath.stale.push(settlement.run);
                 if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.receipt.is_some()) {
                     memory.events.push(Event::LateReport { run: settlement.run, attempt: attempt.number });
@@ -376,8 +370,10 @@ impl Node {
             if is_failed && ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
                 aftermath.stops.push((settlement.job, StoppedReason::FailureLimit));
             }
-            if ended.is_over {
-                aftermath.stops.push((settlement.job, StoppedReason::Finished));
+            if *is_over {
+                let reason = StoppedReason::Finished;
+                memory.events.push(Event::JobStopped { job: settlement.job, reason });
+                memory.jobs.forget(settlement.job);
             }
             if settlement.is_foreign {
                 aftermath.tell(&memory, settlement.shard, Hint::Settled(settlement.run));

@@ -53,7 +53,7 @@ pub(super) async fn no_gate_is_written_for_a_closed_run(t: &mut Subject) {
 pub(super) async fn a_gate_that_comes_after_a_skip_finds_the_key_taken(t: &mut Subject) {
     let run = t.accepted(JOB, second(1)).await;
     let skip = unsent(run, 1, Then::Close(close(Outcome::Skipped, second(2))));
-    assert_eq!(t.settle(skip).await, Settled::Done { consecutive_failures: 0 });
+    assert_eq!(t.settle(skip).await, Settled::Done { consecutive_failures: 0, is_over: false });
     t.reopen();
     assert_eq!(t.gated(run, 1, 5).await, Gated::Taken(None));
     assert_eq!(t.view(run).await.attempts, []);

@@ -214,8 +214,14 @@ pub(super) async fn a_parked_run_is_not_loaded_and_its_job_is_told_to_who_adopts
     let run = t.accepted(job, second(1)).await;
     let tried = t.accepted(job, second(2)).await;
     t.gated(tried, 1, 5).await;
-    assert_eq!(t.settle(unsent(run, 1, park(1, 1))).await, Settled::Done { consecutive_failures: 0 });
-    assert_eq!(t.settle(sent(tried, 1, park(2, 1))).await, Settled::Done { consecutive_failures: 0 });
+    assert_eq!(
+        t.settle(unsent(run, 1, park(1, 1))).await,
+        Settled::Done { consecutive_failures: 0, is_over: false }
+    );
+    assert_eq!(
+        t.settle(sent(tried, 1, park(2, 1))).await,
+        Settled::Done { consecutive_failures: 0, is_over: false }
+    );
     t.reopen();
     assert_eq!(t.loaded(&leases).await, []);
     let adopted = t.adopted(&leases).await;
@@ -229,7 +235,10 @@ pub(super) async fn parking_is_refused_if_the_job_was_changed_meanwhile(t: &mut 
     t.store().change(t.edit(job).await).await.unwrap();
     assert_eq!(t.settle(unsent(run, 1, park(1, 1))).await, Settled::Stale);
     assert_eq!(t.loaded(&leases).await, [run]);
-    assert_eq!(t.settle(unsent(run, 1, park(1, 2))).await, Settled::Done { consecutive_failures: 0 });
+    assert_eq!(
+        t.settle(unsent(run, 1, park(1, 2))).await,
+        Settled::Done { consecutive_failures: 0, is_over: false }
+    );
     assert_eq!(t.loaded(&leases).await, []);
 }
 

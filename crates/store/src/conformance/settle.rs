@@ -5,16 +5,16 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Close, Definition, Fence, JobId, JobState, NewRun, Origin,
-    Outcome, RunId, RunState, ScheduleKind, Settlement, ShardId, StoppedReason, Then,
+    Outcome, RunId, RunState, Schedule, ScheduleKind, Settlement, ShardId, StoppedReason, Then,
 };
-use punctual_node::ports::{ArrivalKind, AttemptRow, Change, Gated, Lease, Plan, Settled};
+use punctual_node::ports::{ArrivalKind, AttemptRow, Change, Gated, Lease, Plan, Renewal, Settled};
 
 use super::subject::{
     A, JOB, SHARD, Subject, absurd_instants, close, definition, odd_texts, park, record, second, sent, token,
     unsent, wait,
 };
 
-const DONE: Settled = Settled::Done { consecutive_failures: 0 };
+const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false };
 
 pub(super) async fn the_first_end_stands_and_nothing_settled_moves_again(t: &mut Subject) {
     let run = t.accepted(JOB, second(1)).await;
@@ -200,7 +200,7 @@ pub(super) async fn failures_in_a_row_are_counted_in_the_order_of_closing(t: &mu
         let run = t.accepted(JOB, second(1)).await;
         assert_eq!(t.settle(sent(run, 1, wait(5, 2))).await, t.last(consecutive_failures, outcome).await);
         let end = sent(run, 2, Then::Close(close(outcome, second(9))));
-        assert_eq!(t.settle(end).await, Settled::Done { consecutive_failures });
+        assert_eq!(t.settle(end).await, Settled::Done { consecutive_failures, is_over: false });
         t.reopen();
     }
 }
@@ -210,7 +210,10 @@ pub(super) async fn runs_of_another_job_do_not_count(t: &mut Subject) {
     for (job, consecutive_failures) in [(job, 1), (job, 2), (other, 1), (job, 3)] {
         let run = t.accepted(job, second(1)).await;
         let end = sent(run, 1, Then::Close(close(Outcome::Failed, second(9))));
-        assert_eq!(t.settle(Settlement { job, ..end }).await, Settled::Done { consecutive_failures });
+        assert_eq!(
+            t.settle(Settlement { job, ..end }).await,
+            Settled::Done { consecutive_failures, is_over: false }
+        );
     }
 }
 
@@ -237,6 +240,27 @@ pub(super) async fn the_next_fire_time_of_a_delay_is_set_with_the_end(t: &mut Su
     let due = t.store().due(&leases, second(100), 10).await.unwrap();
     assert_eq!(due.iter().map(|row| (row.job, row.next_fire)).collect::<Vec<_>>(), [(job, second(100))]);
     assert_eq!(t.row(job).await.version, 1);
+}
+
+pub(super) async fn the_last_end_of_a_delay_stops_it(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let (job, run, shard) = waiting_delay(t, &leases, "delay").await;
+    let row = t.row(job).await;
+    let schedule = Schedule { until: Some(second(99)), ..row.definition.schedule.clone() };
+    let mut change = t.edit(job).await;
+    change.definition = Some(Definition { schedule, ..row.definition });
+    change.clock.next_fire = None;
+    let seen = t.store().change(change).await.unwrap().change;
+    let end = Then::Close(close(Outcome::Succeeded, second(70)));
+    let settlement = Settlement { job, named: Some(second(60)), shard, ..sent(run, 1, end) };
+    let over = Settled::Done { consecutive_failures: 0, is_over: true };
+    assert_eq!(t.settle(settlement.clone()).await, over);
+    let row = t.row(job).await;
+    let stopped = JobState::Stopped(StoppedReason::Finished);
+    assert_eq!((row.state, row.next_fire, row.version), (stopped, None, 2));
+    let told = t.store().renew(Renewal { seen, ..t.renewal(A) }).await.unwrap().changes;
+    assert_eq!(told.iter().map(|(_, job)| *job).collect::<Vec<_>>(), [job], "every node hears of it");
+    assert_eq!(t.settle(settlement).await, Settled::Stale);
 }
 
 pub(super) async fn the_delay_is_the_one_that_is_stored_whatever_the_writer_knew(t: &mut Subject) {
@@ -315,7 +339,7 @@ pub(super) async fn settlements_of_a_batch_stand_alone_and_the_first_wins(t: &mu
         end(RunId(3), Outcome::Succeeded),
         end(two, Outcome::Failed),
     ];
-    let done = |consecutive_failures| Settled::Done { consecutive_failures };
+    let done = |consecutive_failures| Settled::Done { consecutive_failures, is_over: false };
     assert_eq!(t.store().settle(batch).await.unwrap(), [done(1), Settled::Stale, Settled::Stale, done(2)]);
     assert_eq!(t.view(one).await.state, RunState::Failed);
 }
@@ -329,7 +353,7 @@ pub(super) async fn an_end_can_follow_in_the_batch_that_began_it(t: &mut Subject
         unsent(run, 3, Then::Close(close(Outcome::Lost, second(9)))),
     ];
     let said = t.store().settle(batch).await.unwrap();
-    assert_eq!(said, [DONE, DONE, Settled::Done { consecutive_failures: 1 }]);
+    assert_eq!(said, [DONE, DONE, Settled::Done { consecutive_failures: 1, is_over: false }]);
     assert_eq!((t.loaded(&leases).await, t.view(run).await.attempts.len()), (vec![], 2));
 }
 
@@ -339,7 +363,7 @@ impl Subject {
         let is_failure = matches!(outcome, Outcome::Failed | Outcome::Lost);
         let before = self.store().counts(Some(JOB)).await.unwrap().consecutive_failures;
         assert!(!is_failure || before + 1 == after);
-        Settled::Done { consecutive_failures: before }
+        Settled::Done { consecutive_failures: before, is_over: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, ShardId, When};
+use punctual_core::model::{Child, JobId, JobState, ShardId, StoppedReason, When};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::leases::shards_of;
@@ -60,14 +60,18 @@ impl State {
             job.planned.reserved = job.planned.reserved.max(reserved);
         });
         if let Some(reason) = plan.stop {
-            self.edit_job(id, |job| job.state = JobState::Stopped(reason));
-            // The version stays, but the nodes that know the job must hear of it.
-            self.log_change(id);
+            self.stop(id, reason);
         }
         if let Some((run, close)) = plan.skipped {
             self.insert_closed(now, run, close);
         }
         Planned::Moved(plan.runs.into_iter().filter_map(|run| self.insert(now, run).ok()).collect())
+    }
+
+    /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.
+    pub(super) fn stop(&mut self, id: JobId, reason: StoppedReason) {
+        self.edit_job(id, |job| job.state = JobState::Stopped(reason));
+        self.log_change(id);
     }
 }
 

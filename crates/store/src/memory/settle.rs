@@ -1,7 +1,7 @@
 //! Settling: the end of an attempt or of a run, with all that follows.
 
 use calendar::Timestamp;
-use punctual_core::model::{Fence, NewRun, Settlement, Then};
+use punctual_core::model::{Fence, JobId, NewRun, Settlement, StoppedReason, Then};
 use punctual_node::ports::{ArrivalKind, Settled};
 
 use super::state::{GateKey, Run, State, Wait};
@@ -53,15 +53,25 @@ impl State {
                 self.leave(shard, ArrivalKind::Run(id));
             }
         }
-        if let (Some(named), Some(closed_at)) = (named, closed_at) {
-            self.edit_job(job, |job| {
-                if job.state.is_enabled() && job.next_fire.is_none() && job.planned.reserved == named {
-                    job.next_fire = job.definition.schedule.after_end(closed_at);
-                }
-            });
-        }
+        let is_over =
+            named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
         let consecutive_failures = self.counts.get(&job).map_or(0, |counts| counts.consecutive_failures);
-        Settled::Done { consecutive_failures }
+        Settled::Done { consecutive_failures, is_over }
+    }
+
+    /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.
+    fn go_on(&mut self, id: JobId, named: Timestamp, closed_at: Timestamp) -> bool {
+        let Some(job) = self.jobs.get(&id) else { return false };
+        let is_awaited = job.state.is_enabled() && job.next_fire.is_none() && job.planned.reserved == named;
+        if !is_awaited || !job.definition.schedule.is_delay() {
+            return false;
+        }
+        let next = job.definition.schedule.after_end(closed_at);
+        match next {
+            Some(_) => self.edit_job(id, |job| job.next_fire = next),
+            None => self.stop(id, StoppedReason::Finished),
+        }
+        next.is_none()
     }
 }
 

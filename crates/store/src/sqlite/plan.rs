@@ -1,7 +1,7 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, ShardId};
+use punctual_core::model::{Child, JobId, JobState, ShardId, StoppedReason};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -85,7 +85,7 @@ impl Pen<'_> {
             return Ok(Planned::Overtaken);
         }
         if let Some(reason) = &plan.stop {
-            self.stop(job, &JobState::Stopped(reason.clone()))?;
+            self.stop(job, reason)?;
         }
         if let Some((run, close)) = &plan.skipped {
             self.write_closed(run, close)?;
@@ -97,9 +97,9 @@ impl Pen<'_> {
         Ok(Planned::Moved(written))
     }
 
-    /// Stops a job that planning stopped. The version stays, but the nodes that know the job must hear of it.
-    fn stop(&mut self, job: JobId, state: &JobState) -> rusqlite::Result<()> {
-        let (code, reason) = state_code(state);
+    /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.
+    pub(super) fn stop(&mut self, job: JobId, reason: &StoppedReason) -> rusqlite::Result<()> {
+        let (code, reason) = state_code(&JobState::Stopped(reason.clone()));
         let mut update = self.conn.prepare_cached(
             "update jobs
              set state = ?2, reason = ?3

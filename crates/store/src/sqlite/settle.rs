@@ -1,7 +1,7 @@
 //! Settling: the end of an attempt or of a run, with all that follows.
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, Fence, JobId, RunId, Settlement, Then};
+use punctual_core::model::{Attempt, Fence, JobId, RunId, Schedule, Settlement, StoppedReason, Then};
 use punctual_node::ports::{ArrivalKind, Settled};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -70,10 +70,11 @@ impl Pen<'_> {
                 self.leave(child.shard, ArrivalKind::Run(id))?;
             }
         }
-        if let (Some(named), Then::Close(close)) = (settlement.named, &settlement.then) {
-            self.go_on(job, named, close.closed_at)?;
-        }
-        Ok(Settled::Done { consecutive_failures: failures })
+        let is_over = match (settlement.named, &settlement.then) {
+            (Some(named), Then::Close(close)) => self.go_on(job, named, close.closed_at)?,
+            _ => false,
+        };
+        Ok(Settled::Done { consecutive_failures: failures, is_over })
     }
 
     /// Whether what the settlement relies on is so. Only asked for runs that are entangled.
@@ -83,8 +84,8 @@ impl Pen<'_> {
         Ok(!begun.is_beyond(fence.attempt()) && !is_taken)
     }
 
-    /// Sets the clock of a fixed delay that waits for the end of just this run.
-    fn go_on(&self, job: JobId, named: Timestamp, closed_at: Timestamp) -> rusqlite::Result<()> {
+    /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.
+    fn go_on(&mut self, job: JobId, named: Timestamp, closed_at: Timestamp) -> rusqlite::Result<bool> {
         let mut select = self.conn.prepare_cached(
             "select jobs.definition
              from clocks
@@ -93,10 +94,13 @@ impl Pen<'_> {
         )?;
         let text: Option<String> =
             select.query_row(params![job.0, named.as_millis()], |row| row.get(0)).optional()?;
+        drop(select);
         // A row that makes no sense is set aside by planning, which reads it too.
-        let definition = text.and_then(|text| definition_from_text(&text).ok());
-        let Some(next) = definition.and_then(|definition| definition.schedule.after_end(closed_at)) else {
-            return Ok(());
+        let schedule = text.and_then(|text| definition_from_text(&text).ok()).map(|read| read.schedule);
+        let Some(schedule) = schedule.filter(Schedule::is_delay) else { return Ok(false) };
+        let Some(next) = schedule.after_end(closed_at) else {
+            self.stop(job, &StoppedReason::Finished)?;
+            return Ok(true);
         };
         let mut update = self.conn.prepare_cached(
             "update clocks
@@ -104,7 +108,7 @@ impl Pen<'_> {
              where job = ?1",
         )?;
         update.execute(params![job.0, next.as_millis()])?;
-        Ok(())
+        Ok(false)
     }
 
     fn version(&self, job: JobId) -> rusqlite::Result<Option<u64>> {

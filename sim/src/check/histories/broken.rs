@@ -11,7 +11,7 @@ use super::story::{MINUTE, NODE, OTHER, START, Story, at_most_once, breaks, defi
 use crate::check::{Moment, Quiet, ReceiptFact};
 use crate::store::{Answer, Request};
 
-const DONE: Settled = Settled::Done { consecutive_failures: 0 };
+const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false };
 
 // --- planning ---
 
