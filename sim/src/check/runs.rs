@@ -98,7 +98,7 @@ pub struct RunFacts {
     pub has_place: bool,
     /// How its attempts ended.
     pub ended: Vec<(Attempt, AttemptOutcome)>,
-    /// How many of its job might be under way when it was first sent; what was admitted keeps its place.
+    /// How many of its job might be under way when it got its place, which it keeps; 0 if it has none.
     pub admitted_among: usize,
     /// What nodes began to send.
     pub sends: Vec<SendFact>,
@@ -227,6 +227,10 @@ impl Checker {
             "run {id} is gated with the token {token}"
         );
         run.gates.push((attempt, token));
+        if run.admitted_among == 0 {
+            // Its place is taken with the gate, and kept until it closes or is parked.
+            run.admitted_among = gate.holds.iter().map(|hold| hold.slots as usize).max().unwrap_or(0);
+        }
         if !self.leases.is_current(run.shard, gate.lease.epoch) {
             self.counters.gate_after_takeover += 1;
         }
@@ -388,7 +392,7 @@ impl Checker {
             Block::Concurrent(None) => usize::MAX,
         };
         let run = &mut self.runs[index as usize];
-        if run.sends.is_empty() {
+        if run.sends.is_empty() && run.admitted_among == 0 {
             run.admitted_among = limit;
         }
         let limit = limit.max(run.admitted_among);

@@ -109,6 +109,7 @@ impl Checker {
             Then::Park { attempt, .. } => {
                 run.attempt = *attempt;
                 run.is_parked = true;
+                run.admitted_among = 0;
                 self.counters.parked += 1;
             }
         }
