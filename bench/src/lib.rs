@@ -6,6 +6,7 @@
 
 mod bare;
 mod clock;
+pub mod command;
 mod driver;
 mod figure;
 pub mod machine;
@@ -13,6 +14,7 @@ mod outside;
 mod place;
 mod rows;
 pub mod scenarios;
+mod served;
 mod sizes;
 
 pub use figure::Figure;

@@ -57,27 +57,41 @@ impl fmt::Display for Machine {
 
 /// The bytes of this process that are in memory.
 pub fn resident_bytes() -> u64 {
-    status("VmRSS:")
+    status("self", "VmRSS:")
+}
+
+/// Those of another process.
+pub fn resident_bytes_of(process: u32) -> u64 {
+    status(&process.to_string(), "VmRSS:")
 }
 
 /// The most that ever were.
 pub fn resident_bytes_max() -> u64 {
-    status("VmHWM:")
+    status("self", "VmHWM:")
 }
 
 /// The seconds that all threads of this process were on a core, together.
 pub fn cpu_seconds() -> f64 {
+    cpu("self")
+}
+
+/// Those of another process.
+pub fn cpu_seconds_of(process: u32) -> f64 {
+    cpu(&process.to_string())
+}
+
+fn cpu(process: &str) -> f64 {
     /// What the kernel counts in for programs, on every machine it runs on.
     const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The name of the program is in brackets and may hold anything.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = |index: usize| after_name.split_whitespace().nth(index).and_then(|it| it.parse::<f64>().ok());
     (field(11).unwrap_or(0.0) + field(12).unwrap_or(0.0)) / TICKS
 }
 
-fn status(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+fn status(process: &str, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1_024
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{AttemptOutcome, NodeId, Text};
-use punctual_node::ports::{Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, Report, Store};
+use punctual_node::ports::{
+    Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Receipt, Report, Store,
+};
 use punctual_node::{Node, Ports, Settings};
 use tokio::sync::Notify;
 
@@ -148,7 +150,7 @@ impl Dispatch for Ledger {
             executor: Text::Borrowed("bench"),
             started_at: now,
             retry_after: None,
-            is_final: false,
+            further: Further::Welcome,
         };
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.extend(sends.into_iter().map(answer));

@@ -1,6 +1,7 @@
 //! The scenarios, one file each.
 
 mod cron;
+mod engine;
 mod herd;
 mod insert;
 mod load_close;
@@ -25,6 +26,8 @@ pub struct Setup {
     /// The program that fills a database in a process of its own, so that this one's memory stays clean; none to do it
     /// here.
     pub program: Option<PathBuf>,
+    /// The program `punctual`, for scenarios that measure a whole node.
+    pub punctual: Option<PathBuf>,
 }
 
 /// A scenario.
@@ -38,10 +41,12 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("wheel", wheel::run),
     ("timers", timers::run),
     ("cron", cron::run),
-    ("herd", herd::run),
+    ("engine", engine::run),
+    ("herd", herd::herd),
+    ("execute", herd::execute),
 ];
 
 /// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.
 fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

@@ -35,6 +35,10 @@ pub struct Sizes {
     pub herd: u64,
     /// How long it takes at most to hand them in.
     pub lead: Duration,
+    /// One-shots that are due at one second, to an agent.
+    pub called: u64,
+    /// One-shots that are due at once, to an agent, one after the other.
+    pub executed: u64,
 }
 
 impl Sizes {
@@ -56,6 +60,8 @@ impl Sizes {
             duration: Duration::from_secs(60),
             herd: 50_000,
             lead: Duration::from_secs(5),
+            called: 10_000,
+            executed: 300_000,
         }
     }
 
@@ -67,6 +73,7 @@ impl Sizes {
             jobs_stored: vec![10_000, 100_000],
             ticks: 40,
             duration: Duration::from_secs(15),
+            executed: 50_000,
             ..Sizes::full()
         }
     }
@@ -89,6 +96,8 @@ impl Sizes {
             duration: Duration::from_millis(500),
             herd: 500,
             lead: Duration::from_millis(500),
+            called: 200,
+            executed: 500,
         }
     }
 }

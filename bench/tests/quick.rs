@@ -8,7 +8,8 @@ use punctual_bench::{Figure, Sizes};
 fn run(name: &str) -> Vec<Figure> {
     let (_, scenario) = ALL.iter().find(|(known, _)| *known == name).expect("a scenario");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned();
-    let figures = scenario(&Setup { sizes: Sizes::tiny(), dir, program: None }).expect("it ends well");
+    let figures =
+        scenario(&Setup { sizes: Sizes::tiny(), dir, program: None, punctual: None }).expect("it ends well");
     for figure in &figures {
         assert!(figure.is_right(), "{figure}");
         let json: serde_json::Value = serde_json::from_str(&figure.to_json()).expect("JSON");
@@ -56,5 +57,5 @@ fn every_job_fires_once_at_every_instant() {
 
 #[test]
 fn a_herd_is_handed_over_whole_and_in_order() {
-    assert_eq!(counts(&run("herd")), [500]);
+    assert_eq!(counts(&run("engine")), [500]);
 }

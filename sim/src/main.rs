@@ -165,11 +165,11 @@ fn many(asked: &Asked) -> bool {
         if progress.0.elapsed() > Duration::from_secs(10) {
             progress.0 = Instant::now();
             eprintln!(
-                "seed {seed}: {} worlds, {:.0} simulated hours, {:.1} per CPU second, {} failed",
+                "seed {seed}: {} worlds, {:.0} simulated hours, {:.1} per CPU second, failed: {:?}",
                 swept.worlds,
                 swept.simulated as f64 / 3.6e9,
                 swept.speed(),
-                swept.failures.len()
+                swept.failures.iter().map(|(seed, _)| seed).collect::<Vec<_>>()
             );
         }
         limit.is_some_and(|limit| started.elapsed() > limit)

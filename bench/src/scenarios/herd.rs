@@ -1,97 +1,138 @@
-//! One-shots that are all due at the same instant: how late the first and the last of them are handed over, and whether
-//! they keep their order.
+//! A whole node that calls an agent: how late it is when ten thousand are due at one second, and how many it calls a
+//! second when it never runs out of work. The agent is on the same machine, so both share its cores.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_node::ports::Store;
-use punctual_node::{Settings, Submission};
+use calendar::Timestamp;
+use serde_json::{Value, json};
 
+use super::Setup;
 use super::cron::next_instant;
-use super::{Setup, block_on};
-use crate::clock::{Watch, lag, store_clock};
-use crate::driver::Driver;
-use crate::machine::{cpu_seconds, resident_bytes};
-use crate::outside::{Ledger, node};
-use crate::place::{Place, open};
-use crate::rows::{OneShots, Order, create_manual};
+use crate::clock::{Watch, lag};
+use crate::machine::{cpu_seconds_of, resident_bytes_of};
+use crate::place::Place;
+use crate::served::{Agent, Arrived, Served, call_in_a_loop};
 use crate::{Failure, Figure, Figures};
 
 /// How long what is late may still come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "herd")?;
-    // A machine that is busy with other things may not hand them in before they are due; then they get more time.
-    for lead in [1, 4, 16].map(|times| setup.sizes.lead * times) {
-        let figure = block_on(stampede(setup, &place, lead))?;
-        place.delete("store.db");
-        if let Some(figure) = figure {
-            return Ok(vec![figure]);
-        }
-    }
-    Err("the one-shots could not be handed in before they were due".into())
+/// Connections of the bare loop: as many as a node has sends in flight.
+const CONNECTIONS: usize = 200;
+
+/// How many are handed over in one request.
+const BATCH: u64 = 10_000;
+
+/// Ten thousand one-shots, all due at one second.
+pub(super) fn herd(setup: &Setup) -> Figures {
+    measure(setup, "herd", setup.sizes.called, true)
 }
 
-/// None if they were due before all of them were there.
-async fn stampede(setup: &Setup, place: &Place, lead: Duration) -> Result<Option<Figure>, Failure> {
-    let count = setup.sizes.herd;
+/// As many one-shots as it takes, all due at once.
+pub(super) fn execute(setup: &Setup) -> Figures {
+    measure(setup, "execute", setup.sizes.executed, false)
+}
+
+fn measure(setup: &Setup, name: &'static str, count: u64, is_later: bool) -> Figures {
+    let punctual = setup.punctual.as_deref().ok_or("where is the program punctual?")?;
+    let place = Place::make(&setup.dir, name)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figure = runtime.block_on(call(punctual, &place, name, count, is_later))?;
+    Ok(vec![figure])
+}
+
+async fn call(
+    punctual: &Path,
+    place: &Place,
+    name: &'static str,
+    count: u64,
+    is_later: bool,
+) -> Result<Figure, Failure> {
     let watch = Arc::new(Watch::start());
-    let store: Arc<dyn Store> = open(&place.file("store.db"), store_clock(&watch))?;
-    let job = create_manual(&*store, watch.now()).await?;
-    let ledger = Ledger::open(&watch, usize::try_from(count)?);
-    let dispatch: Arc<Ledger> = Arc::clone(&ledger);
-    let clock: Arc<Watch> = Arc::clone(&watch);
-    let node = node(clock, store, dispatch, Settings::default());
-    let driver = Driver::start(&node, &watch, &ledger);
-    while node.shards_held() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let agent = Agent::start(&watch).await?;
+    let bare = call_in_a_loop(&watch, agent.address, CONNECTIONS, count).await?;
+    agent.take();
 
-    let due = next_instant(watch.now().saturating_add(lead), setup.sizes.interval);
-    let payload = OneShots::new(1, Order::Rows, due, Duration::from_secs(1)).payload;
-    let shot = Submission { job, at: Some(due), payload, key: None, priority: None };
-    let mut left = usize::try_from(count)?;
-    while left > 0 {
-        let batch = left.min(usize::try_from(setup.sizes.batch)?);
-        node.submit(vec![shot.clone(); batch]).await?;
-        driver.ring();
-        left -= batch;
-    }
-    if watch.now() >= due {
-        driver.stop().await;
-        return Ok(None);
-    }
-    let cpu = cpu_seconds();
-    let deadline = watch.elapsed() + watch.until(due) + PATIENCE;
-    let pause = Duration::from_millis(20);
-    while ledger.counts().0 < count && watch.elapsed() < deadline {
-        tokio::time::sleep(pause).await;
-    }
-    while ledger.counts().1 < count && watch.elapsed() < deadline {
-        tokio::time::sleep(pause).await;
-    }
-    let settled = lag(watch.date(), due).saturating_sub(pause / 2);
-    let (cpu, rss, failures) = (cpu_seconds() - cpu, resident_bytes(), driver.failures());
-    driver.stop().await;
+    let mut node = Served::start(punctual, &place.file("data")).await?;
+    let target =
+        json!({"kind": "http", "url": format!("http://{}/", agent.address), "body": {"hello": "agent"}});
+    let job = json!({"app": "bench", "name": name, "schedule": {"kind": "manual"}, "target": target});
+    let job = node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone();
+    let lead = if is_later { Duration::from_secs(5) } else { Duration::ZERO };
+    let due = next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
+    let cpu = cpu_seconds_of(node.id());
+    submit(&mut node, &job, count, is_later.then_some(due)).await?;
+    let is_in_time = !is_later || watch.now() < due;
+    let arrived = wait(&watch, &agent, count, watch.until(due)).await;
+    let (cpu, rss) = (cpu_seconds_of(node.id()) - cpu, resident_bytes_of(node.id()));
+    wait_until_settled(&watch, &mut node, count).await?;
 
-    let handed = ledger.take();
-    let is_behind = |pair: &&[crate::outside::Handed]| pair[0].sequence > pair[1].sequence;
-    let out_of_order = handed.windows(2).filter(is_behind).count();
-    let mut sequences: Vec<u32> = handed.iter().map(|it| it.sequence).collect();
-    sequences.sort_unstable();
-    sequences.dedup();
-    let doubled = handed.len() as u64 - sequences.len() as u64;
-    let lags: Vec<Duration> = handed.iter().map(|it| it.lag.duration()).collect();
-    let last = lags.iter().max().copied().unwrap_or_default();
-    let figure = Figure::new("herd", format!("{count} at one instant"), sequences.len() as u64)
-        .took("sends", last)
-        .steps(lags)
+    let (lost, doubled) = count_runs(&arrived, count);
+    let first =
+        if is_later { since_1970(due) } else { arrived.iter().map(|one| one.at).min().unwrap_or_default() };
+    let last = arrived.iter().map(|one| one.at).max().unwrap_or_default();
+    let lags = arrived.iter().map(|one| lag(one.at, due)).collect();
+    let case = if is_later { "due at one second" } else { "one request a run" };
+    let figure = Figure::new(name, case, count)
+        .took("calls", last.saturating_sub(first))
+        .beside(bare)
         .cpu(cpu)
         .resident(rss)
-        .whole(count - sequences.len() as u64, doubled)
-        .with("out_of_order", out_of_order as f64)
-        .with("all_settled_ms", settled.as_secs_f64() * 1_000.0)
-        .with("store_failures", failures as f64);
-    Ok(Some(figure))
+        .whole(lost, doubled)
+        .with("handed_in_before", f64::from(u8::from(is_in_time)));
+    Ok(if is_later { figure.steps(lags) } else { figure })
+}
+
+async fn submit(node: &mut Served, job: &Value, count: u64, due: Option<Timestamp>) -> Result<(), Failure> {
+    let one = match due {
+        Some(due) => json!({"job": job, "at": due.to_string()}),
+        None => json!({"job": job}),
+    };
+    let mut left = count;
+    while left > 0 {
+        let batch = left.min(BATCH);
+        node.ask("POST", "/api/v1/runs", &json!({"runs": vec![one.clone(); batch as usize]})).await?;
+        left -= batch;
+    }
+    Ok(())
+}
+
+async fn wait(watch: &Watch, agent: &Agent, count: u64, due_in: Duration) -> Vec<Arrived> {
+    let deadline = watch.elapsed() + due_in + PATIENCE;
+    while (agent.count() as u64) < count && watch.elapsed() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    agent.take()
+}
+
+/// A run that was called but not written down as done would be called again.
+async fn wait_until_settled(watch: &Watch, node: &mut Served, count: u64) -> Result<(), Failure> {
+    let deadline = watch.elapsed() + PATIENCE;
+    loop {
+        let stats = node.ask("GET", "/api/v1/stats", &Value::Null).await?;
+        if stats["succeeded"].as_u64() == Some(count) {
+            return Ok(());
+        }
+        if watch.elapsed() > deadline {
+            return Err(format!("not every run was written down as done: {stats}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many runs did not arrive, and how many arrived more than once.
+fn count_runs(arrived: &[Arrived], count: u64) -> (u64, u64) {
+    let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+    for one in arrived {
+        *times.entry(one.run).or_default() += 1;
+    }
+    let doubled = times.values().filter(|times| **times > 1).count() as u64;
+    (count.saturating_sub(times.len() as u64), doubled)
+}
+
+fn since_1970(at: Timestamp) -> Duration {
+    Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0))
 }

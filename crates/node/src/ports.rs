@@ -4,6 +4,7 @@
 //! the conformance suite in `store` holds every store to it.
 
 mod browse;
+mod door;
 mod store;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use punctual_core::model::{
 pub use browse::{
     AttemptRow, Browse, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
 };
+pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
     JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow,
@@ -103,8 +105,20 @@ pub struct Report {
     pub started_at: Timestamp,
     /// How long the target asks to be left alone.
     pub retry_after: Option<Duration>,
-    /// Whether another try could help; a plain refusal by the target is not worth one.
-    pub is_final: bool,
+    /// Whether another try could help.
+    pub further: Further,
+}
+
+/// What the target says about further tries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Further {
+    /// Another may help.
+    #[default]
+    Welcome,
+    /// None helps: it was refused for what it is.
+    Useless,
+    /// The target is gone for good, so its job is of no use either.
+    Gone,
 }
 
 /// The name of a report between dispatch and the inbox.

@@ -1,14 +1,27 @@
 //! The command line: what can be asked, and how answers and refusals reach people.
 //!
-//! Data goes to stdout, messages to stderr. Exit code 0 is ok, 1 failure, 2 usage.
+//! Data goes to stdout, messages to stderr. Exit code 0 is ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not
+//! allowed.
 
+mod client;
 mod cron;
+mod diff;
+mod failure;
+mod file;
+mod job;
+mod reach;
+mod run;
+mod serve;
+mod session;
+mod table;
+mod token;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use calendar::Zones;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// A distributed job scheduler that fires on the dot, exactly once per fire time.
 #[derive(Parser)]
@@ -16,8 +29,10 @@ use clap::{Parser, Subcommand};
 #[command(after_help = "Examples:
   punctual cron next '0 9 * * 1-5' --zone Europe/Berlin
   punctual cron explain '0 0 12 ? * 6L' --dialect quartz
+  punctual job create --app ops --name ping --every 30s --url http://127.0.0.1:8080/ping
+  punctual job run ops/ping --wait
 
-Exit codes: 0 ok, 1 failure, 2 usage.")]
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not allowed.")]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -25,11 +40,43 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the console, the API and the executors' door (what `punctual` alone does).
-    Serve,
+    /// Serve the API (what `punctual` alone does).
+    #[command(after_help = "Examples:
+  punctual serve
+  punctual serve --listen 127.0.0.1:8080 --data /var/lib/punctual
+  punctual serve --config punctual.toml --allow-target 10.1.0.0/16 --log-format json")]
+    Serve(serve::Serve),
     /// Ask what a cron expression means and when it fires.
     #[command(subcommand)]
     Cron(cron::CronCommand),
+    /// Make, change, look at, start and stop jobs.
+    Job(job::JobArguments),
+    /// Hand over runs, look at them, and change what becomes of them.
+    Run(run::RunArguments),
+    /// Make, list and revoke tokens.
+    Token(token::TokenArguments),
+    /// Measure what a node does on this machine.
+    #[command(
+        disable_help_flag = true,
+        after_help = "Examples:
+  punctual bench herd             10,000 one-shots due at one second, to a local agent
+  punctual bench execute --json   how many agents it calls a second
+  punctual bench all"
+    )]
+    Bench {
+        /// The scenario and its options; `punctual bench` alone lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Print what a shell needs to complete our commands.
+    #[command(after_help = "Examples:
+  punctual completions bash > ~/.local/share/bash-completion/completions/punctual
+  punctual completions zsh > ~/.zfunc/_punctual
+  punctual completions fish > ~/.config/fish/completions/punctual.fish")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
     /// Print the version of the program and of the zone data in it.
     Version,
 }
@@ -57,23 +104,24 @@ impl Outcome {
 }
 
 pub(crate) fn run() -> ExitCode {
-    let outcome = match Arguments::parse().command.unwrap_or(Command::Serve) {
-        Command::Serve => serve(),
+    let outcome = match Arguments::parse().command.unwrap_or_else(|| Command::Serve(serve::Serve::default()))
+    {
+        Command::Serve(asked) => serve::run(&asked),
         Command::Cron(command) => cron::run(command),
+        Command::Job(arguments) => job::run(arguments),
+        Command::Run(arguments) => run::run(arguments),
+        Command::Token(arguments) => token::run(arguments),
+        Command::Bench { words } => return punctual_bench::command::run(&words, &["bench"]),
+        Command::Completions { shell } => completions(shell),
         Command::Version => Outcome::data(format!("punctual {}\n", version())),
     };
     tell(&outcome)
 }
 
-/// Serving is what the next version brings; until then the binary says so instead of pretending.
-fn serve() -> Outcome {
-    Outcome::data(format!(
-        "punctual {}\n\n\
-         Serving comes next. What works today is asking when things are due:\n\n  \
-         punctual cron next '0 9 * * 1-5' --zone Europe/Berlin\n  \
-         punctual --help\n",
-        version(),
-    ))
+fn completions(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "punctual", &mut script);
+    Outcome::data(String::from_utf8_lossy(&script).into_owned())
 }
 
 fn version() -> String {

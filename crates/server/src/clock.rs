@@ -1,11 +1,34 @@
-//! The one real clock. Everything else is told the time.
+//! The one real clock, and the one source of randomness. Everything else is told.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use calendar::Timestamp;
+use punctual_node::ports::{Boot, Clock, Entropy};
+use rustix::time::{ClockId, clock_gettime};
 
+/// What the machine's clock says.
 #[expect(clippy::disallowed_methods, reason = "the one real clock")]
 pub(crate) fn now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(0).saturating_add(since_1970)
+}
+
+/// The machine.
+pub(crate) struct Machine;
+
+impl Clock for Machine {
+    fn boot(&self) -> Boot {
+        let since = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) = (since.tv_sec.unsigned_abs(), since.tv_nsec.unsigned_abs() as u32);
+        Boot(Duration::new(seconds, nanos))
+    }
+}
+
+impl Entropy for Machine {
+    fn bits(&self) -> u64 {
+        let mut bytes = [0; 8];
+        SystemRandom::new().fill(&mut bytes).expect("the system always has randomness");
+        u64::from_le_bytes(bytes)
+    }
 }

@@ -2,6 +2,12 @@
 
 mod cli;
 mod clock;
+mod config;
+mod listen;
+mod logs;
+mod loops;
+mod serve;
+mod wiring;
 
 use std::process::ExitCode;
 

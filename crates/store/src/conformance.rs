@@ -7,6 +7,7 @@
 mod accept;
 mod browse;
 mod change;
+mod door;
 mod gate;
 mod leases;
 mod load;
@@ -17,7 +18,7 @@ mod subject;
 
 use std::pin::Pin;
 
-pub use subject::{Both, KEY_TTL, Open, SHARDS, Subject};
+pub use subject::{KEY_TTL, Open, SHARDS, Subject, Whole};
 
 /// A sentence that holds for every store.
 pub struct Case {
@@ -212,13 +213,42 @@ macro_rules! conformance_cases {
                 a_deleted_job_is_not_found
                 jobs_are_listed_by_id_page_by_page
                 jobs_are_filtered_by_app_tag_text_and_whether_they_are_enabled
+                jobs_of_several_apps_are_one_list
                 a_filtered_list_has_pages_too
                 runs_are_listed_highest_id_first_page_by_page
                 runs_are_filtered_by_job_state_time_and_key
+                runs_are_filtered_by_the_apps_of_their_jobs
+                runs_of_deleted_jobs_are_listed_with_their_app
+                runs_go_with_their_job_to_another_app
+                runs_of_apps_have_pages_across_days_too
+                runs_named_for_another_day_than_they_are_born_on_are_found_by_time
                 every_state_of_a_run_is_seen_and_filtered_by
                 what_has_become_of_runs_is_counted_per_job_and_for_all
                 the_days_that_are_stored_are_listed_with_their_runs
                 what_is_not_there_is_not_found
+            }
+            door {
+                tokens_are_listed_by_number_as_they_were_made
+                odd_texts_and_instants_of_a_token_are_kept
+                the_number_that_a_token_comes_with_is_not_looked_at
+                a_revoked_token_is_gone_and_the_others_stay
+                the_number_of_a_revoked_token_is_not_given_again
+                a_first_token_is_kept_only_where_there_is_none
+                an_expired_token_is_a_token_for_who_wants_to_be_first
+                of_several_first_tokens_that_come_together_one_wins
+                tokens_that_come_together_have_numbers_of_their_own
+                a_request_is_new_once_and_then_open_until_it_is_answered
+                of_requests_that_come_together_one_is_new
+                a_key_that_came_with_another_request_is_told
+                a_key_belongs_to_who_asked
+                a_request_without_an_answer_may_be_begun_again
+                the_first_answer_stands
+                an_answer_to_a_request_that_was_not_begun_is_not_kept
+                odd_texts_of_a_request_and_its_answer_are_kept
+                requests_begun_before_a_time_are_forgotten_and_later_ones_stay
+                a_request_is_as_old_as_its_beginning
+                many_requests_are_forgotten_at_once
+                no_token_and_no_request_is_pruned
             }
             prune {
                 closed_days_before_the_time_are_dropped_and_later_ones_stay

@@ -7,6 +7,7 @@
 mod accept;
 mod browse;
 mod change;
+mod door;
 mod dump;
 mod gate;
 mod leases;
@@ -25,15 +26,16 @@ use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Definition, JobId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
-    Gate, Gated, JobFilter, JobRow, JobView, Lease, Loaded, Page, Plan, Planned, Pruned, Renewal, Renewed,
-    Revision, RunFilter, RunRow, RunView, Settled, Store, StoreError,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Begun, Browse, Bucket, Change, Changed, ClockRow,
+    Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, Lease, Loaded, Page, Plan,
+    Planned, Pruned, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, Settled, Store,
+    StoreError, TokenRow,
 };
 
 use self::state::State;
 use crate::StoreClock;
 
-pub use self::dump::{Dump, GateDump, JobDump, NodeDump, RunDump, ShardDump, WaitDump};
+pub use self::dump::{Dump, GateDump, JobDump, NodeDump, RequestDump, RunDump, ShardDump, WaitDump};
 
 /// A store that lives as long as the process.
 pub struct Memory {
@@ -234,5 +236,38 @@ impl Browse for Memory {
 
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
         Ok(self.state().storage())
+    }
+}
+
+#[async_trait]
+impl Door for Memory {
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        Ok(self.state().tokens.values().cloned().collect())
+    }
+
+    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
+        self.state().add_token(token)
+    }
+
+    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
+        self.state().add_first_token(token)
+    }
+
+    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
+        Ok(self.state().tokens.remove(&id).is_some())
+    }
+
+    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
+        Ok(self.state().begin(key, digest, now))
+    }
+
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
+        self.state().answer(key, answer);
+        Ok(())
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.state().forget_requests(before);
+        Ok(())
     }
 }

@@ -62,8 +62,21 @@ enum KindForm {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum TargetForm {
-    Http { method: String, url: String, headers: Vec<(String, String)>, body: Option<String> },
-    Executor { handler: String },
+    Http {
+        method: String,
+        url: String,
+        headers: Vec<(String, String)>,
+        body: Option<String>,
+        #[serde(default)]
+        success_codes: Vec<u16>,
+        #[serde(default)]
+        follows_redirects: bool,
+        #[serde(default)]
+        signing_secret: Option<String>,
+    },
+    Executor {
+        handler: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +177,9 @@ impl From<&Target> for TargetForm {
                 url: http.url.clone(),
                 headers: http.headers.clone(),
                 body: http.body.clone(),
+                success_codes: http.success_codes.clone(),
+                follows_redirects: http.follows_redirects,
+                signing_secret: http.signing_secret.clone(),
             },
             Target::Executor { handler } => TargetForm::Executor { handler: handler.clone() },
         }
@@ -234,9 +250,23 @@ impl ScheduleForm {
 impl TargetForm {
     fn understand(self) -> Target {
         match self {
-            TargetForm::Http { method, url, headers, body } => {
-                Target::Http(Http { method, url, headers, body })
-            }
+            TargetForm::Http {
+                method,
+                url,
+                headers,
+                body,
+                success_codes,
+                follows_redirects,
+                signing_secret,
+            } => Target::Http(Http {
+                method,
+                url,
+                headers,
+                body,
+                success_codes,
+                follows_redirects,
+                signing_secret,
+            }),
             TargetForm::Executor { handler } => Target::Executor { handler },
         }
     }
@@ -312,6 +342,9 @@ mod tests {
                 url: "http://localhost/".into(),
                 headers: vec![("a".into(), "b".into())],
                 body: None,
+                success_codes: vec![200, 404],
+                follows_redirects: true,
+                signing_secret: Some("whsec_AAAA".into()),
             }),
         ];
         for kind in kinds {
@@ -321,6 +354,27 @@ mod tests {
                 assert_eq!(definition_from_text(&text).as_ref(), Ok(&definition), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_target_from_before_success_codes_redirects_and_signing_still_reads() {
+        let old =
+            r#"{"kind":"http","method":"PUT","url":"http://localhost/","headers":[["a","b"]],"body":"{}"}"#;
+        let http = Http {
+            method: "PUT".into(),
+            headers: vec![("a".into(), "b".into())],
+            body: Some("{}".into()),
+            success_codes: Vec::new(),
+            follows_redirects: false,
+            signing_secret: None,
+            ..Http::post("http://localhost/")
+        };
+        let expected = definition(ScheduleKind::Manual, Target::Http(http));
+        let new = definition_to_text(&expected);
+        let (before, rest) = new.split_once("\"target\":").unwrap();
+        let (_, after) = rest.split_once("},\"misfire\"").unwrap();
+        let text = format!("{before}\"target\":{old},\"misfire\"{after}");
+        assert_eq!(definition_from_text(&text), Ok(expected), "{text}");
     }
 
     #[test]

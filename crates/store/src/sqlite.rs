@@ -10,6 +10,7 @@ mod browse;
 mod change;
 mod code;
 mod day;
+mod door;
 mod file;
 mod floor;
 mod flush;
@@ -27,6 +28,7 @@ mod settle;
 mod sweep;
 mod tail;
 mod trouble;
+mod view;
 mod writer;
 
 use std::path::Path;
@@ -38,12 +40,14 @@ use calendar::Timestamp;
 use punctual_core::model::{ChangeId, JobId, NewRun, NodeId, RunId, Settlement, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
-    Gate, Gated, JobFilter, JobRow, JobView, Lease, Loaded, Page, Plan, Planned, Pruned, Renewal, Renewed,
-    Revision, RunFilter, RunRow, RunView, Settled, Store, StoreError,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Begun, Browse, Bucket, Change, Changed, ClockRow,
+    Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, Lease, Loaded, Page, Plan,
+    Planned, Pruned, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, Settled, Store,
+    StoreError, TokenRow,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use self::door::FORGET_MAX;
 use self::file::{Lock, open_writer};
 use self::keeper::{Keeper, Side};
 use self::reader::Readers;
@@ -110,9 +114,9 @@ impl Sqlite {
         let closes = SharedCloses::default();
         let side = Side::read(&conn, SharedCloses::clone(&closes)).map_err(sql)?;
         let Options { shards, key_ttl, clock, limits, .. } = options;
-        let keeper = Keeper { conn, clock, key_ttl, shards, side };
         let sweeper = Sweeper::start(path)?;
-        let readers = Readers::start(path, &closes)?;
+        let readers = Readers::start(path, &closes, &clock)?;
+        let keeper = Keeper { conn, clock, key_ttl, shards, side };
         let (requests, receiver) = Requests::new();
         let writer = Writer::new(keeper, receiver, sweeper, limits.tail);
         let writer = std::thread::Builder::new()
@@ -353,5 +357,39 @@ impl Browse for Sqlite {
 
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
         self.readers().read(|reader| reader.storage()).await
+    }
+}
+
+/// Through the writer, `tokens` too: who may come in does not wait until the readers have found what others look for.
+#[async_trait]
+impl Door for Sqlite {
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.look(Keeper::tokens).await
+    }
+
+    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
+        self.ask(1, move |keeper| keeper.add_token(&token)).await
+    }
+
+    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
+        self.ask(1, move |keeper| keeper.add_first_token(&token)).await
+    }
+
+    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
+        self.ask(1, move |keeper| keeper.revoke_token(id)).await
+    }
+
+    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
+        self.ask(1, move |keeper| keeper.begin(&key, &digest, now)).await
+    }
+
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
+        self.ask(1, move |keeper| keeper.answer(&key, answer.as_ref())).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
+        // Round by round, each with what others ask meanwhile.
+        while self.ask(FORGET_MAX, move |keeper| keeper.forget_requests(before)).await? == FORGET_MAX {}
+        Ok(())
     }
 }

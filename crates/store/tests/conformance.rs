@@ -27,11 +27,11 @@ mod memory {
     use std::sync::{Arc, OnceLock};
 
     use punctual_store::Memory;
-    use punctual_store::conformance::{Both, KEY_TTL, SHARDS};
+    use punctual_store::conformance::{KEY_TTL, SHARDS, Whole};
 
     fn run(name: &str) {
         // What is closed is gone, so to reopen it is to go on with it.
-        let store: OnceLock<Arc<dyn Both>> = OnceLock::new();
+        let store: OnceLock<Arc<dyn Whole>> = OnceLock::new();
         super::check(
             name,
             Box::new(move |clock| {

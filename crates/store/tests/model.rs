@@ -4,6 +4,8 @@
 //! A verb is drawn as a few small numbers. What they stand for is decided when its turn comes, from what the memory
 //! store holds then: so most verbs speak of things that are there, and some of things that are not.
 
+mod model_verbs;
+
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use calendar::Timestamp;
+use model_verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb, verb};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_core::model::{
@@ -21,10 +24,10 @@ use punctual_core::model::{
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    ArrivalKind, Change, ClockEdit, ClockRow, Gate, JobFilter, Lease, Plan, PlannedTo, Renewal, RunFilter,
-    StoreError,
+    ArrivalKind, Change, ClockEdit, ClockRow, Gate, JobFilter, KeptAnswer, Lease, Plan, PlannedTo, Renewal,
+    RequestKey, RunFilter, StoreError, TokenRow,
 };
-use punctual_store::conformance::Both;
+use punctual_store::conformance::Whole;
 use punctual_store::memory::{Dump, JobDump, RunDump};
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use punctual_store::{Memory, StoreClock};
@@ -58,151 +61,11 @@ fn config() -> ProptestConfig {
     ProptestConfig { rng_seed: RngSeed::Fixed(20_261_115), failure_persistence: None, ..Default::default() }
 }
 
-/// One step, in small numbers.
-#[derive(Clone, Debug)]
-enum Verb {
-    Pass(u8),
-    Renew { node: u8, term: u8, mark: u8, seen: u8, checkpoint: Option<(u8, u8, u8)> },
-    Reborn { node: u8 },
-    Acquire { node: u8, shards: u8 },
-    Release { node: u8, leases: Vec<u8>, mark: u8 },
-    Create { job: NewJob },
-    Edit { which: u8, fault: u8, job: NewJob, keeps: bool, passed: Option<u8> },
-    Due { shards: u8, until: u8, max: u8 },
-    Plan(Vec<DrawnPlan>),
-    Load { shards: u8, stale: Option<u8>, from: Option<(u8, u8)>, until: u8, max: u8 },
-    Adopt { shards: u8, stale: Option<u8> },
-    Unpark { shard: u8, stale: Option<u8>, job: u8, max: u8, at: u8 },
-    Gate(Vec<DrawnGate>),
-    Settle(Vec<DrawnEnd>),
-    Accept { runs: Vec<DrawnRun>, left: Vec<(u8, u8, u8, u8)> },
-    Arrivals { shards: u8, max: u8 },
-    Consume(Vec<u8>),
-    InForce(u8),
-    Prune(u8),
-    Reopen,
-    Browse { job: u8, state: u8, from: u8, to: u8, key: u8, limit: u8 },
-}
-
-/// Run, attempt, epoch, places.
-type DrawnGate = (u8, u8, u8, u8);
-
-/// Job, shard, fire time, how much later it is due, origin, key, and which run it is once more.
-type DrawnRun = (u8, u8, u8, u8, u8, u8, Option<u8>);
-
-#[derive(Clone, Debug)]
-struct NewJob {
-    name: u8,
-    state: u8,
-    next_fire: Option<u8>,
-    after: Option<(u8, u8)>,
-}
-
-#[derive(Clone, Debug)]
-struct DrawnPlan {
-    job: u8,
-    fault: u8,
-    next: Option<u8>,
-    runs: Vec<u8>,
-    skipped: Option<u8>,
-    stop: u8,
-}
-
-#[derive(Clone, Debug)]
-struct DrawnEnd {
-    run: u8,
-    attempt: u8,
-    is_sent: bool,
-    then: u8,
-    at: u8,
-    child: Option<u8>,
-    next_fire: Option<u8>,
-    is_foreign: bool,
-}
-
-fn verb() -> impl Strategy<Value = Verb> {
-    let small = || 0..8_u8;
-    let shards = || prop_oneof![4 => Just(15_u8), 1 => 0..16_u8];
-    let stale = || prop::option::weighted(0.1, any::<u8>());
-    let run = || prop_oneof![9 => any::<u8>(), 1 => Just(u8::MAX)];
-    let job = || {
-        let parts = (0..JOBS, small(), prop::option::of(small()), prop::option::of((0..JOBS, 0..3_u8)));
-        parts.prop_map(|(name, state, next_fire, after)| NewJob { name, state, next_fire, after })
-    };
-    let plan = (0..=JOBS, 0..10_u8, prop::option::of(small()), prop::collection::vec(small(), 0..4));
-    let plan = (plan, prop::option::weighted(0.3, small()), 0..12_u8);
-    let plan = plan.prop_map(|((job, fault, next, runs), skipped, stop)| DrawnPlan {
-        job,
-        fault,
-        next,
-        runs,
-        skipped,
-        stop,
-    });
-    let gate = (run(), 1..4_u8, 1..3_u8, 0..4_u8);
-    let end = (run(), 1..4_u8, any::<bool>(), 0..12_u8, small());
-    let end =
-        (end, prop::option::weighted(0.2, small()), prop::option::weighted(0.3, small()), any::<bool>());
-    let end = end.prop_map(|((run, attempt, is_sent, then, at), child, next_fire, is_foreign)| DrawnEnd {
-        run,
-        attempt,
-        is_sent,
-        then,
-        at,
-        child,
-        next_fire,
-        is_foreign,
-    });
-    let new_run =
-        (0..=JOBS, 0..4_u8, small(), 0..3_u8, 0..6_u8, 0..6_u8, prop::option::weighted(0.1, any::<u8>()));
-    let left = prop::collection::vec((0..4_u8, 0..3_u8, any::<u8>(), small()), 0..3);
-    let checkpoint = prop::option::weighted(0.3, (any::<u8>(), small(), small()));
-    prop_oneof![
-        3 => (0..6_u8).prop_map(Verb::Pass),
-        4 => (0..2_u8, 0..3_u8, small(), any::<u8>(), checkpoint).prop_map(
-            |(node, term, mark, seen, checkpoint)| Verb::Renew { node, term, mark, seen, checkpoint }
-        ),
-        1 => (0..2_u8).prop_map(|node| Verb::Reborn { node }),
-        4 => (0..2_u8, shards()).prop_map(|(node, shards)| Verb::Acquire { node, shards }),
-        1 => (0..2_u8, prop::collection::vec(any::<u8>(), 0..3), small())
-            .prop_map(|(node, leases, mark)| Verb::Release { node, leases, mark }),
-        3 => job().prop_map(|job| Verb::Create { job }),
-        3 => (0..=JOBS, 0..10_u8, job(), any::<bool>(), prop::option::weighted(0.2, small()), any::<bool>())
-            .prop_map(|(which, fault, job, keeps, passed, _)| Verb::Edit {
-                which,
-                fault,
-                job,
-                keeps,
-                passed
-            }),
-        2 => (shards(), small(), small()).prop_map(|(shards, until, max)| Verb::Due { shards, until, max }),
-        6 => prop::collection::vec(plan, 1..3).prop_map(Verb::Plan),
-        4 => (shards(), stale(), prop::option::of((small(), any::<u8>())), 0..10_u8, small()).prop_map(
-            |(shards, stale, from, until, max)| Verb::Load { shards, stale, from, until, max }
-        ),
-        2 => (shards(), stale()).prop_map(|(shards, stale)| Verb::Adopt { shards, stale }),
-        2 => (0..4_u8, stale(), 0..=JOBS, 0..3_u8, small()).prop_map(|(shard, stale, job, max, at)| {
-            Verb::Unpark { shard, stale, job, max, at }
-        }),
-        8 => prop::collection::vec(gate, 1..4).prop_map(Verb::Gate),
-        10 => prop::collection::vec(end, 1..4).prop_map(Verb::Settle),
-        7 => (prop::collection::vec(new_run, 0..4), left).prop_map(|(runs, left)| Verb::Accept { runs, left }),
-        1 => (shards(), small()).prop_map(|(shards, max)| Verb::Arrivals { shards, max }),
-        1 => prop::collection::vec(any::<u8>(), 0..4).prop_map(Verb::Consume),
-        1 => any::<u8>().prop_map(Verb::InForce),
-        1 => small().prop_map(Verb::Prune),
-        1 => Just(Verb::Reopen),
-        2 => (0..=JOBS, 0..10_u8, 0..10_u8, 0..10_u8, 0..8_u8, 0..5_u8).prop_map(
-            |(job, state, from, to, key, limit)| Verb::Browse { job, state, from, to, key, limit }
-        ),
-    ]
-}
-
 /// Both stores, told the same time.
 struct Pair {
     clock: Arc<AtomicI64>,
     memory: Memory,
-    other: Option<Arc<dyn Both>>,
+    other: Option<Arc<dyn Whole>>,
     path: Folder,
     /// How much SQLite keeps in memory before it writes its indexes.
     tail: usize,
@@ -234,7 +97,7 @@ impl Pair {
     /// Asks both, and gives their common answer. What an error says is theirs; what it is must be the same.
     async fn same<T: Debug + PartialEq>(
         &self,
-        ask: impl AsyncFn(&dyn Both) -> Result<T, StoreError>,
+        ask: impl AsyncFn(&dyn Whole) -> Result<T, StoreError>,
     ) -> Result<T, &'static str> {
         let expected = ask(&self.memory).await.map_err(|error| kind(&error));
         let other = self.other.as_deref().expect("it is open");
@@ -263,7 +126,7 @@ impl Pair {
                     address: format!("node {node}").into(),
                     checkpoints: checkpoint.into_iter().collect(),
                 };
-                let renew = async |store: &dyn Both| {
+                let renew = async |store: &dyn Whole| {
                     let mut renewed = store.renew(renewal.clone()).await?;
                     renewed.nodes.sort_by_key(|node| node.node);
                     Ok(renewed)
@@ -273,14 +136,14 @@ impl Pair {
             Verb::Acquire { node, shards } => {
                 let (node, shards) = (self.node(node), shard_ids(shards));
                 let taken =
-                    self.same(async |store: &dyn Both| store.acquire(node, shards.clone()).await).await;
+                    self.same(async |store: &dyn Whole| store.acquire(node, shards.clone()).await).await;
                 self.leases.extend(taken.iter().flatten().map(|taken| taken.lease));
             }
             Verb::Release { node, leases, mark } => {
                 let node = self.node(node);
                 let leases: Vec<Lease> =
                     leases.iter().filter_map(|lease| pick(&self.leases, *lease)).copied().collect();
-                let release = async |store: &dyn Both| store.release(node, leases.clone(), at(mark)).await;
+                let release = async |store: &dyn Whole| store.release(node, leases.clone(), at(mark)).await;
                 self.same(release).await.unwrap();
             }
             Verb::Create { job } => self.create(job).await,
@@ -289,11 +152,11 @@ impl Pair {
                 let passed = self.passed(JobId(u32::from(which) + 1), passed).await;
                 let clock = ClockEdit { passed: passed.into_iter().collect(), ..change.clock };
                 let change = Change { clock, ..change };
-                let _ = self.same(async |store: &dyn Both| store.change(change.clone()).await).await;
+                let _ = self.same(async |store: &dyn Whole| store.change(change.clone()).await).await;
             }
             Verb::Due { shards, until, max } => {
                 let leases = self.current(shards, None);
-                let due = async |store: &dyn Both| store.due(&leases, at(until), usize::from(max)).await;
+                let due = async |store: &dyn Whole| store.due(&leases, at(until), usize::from(max)).await;
                 self.same(due).await.unwrap();
             }
             Verb::Plan(drawn) => {
@@ -301,7 +164,7 @@ impl Pair {
                 for plan in drawn {
                     plans.push(self.plan(plan).await);
                 }
-                self.same(async |store: &dyn Both| store.plan(plans.clone()).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.plan(plans.clone()).await).await.unwrap();
             }
             Verb::Load { shards, stale, from, until, max } => {
                 let leases = self.current(shards, stale);
@@ -310,7 +173,7 @@ impl Pair {
                     Mark { due: at(due), id: run }
                 });
                 let max = if max == 7 { 100 } else { usize::from(max) };
-                let load = async |store: &dyn Both| store.load(&leases, from, at(until), max).await;
+                let load = async |store: &dyn Whole| store.load(&leases, from, at(until), max).await;
                 let _ = self.same(load).await;
             }
             Verb::Adopt { shards, stale } => self.adopt(&self.current(shards, stale)).await,
@@ -318,12 +181,12 @@ impl Pair {
                 let lease = self.current(1 << shard, stale)[0];
                 let (job, max) = (JobId(u32::from(job) + 1), usize::from(max));
                 let _ =
-                    self.same(async |store: &dyn Both| store.unpark(lease, job, max, at(when)).await).await;
+                    self.same(async |store: &dyn Whole| store.unpark(lease, job, max, at(when)).await).await;
             }
             Verb::Gate(drawn) => {
                 let dump = self.dump();
                 let gates: Vec<Gate> = drawn.into_iter().map(|gate| self.gate(&dump, gate)).collect();
-                self.same(async |store: &dyn Both| store.gate(gates.clone()).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.gate(gates.clone()).await).await.unwrap();
             }
             Verb::Settle(drawn) => {
                 let dump = self.dump();
@@ -331,31 +194,32 @@ impl Pair {
                 for end in drawn {
                     ends.push(self.end(&dump, &end).await);
                 }
-                self.same(async |store: &dyn Both| store.settle(ends.clone()).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.settle(ends.clone()).await).await.unwrap();
             }
             Verb::Accept { runs, left } => self.accept(runs, left).await,
             Verb::Arrivals { shards, max } => {
                 let leases = self.current(shards, None);
-                let arrivals = async |store: &dyn Both| store.arrivals(&leases, usize::from(max)).await;
+                let arrivals = async |store: &dyn Whole| store.arrivals(&leases, usize::from(max)).await;
                 self.same(arrivals).await.unwrap();
             }
             Verb::Consume(which) => {
                 let there = self.dump().arrivals;
                 let ids: Vec<u64> =
                     which.iter().map(|which| pick(&there, *which).map_or(7, |arrival| arrival.id)).collect();
-                self.same(async |store: &dyn Both| store.consume(&ids).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.consume(&ids).await).await.unwrap();
             }
             Verb::InForce(change) => {
                 let change = self.change_id(change);
-                self.same(async |store: &dyn Both| store.is_in_force(change).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.is_in_force(change).await).await.unwrap();
             }
             Verb::Prune(before) => {
-                self.same(async |store: &dyn Both| store.prune(at(before)).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.prune(at(before)).await).await.unwrap();
             }
-            Verb::Browse { job, state, from, to, key, limit } => {
+            Verb::Browse { job, apps, state, from, to, key, limit } => {
                 let instant = |number: u8| (number < 8).then(|| at(number));
                 let filter = RunFilter {
                     job: (job < JOBS).then(|| JobId(u32::from(job) + 1)),
+                    apps: apps_of(apps),
                     state: RunState::ALL.get(usize::from(state)).copied(),
                     from: instant(from),
                     to: instant(to),
@@ -363,10 +227,51 @@ impl Pair {
                 };
                 self.pages(&filter, usize::from(limit) + 1).await;
             }
+            Verb::AddToken { is_first } => {
+                let token = self.token();
+                let add = async |store: &dyn Whole| match is_first {
+                    true => store.add_first_token(token.clone()).await.map(u32::from),
+                    false => store.add_token(token.clone()).await,
+                };
+                self.same(add).await.unwrap();
+            }
+            Verb::RevokeToken(number) => {
+                let tokens = self.dump().tokens;
+                let id = pick(&tokens, number).map_or(7, |token| token.id);
+                self.same(async |store: &dyn Whole| store.revoke_token(id).await).await.unwrap();
+            }
+            Verb::Begin { key, asked } => {
+                let (key, now) = (request(key), self.now());
+                let begin = async |store: &dyn Whole| store.begin(key.clone(), [asked; 32], now).await;
+                self.same(begin).await.unwrap();
+            }
+            Verb::Answer { key, is_kept } => {
+                let (key, now) = (request(key), self.now());
+                let body = format!("answered at {}", now.as_millis());
+                let answer = is_kept.then(|| KeptAnswer { status: 200, body: body.into() });
+                let answer = async |store: &dyn Whole| store.answer(key.clone(), answer.clone()).await;
+                self.same(answer).await.unwrap();
+            }
+            Verb::ForgetRequests(before) => {
+                let forget = async |store: &dyn Whole| store.forget_requests(at(before)).await;
+                self.same(forget).await.unwrap();
+            }
         }
     }
 
     // --- what the numbers stand for ---
+
+    fn token(&self) -> TokenRow {
+        TokenRow {
+            id: 0,
+            name: "token".into(),
+            digest: [1; 32],
+            role: "reader".into(),
+            apps: vec!["shop".into()],
+            created_at: self.now(),
+            expires_at: None,
+        }
+    }
 
     fn dump(&self) -> Dump {
         self.memory.dump()
@@ -402,7 +307,7 @@ impl Pair {
     /// A run with an id of its own.
     async fn new_run(&self, origin: Origin, job: JobId, fire_time: Timestamp, due: Timestamp) -> NewRun {
         let day = NewRun::birth_day(origin, fire_time, due);
-        let sequence = self.same(async |store: &dyn Both| store.allot(day, 1).await).await.unwrap();
+        let sequence = self.same(async |store: &dyn Whole| store.allot(day, 1).await).await.unwrap();
         NewRun {
             id: RunId::new(day, sequence),
             job,
@@ -431,7 +336,7 @@ impl Pair {
             by: "anna".into(),
             at: self.now(),
         };
-        let _ = self.same(async |store: &dyn Both| store.change(change.clone()).await).await;
+        let _ = self.same(async |store: &dyn Whole| store.change(change.clone()).await).await;
     }
 
     fn edit(&self, which: u8, fault: u8, job: NewJob, keeps: bool) -> Change {
@@ -584,14 +489,14 @@ impl Pair {
                 (ShardId((*shard).into()), kind)
             })
             .collect();
-        let accept = async |store: &dyn Both| store.accept(runs.clone(), left.clone()).await;
+        let accept = async |store: &dyn Whole| store.accept(runs.clone(), left.clone()).await;
         self.same(accept).await.unwrap();
     }
 
     // --- looking at everything ---
 
     async fn adopt(&self, leases: &[Lease]) {
-        let adopt = async |store: &dyn Both| {
+        let adopt = async |store: &dyn Whole| {
             let mut adopted = store.adopt(leases).await?;
             adopted.sends.sort_by_key(|send| send.run.run);
             adopted.parked.sort_unstable();
@@ -603,7 +508,7 @@ impl Pair {
     async fn pages(&self, filter: &RunFilter, limit: usize) {
         let mut before = None;
         loop {
-            let page = async |store: &dyn Both| store.run_list(filter, before, limit).await;
+            let page = async |store: &dyn Whole| store.run_list(filter, before, limit).await;
             let Some(next) = self.same(page).await.unwrap().next else { break };
             before = Some(next);
         }
@@ -616,25 +521,26 @@ impl Pair {
             }
             self.compare_jobs().await;
             self.compare_runs().await;
+            self.compare_door().await;
         }
         self.clock.fetch_add(3_600_000, Ordering::SeqCst);
         self.lives = self.lives.map(|life| life + 1);
         self.perform(Verb::Renew { node: 0, term: 2, mark: 0, seen: 0, checkpoint: None }).await;
         self.perform(Verb::Acquire { node: 0, shards: 15 }).await;
         let leases = self.current(15, None);
-        self.same(async |store: &dyn Both| store.load(&leases, START, Timestamp::MAX, 1_000).await)
+        self.same(async |store: &dyn Whole| store.load(&leases, START, Timestamp::MAX, 1_000).await)
             .await
             .unwrap();
         self.adopt(&leases).await;
-        self.same(async |store: &dyn Both| store.due(&leases, Timestamp::MAX, 1_000).await).await.unwrap();
-        self.same(async |store: &dyn Both| store.arrivals(&leases, 1_000).await).await.unwrap();
-        self.same(async |store: &dyn Both| store.prune(Timestamp::MAX).await).await.unwrap();
+        self.same(async |store: &dyn Whole| store.due(&leases, Timestamp::MAX, 1_000).await).await.unwrap();
+        self.same(async |store: &dyn Whole| store.arrivals(&leases, 1_000).await).await.unwrap();
+        self.same(async |store: &dyn Whole| store.prune(Timestamp::MAX).await).await.unwrap();
         self.compare_runs().await;
     }
 
     async fn compare_jobs(&self) {
         let ids: Vec<JobId> = (1..=u32::from(JOBS) + 1).map(JobId).collect();
-        let rows = async |store: &dyn Both| {
+        let rows = async |store: &dyn Whole| {
             let mut rows: Vec<_> = store
                 .jobs(&ids)
                 .await?
@@ -647,34 +553,44 @@ impl Pair {
         };
         self.same(rows).await.unwrap();
         for id in ids {
-            self.same(async |store: &dyn Both| store.job(id).await).await.unwrap();
-            self.same(async |store: &dyn Both| store.revisions(id).await).await.unwrap();
-            self.same(async |store: &dyn Both| store.counts(Some(id)).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.job(id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.revisions(id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.counts(Some(id)).await).await.unwrap();
         }
         for name in 0..JOBS {
             let name = name_of(name);
-            self.same(async |store: &dyn Both| store.job_named("shop", &name).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.job_named("shop", &name).await).await.unwrap();
         }
-        for text in [None, Some("B".to_owned())] {
-            let filter = JobFilter { text, ..JobFilter::default() };
-            self.same(async |store: &dyn Both| store.job_list(&filter, None, 3).await).await.unwrap();
+        for (text, apps) in [(None, 0), (Some("B".to_owned()), 0), (None, 4), (None, 5), (None, 6)] {
+            let filter = JobFilter { text, apps: apps_of(apps), ..JobFilter::default() };
+            self.same(async |store: &dyn Whole| store.job_list(&filter, None, 3).await).await.unwrap();
         }
-        self.same(async |store: &dyn Both| store.counts(None).await).await.unwrap();
+        self.same(async |store: &dyn Whole| store.counts(None).await).await.unwrap();
+    }
+
+    async fn compare_door(&self) {
+        self.same(async |store: &dyn Whole| store.tokens().await).await.unwrap();
+        for key in 0..3 {
+            let (key, now) = (request(key), self.now());
+            // Leaves a request behind where there was none, in both.
+            let begin = async |store: &dyn Whole| store.begin(key.clone(), [0; 32], now).await;
+            self.same(begin).await.unwrap();
+        }
     }
 
     async fn compare_runs(&self) {
         self.pages(&RunFilter::default(), 7).await;
         let ids: Vec<RunId> = self.dump().runs.iter().map(|run| run.run.id).chain([RunId(3)]).collect();
-        let fetch = async |store: &dyn Both| {
+        let fetch = async |store: &dyn Whole| {
             let mut rows = store.fetch(&ids).await?;
             rows.sort_by_key(|row| row.waiting.run);
             Ok(rows)
         };
         self.same(fetch).await.unwrap();
         for id in &ids {
-            self.same(async |store: &dyn Both| store.run(*id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.run(*id).await).await.unwrap();
         }
-        let storage = async |store: &dyn Both| {
+        let storage = async |store: &dyn Whole| {
             let mut buckets = store.storage().await?;
             buckets.iter_mut().for_each(|bucket| bucket.bytes = 0);
             Ok(buckets)
@@ -731,7 +647,7 @@ fn definition(job: &NewJob) -> Definition {
         when: When::ALL[usize::from(when)],
     });
     Definition {
-        app: "shop".into(),
+        app: ["shop", "mail"][usize::from(job.name % 2)].into(),
         name: name_of(job.name),
         description: String::new(),
         tags: Vec::new(),
@@ -752,6 +668,21 @@ fn definition(job: &NewJob) -> Definition {
     }
 }
 
+fn apps_of(number: u8) -> Option<Vec<String>> {
+    let apps: &[&str] = match number {
+        4 => &["shop"],
+        5 => &["mail"],
+        6 => &["shop", "mail"],
+        7 => &["none"],
+        _ => return None,
+    };
+    Some(apps.iter().map(|app| (*app).to_owned()).collect())
+}
+
+fn request(key: u8) -> RequestKey {
+    RequestKey { by: ["1", "2"][usize::from(key % 2)].into(), key: ["a", "b"][usize::from(key / 2)].into() }
+}
+
 fn kind(error: &StoreError) -> &'static str {
     match error {
         StoreError::Fenced(_) => "fenced",
@@ -763,7 +694,7 @@ fn kind(error: &StoreError) -> &'static str {
 }
 
 /// Opens what lies in a folder.
-fn open(folder: &Folder, tail: usize, clock: StoreClock) -> Arc<dyn Both> {
+fn open(folder: &Folder, tail: usize, clock: StoreClock) -> Arc<dyn Whole> {
     let limits = Limits { tail, ..Limits::default() };
     let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };
     Arc::new(Sqlite::open(&folder.0.join("punctual.db"), options).unwrap())

@@ -25,7 +25,7 @@ macro_rules! tests {
 fn run(name: &str) {
     let folder = Folder::new();
     let path = folder.database();
-    let open = Box::new(move |clock| -> Arc<dyn conformance::Both> {
+    let open = Box::new(move |clock| -> Arc<dyn conformance::Whole> {
         // So small that the indexes are used and not the tails alone.
         let limits = Limits { tail: 2, ..Limits::default() };
         let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };

@@ -3,8 +3,8 @@
 mod sqlite_support;
 
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, NodeId, Outcome, RunId, RunState, ShardId, Then};
-use punctual_node::ports::{Browse, Renewal, Store, StoreError};
+use punctual_core::model::{ChangeId, Http, NodeId, Outcome, RunId, RunState, ShardId, Target, Then};
+use punctual_node::ports::{Browse, Door, JobFilter, Renewal, RunFilter, Store, StoreError, TokenRow};
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use rusqlite::Connection;
 use sqlite_support::{
@@ -38,6 +38,93 @@ fn a_schema_of_a_newer_program_is_refused() {
     drop(conn);
     let said = refused(Sqlite::open(&folder.database(), options(Limits::default())));
     assert!(said.contains("schema 9999") && said.contains("newer"), "{said}");
+}
+
+/// As the first program that made one: its schema, two days of runs, and a job with an HTTP target as it was kept then.
+fn make_first_schema(path: &std::path::Path) {
+    let conn = Connection::open(path).unwrap();
+    conn.execute_batch(include_str!("../migrations/sqlite/0001_first.sql")).unwrap();
+    conn.execute_batch(
+        "create table schema_version (version integer primary key) strict;
+         insert into schema_version (version) values (1);
+         insert into meta (name, value) values ('shards', 4);
+         insert into counters (name, value) values ('job', 1);
+         insert into clocks (job, shard, next_fire, version, enabled, decided_to, reserved_to)
+         values (1, 0, null, 1, 1, 0, 0);",
+    )
+    .unwrap();
+    let shard = "insert into shards (shard, owner, epoch, inherited, checkpoint_due, checkpoint_run, floor)
+                 values (?1, null, 0, null, 0, 0, 9223372036854775807)";
+    for number in 0..SHARDS {
+        conn.execute(shard, [number]).unwrap();
+    }
+    let definition = r#"{"app":"app","name":"old","description":"","tags":[],
+        "schedule":{"kind":"manual","from":null,"until":null},
+        "target":{"kind":"http","method":"POST","url":"http://localhost/","headers":[],"body":null},
+        "misfire":{"policy":"fire_once","threshold":{"secs":1,"nanos":0}},
+        "retry":{"max_attempts":1,"initial_delay":{"secs":1,"nanos":0},"multiplier_per_mille":2000,
+                 "max_delay":{"secs":1,"nanos":0}},
+        "timeout":{"secs":60,"nanos":0},"delivery":"at_least_once","priority":5,"block":"serial",
+        "windows":[],"after":[],"failure_limit":0}"#;
+    conn.execute(
+        "insert into jobs (id, version, changed_at, state, reason, app, name, definition)
+         values (1, 1, 0, 0, '', 'app', 'old', ?1)",
+        [definition],
+    )
+    .unwrap();
+    for (sequence, day) in [(1, second(0)), (2, second(86_400))].map(|(n, at)| (n, RunId::day_of(at))) {
+        let id = RunId::new(day, sequence).0 as i64;
+        conn.execute_batch(&format!(
+            "create table runs_{day} (
+                 id integer primary key, job integer not null, shard integer not null, fire_time integer not null,
+                 due integer not null, origin integer not null, decided integer not null,
+                 priority integer not null, key text, of integer, payload text
+             ) strict;
+             create unique index runs_{day}_named on runs_{day} (fire_time, job)
+                 where origin in (0, 3) and decided <> 4;
+             insert into runs_{day} (id, job, shard, fire_time, due, origin, decided, priority)
+             values ({id}, 1, 0, {0}, {0}, 2, 0, 5);
+             insert into buckets (day, runs, closed, bytes, due_mark, close_mark)
+             values ({day}, 1, 0, 0, 0, 0);",
+            RunId::day_start(day).as_millis() + 1,
+        ))
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_database_of_the_first_schema_is_brought_up_to_date_with_all_that_is_in_it() {
+    let folder = Folder::new();
+    make_first_schema(&folder.database());
+    for round in 0..2 {
+        let store = Sqlite::open(&folder.database(), options(Limits::default())).unwrap();
+        block_on(async {
+            let job = store.job_named("app", "old").await.unwrap().unwrap();
+            assert_eq!(job.definition.target, Target::Http(Http::post("http://localhost/")));
+            let apps = Some(vec!["app".to_owned()]);
+            let jobs = JobFilter { apps: apps.clone(), ..JobFilter::default() };
+            assert_eq!(store.job_list(&jobs, None, 9).await.unwrap().items, [job]);
+            // When the days' runs were named for is not known of old days, so they are looked into.
+            let (from, to) = (Some(Timestamp::from_millis(0)), Some(Timestamp::MAX));
+            let runs = RunFilter { apps, from, to, ..RunFilter::default() };
+            assert_eq!(store.run_list(&runs, None, 9).await.unwrap().items.len(), 2 + round);
+            // Nor is it once the day goes on: what is new says nothing about what is old.
+            let later = one_shot(90 + round as u64, second(0));
+            store.accept(vec![later], Vec::new()).await.unwrap();
+            let old = RunFilter { to: Some(second(0)), ..runs };
+            assert!(!store.run_list(&old, None, 9).await.unwrap().items.is_empty());
+            let token = TokenRow {
+                id: 0,
+                name: "token".into(),
+                digest: [0; 32],
+                role: "admin".into(),
+                apps: Vec::new(),
+                created_at: second(0),
+                expires_at: None,
+            };
+            assert_eq!(store.add_token(token).await.unwrap(), 1 + round as u32);
+        });
+    }
 }
 
 #[test]

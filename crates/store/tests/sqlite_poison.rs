@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calendar::{Dialect, Gap, Overlap, Timestamp};
 use punctual_core::model::{JobId, Outcome, RunId, ScheduleKind, Then};
-use punctual_node::ports::{Browse, JobFilter, RunFilter, Settled, Store, StoreError};
+use punctual_node::ports::{Browse, Door, JobFilter, RunFilter, Settled, Store, StoreError, TokenRow};
 use punctual_store::sqlite::{Limits, Sqlite};
 use rusqlite::Connection;
 use sqlite_support::{
@@ -164,6 +164,37 @@ fn runs_that_cannot_be_read_are_left_out_and_the_others_go_on() {
             // It can still be closed, which is how a person gets rid of it.
             let settled = store.settle(vec![sent(ids[1], 1, Then::Close(close(Outcome::Cancelled)))]).await;
             assert!(matches!(settled.unwrap()[..], [Settled::Done { .. }]), "{column}");
+        });
+    }
+}
+
+#[test]
+fn a_token_that_cannot_be_read_opens_nothing_and_locks_nobody_out() {
+    for garbage in ["apps = '{'", "digest = x'00'", "digest = x''"] {
+        let folder = Folder::new();
+        let token = |name: &'static str| TokenRow {
+            id: 0,
+            name: name.into(),
+            digest: [9; 32],
+            role: "admin".into(),
+            apps: vec!["*".into()],
+            created_at: second(0),
+            expires_at: None,
+        };
+        let store = open(&folder.database());
+        block_on(async {
+            store.add_token(token("one")).await.unwrap();
+            store.add_token(token("two")).await.unwrap();
+        });
+        drop(store);
+        poison(&folder.database(), &format!("update tokens set {garbage} where id = 1"));
+        let store = open(&folder.database());
+        block_on(async {
+            let tokens = store.tokens().await.unwrap();
+            assert_eq!(tokens, [TokenRow { id: 2, ..token("two") }], "{garbage}");
+            store.revoke_token(2).await.unwrap();
+            assert!(!store.add_first_token(token("three")).await.unwrap(), "one is there still");
+            assert!(store.revoke_token(1).await.unwrap());
         });
     }
 }

@@ -129,7 +129,7 @@ fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, st
     let handler = format!("h{index}");
     let target = if dice.percent(35) {
         let url = format!("http://agent.test/{handler}");
-        Target::Http(Http { method: "POST".into(), url, headers: Vec::new(), body: None })
+        Target::Http(Http::post(url))
     } else {
         Target::Executor { handler }
     };

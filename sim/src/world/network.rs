@@ -2,7 +2,7 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, AttemptOutcome, NodeId, RunId, Target, Text, Token};
-use punctual_node::ports::{Dispatched, Hint, Kill, Receipt, Report};
+use punctual_node::ports::{Dispatched, Further, Hint, Kill, Receipt, Report};
 
 use super::machines::Deferred;
 use super::{Event, World};
@@ -173,7 +173,7 @@ impl World {
             executor: Text::Borrowed("executor"),
             started_at: Timestamp::from_millis(started_at),
             retry_after: None,
-            is_final: false,
+            further: Further::Welcome,
         };
         self.told.push(Told {
             sender: message.by,

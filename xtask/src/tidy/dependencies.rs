@@ -18,13 +18,18 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("executor", &["protocol"]),
     ("sim", LIBRARIES),
     ("bench", LIBRARIES),
-    ("server", LIBRARIES),
+    ("server", EVERYTHING),
     ("xtask", &[]),
 ];
 
 #[rustfmt::skip]
 const LIBRARIES: &[&str] =
     &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor"];
+
+/// `punctual bench` is part of the binary.
+#[rustfmt::skip]
+const EVERYTHING: &[&str] =
+    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "bench"];
 
 /// What a room's tests may use beyond that: the steps are tried on the store in memory, which is the model of stores.
 const IN_TESTS: &[(&str, &[&str])] = &[("node", &["store"])];

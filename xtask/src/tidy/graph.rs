@@ -1,5 +1,7 @@
 //! The crates of the workspace and everything they resolve to, as `cargo metadata` tells it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::workspace;
@@ -33,10 +35,19 @@ impl Graph {
         // All features, because what is off by default is shipped to somebody all the same.
         let arguments = "metadata --format-version 1 --locked --all-features";
         let json = workspace::output(workspace::cargo().args(arguments.split(' ')))?;
-        match serde_json::from_str(&json) {
-            Ok(metadata) => Ok(Graph::of(&metadata)),
-            Err(error) => Err(format!("cannot read what cargo metadata printed: {error}")),
-        }
+        let metadata = serde_json::from_str(&json)
+            .map_err(|error| format!("cannot read what cargo metadata printed: {error}"))?;
+        // The lock file, and so the metadata, also names what no combination of our features ever compiles.
+        let arguments = "tree --workspace --locked --all-features --target all --edges all --prefix none";
+        let tree = workspace::output(workspace::cargo().args(arguments.split(' ')))?;
+        Ok(Graph::of(&metadata).compiled(&tree))
+    }
+
+    /// Without the packages that the tree does not name.
+    fn compiled(mut self, tree: &str) -> Graph {
+        let named: BTreeSet<(&str, &str)> = tree.lines().filter_map(named).collect();
+        self.packages.retain(|package| named.contains(&(&*package.name, &*package.version)));
+        self
     }
 
     fn of(metadata: &Value) -> Graph {
@@ -60,6 +71,12 @@ impl Graph {
     }
 }
 
+/// Name and version of a line such as `serde v1.0.0 (proc-macro) (*)`.
+fn named(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.split_once(" v")?;
+    Some((name, rest.split(' ').next()?))
+}
+
 fn dependency(value: &Value) -> Dependency {
     let name = text(&value["name"]);
     let key = value["rename"].as_str().unwrap_or(&name).to_owned();
@@ -80,6 +97,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_never_compiled_does_not_count() {
+        let package = |name: &str, version: &str| Package {
+            name: name.into(),
+            version: version.into(),
+            ..Package::default()
+        };
+        let packages = vec![package("a", "1.0.0"), package("a", "2.0.0"), package("b", "0.1.0")];
+        let graph = Graph { packages }.compiled("a v1.0.0\nb v0.1.0 (proc-macro) (*)\n\n");
+        let names: Vec<_> = graph.packages.iter().map(|it| format!("{} {}", it.name, it.version)).collect();
+        assert_eq!(names, ["a 1.0.0", "b 0.1.0"]);
+    }
 
     #[test]
     fn metadata_is_read_down_to_renamed_and_test_only_dependencies() {

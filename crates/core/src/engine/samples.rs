@@ -20,7 +20,7 @@ pub(super) fn delay(seconds: u64) -> ScheduleKind {
 }
 
 pub(super) fn definition(schedule: impl Into<Schedule>) -> Definition {
-    let http = Http { method: "POST".into(), url: "http://agent".into(), headers: vec![], body: None };
+    let http = Http::post("http://agent");
     Definition {
         app: "app".into(),
         name: "name".into(),

@@ -82,8 +82,29 @@ pub struct Http {
     pub url: String,
     /// Beyond those that we add.
     pub headers: Vec<(String, String)>,
-    /// What is sent when the run brings no payload.
+    /// What is sent when the run brings no payload, as JSON: a string goes out as plain text, anything else as it is.
     pub body: Option<String>,
+    /// Answers that count as success; any 2xx if there are none.
+    pub success_codes: Vec<u16>,
+    /// Whether a redirect is followed, and its target guarded like the first one.
+    pub follows_redirects: bool,
+    /// What requests are signed with, as `whsec_` and base64.
+    pub signing_secret: Option<String>,
+}
+
+impl Http {
+    /// A plain POST.
+    pub fn post(url: impl Into<String>) -> Http {
+        Http {
+            method: "POST".into(),
+            url: url.into(),
+            headers: Vec::new(),
+            body: None,
+            success_codes: Vec::new(),
+            follows_redirects: false,
+            signing_secret: None,
+        }
+    }
 }
 
 /// How often an attempt may arrive.
@@ -140,6 +161,8 @@ pub enum StoppedReason {
     Finished,
     /// It failed too often in a row.
     FailureLimit,
+    /// Its agent said that it is gone for good.
+    Gone,
     /// Its row cannot be understood.
     Quarantined(Text),
 }
@@ -150,6 +173,7 @@ impl StoppedReason {
         match text {
             "no further fire time" => StoppedReason::Finished,
             "failure limit" => StoppedReason::FailureLimit,
+            "the agent answered 410 Gone" => StoppedReason::Gone,
             _ => match text.strip_prefix("quarantined: ") {
                 Some(reason) => StoppedReason::Quarantined(reason.to_owned().into()),
                 None => StoppedReason::Asked,
@@ -164,6 +188,7 @@ impl fmt::Display for StoppedReason {
             StoppedReason::Asked => f.write_str("asked"),
             StoppedReason::Finished => f.write_str("no further fire time"),
             StoppedReason::FailureLimit => f.write_str("failure limit"),
+            StoppedReason::Gone => f.write_str("the agent answered 410 Gone"),
             StoppedReason::Quarantined(reason) => write!(f, "quarantined: {reason}"),
         }
     }

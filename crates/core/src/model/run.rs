@@ -13,7 +13,7 @@ use crate::policy::misfire;
 /// A short text, mostly one of ours.
 pub type Text = Cow<'static, str>;
 
-/// What a run brings to its handler.
+/// What a run brings to its handler, as compact JSON.
 pub type Payload = Arc<str>;
 
 /// Where a run comes from.

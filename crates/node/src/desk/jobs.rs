@@ -64,6 +64,19 @@ impl Node {
         self.alter(job, None, None, Some(JobMove::Delete), by).await
     }
 
+    /// Gives a job another definition and another state in one change; what is not given stays. Refused if `version` is
+    /// given and is not the job's.
+    pub async fn edit(
+        &self,
+        job: JobId,
+        version: Option<u64>,
+        definition: Option<Definition>,
+        asked: Option<JobMove>,
+        by: Text,
+    ) -> Result<Changed, DeskError> {
+        self.alter(job, version, definition, asked, by).await
+    }
+
     /// Whether a change is in force: no send begins any more under what was before.
     pub async fn is_in_force(&self, change: ChangeId) -> Result<bool, DeskError> {
         Ok(self.ports.store.is_in_force(change).await?)
@@ -152,6 +165,12 @@ impl Node {
         };
         let was_enabled = row.state.is_enabled();
         let old_definition = row.definition.clone();
+        let after = now.max(planned.decided);
+        // A new instant that is past means the moment of acceptance, as it does for a new job.
+        let definition = definition.map(|new| match new.schedule == old_definition.schedule {
+            true => new,
+            false => Definition { schedule: not_past(new.schedule, after), ..new },
+        });
         let before = self.compile(row).ok().filter(|_| was_enabled);
         let missed = match (&before, expected) {
             (Some(before), Some(next_fire)) => passed(before, next_fire, planned.reserved, now),
@@ -159,7 +178,6 @@ impl Node {
         };
         let reason = if definition.is_some() { Skip::JobEdited } else { Skip::JobStopped };
         let passed = self.record_passed(id, shard, missed, reason, now).await?;
-        let after = now.max(planned.decided);
         let (state, next_fire) = if state.is_enabled() {
             let wanted = definition.clone().unwrap_or(old_definition);
             stand(&Job::compile(id, version + 1, now, state, wanted, vec![], &self.zones)?, after)

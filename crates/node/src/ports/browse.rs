@@ -21,8 +21,8 @@ pub struct Page<T, C> {
 /// Which jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
-    /// Of this app.
-    pub app: Option<String>,
+    /// Of these apps; of all if not said.
+    pub apps: Option<Vec<String>>,
     /// With this tag.
     pub tag: Option<String>,
     /// Whose name or description contains this, whatever the case.
@@ -72,6 +72,8 @@ pub struct Counts {
 pub struct RunFilter {
     /// Of this job.
     pub job: Option<JobId>,
+    /// Of jobs of these apps, deleted ones too; of all if not said.
+    pub apps: Option<Vec<String>>,
     /// In this state.
     pub state: Option<RunState>,
     /// From this fire time on.
@@ -181,6 +183,21 @@ pub trait Browse: Send + Sync {
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Page<JobView, JobId>, StoreError>;
+
+    /// How many jobs are not deleted, and how many of them are enabled. Walks over them page by page; a store that can
+    /// count does better.
+    async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
+        let (mut all, mut enabled, mut after) = (0, 0, None);
+        loop {
+            let page = self.job_list(filter, after, 1_000).await?;
+            all += page.items.len() as u64;
+            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
+            after = page.next;
+            if after.is_none() {
+                return Ok((all, enabled));
+            }
+        }
+    }
 
     /// Earlier and present definitions of a job, oldest first.
     async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError>;

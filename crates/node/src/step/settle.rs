@@ -16,7 +16,7 @@ use punctual_core::policy::pool::SLOW_SEND;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Parked, Place, Run};
-use crate::ports::{Boot, Hint, Receipt, Report, RunRow, Settled, StoreError};
+use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
 
@@ -28,6 +28,8 @@ pub(crate) struct Ended {
     /// Jobs whose runs it brings about.
     children: Vec<Child>,
     failure_limit: u32,
+    /// Whether its target said that it is gone for good.
+    is_gone: bool,
 }
 
 impl Ended {
@@ -49,7 +51,7 @@ impl Ended {
             children: Vec::new(),
             named: None,
         };
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0 }
+        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_gone: false }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -190,7 +192,7 @@ impl Node {
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
-                is_final: report.is_final,
+                is_final: report.further != Further::Welcome,
                 by_loss_of_node: false,
             };
             let then = settle(&job, &end, now, self.jitter());
@@ -201,6 +203,7 @@ impl Node {
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
             ended.receipt = Some(report.receipt);
+            ended.is_gone = report.further == Further::Gone;
             judged.ends.push(ended);
         }
         judged
@@ -369,6 +372,9 @@ impl Node {
                 matches!(&settlement.then, Then::Close(close) if When::Failed.holds(close.outcome));
             if is_failed && ended.failure_limit > 0 && *consecutive_failures >= ended.failure_limit {
                 aftermath.stops.push((settlement.job, StoppedReason::FailureLimit));
+            }
+            if ended.is_gone {
+                aftermath.stops.push((settlement.job, StoppedReason::Gone));
             }
             if *is_over {
                 let reason = StoppedReason::Finished;

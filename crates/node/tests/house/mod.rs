@@ -14,8 +14,8 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
-    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, Report, RunFilter,
-    RunView,
+    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Receipt, Report,
+    RunFilter, RunView,
 };
 use punctual_node::{Node, Ports, Settings};
 use punctual_store::memory::Memory;
@@ -82,7 +82,7 @@ pub(crate) fn every(seconds: u64) -> ScheduleKind {
 }
 
 pub(crate) fn definition(name: &str, schedule: impl Into<Schedule>) -> Definition {
-    let http = Http { method: "POST".into(), url: "http://agent".into(), headers: vec![], body: None };
+    let http = Http::post("http://agent");
     Definition {
         app: "app".into(),
         name: name.into(),
@@ -205,7 +205,7 @@ impl House {
             executor: "agent".into(),
             started_at: self.now(),
             retry_after: None,
-            is_final: false,
+            further: Further::Welcome,
         });
         now_or_never(node.settle());
         receipt

@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::model::{
     Definition, JobId, JobState, NewRun, Outcome, RunId, RunState, Settlement, StoppedReason, Then,
 };
-use punctual_node::ports::{Bucket, Counts, JobFilter, RunFilter};
+use punctual_node::ports::{Bucket, Change, Counts, JobFilter, RunFilter};
 
 use super::subject::{A, JOB, Subject, close, definition, park, second, sent, unsent, wait};
 
@@ -66,8 +66,8 @@ pub(super) async fn jobs_are_filtered_by_app_tag_text_and_whether_they_are_enabl
     let three = t.create(described, JobState::Enabled, None).await.job;
     let none = JobFilter::default;
     let text = |text: &str| JobFilter { text: Some(text.into()), ..none() };
-    assert_eq!(jobs(t, &JobFilter { app: Some("shop".into()), ..none() }).await, [one, two]);
-    assert_eq!(jobs(t, &JobFilter { app: Some("sho".into()), ..none() }).await, []);
+    assert_eq!(jobs(t, &JobFilter { apps: apps(&["shop"]), ..none() }).await, [one, two]);
+    assert_eq!(jobs(t, &JobFilter { apps: apps(&["sho"]), ..none() }).await, []);
     assert_eq!(jobs(t, &JobFilter { tag: Some("b".into()), ..none() }).await, [one, three]);
     assert_eq!(jobs(t, &JobFilter { tag: Some("ab".into()), ..none() }).await, [two]);
     assert_eq!(jobs(t, &text("rePort")).await, [one, three]);
@@ -79,12 +79,45 @@ pub(super) async fn jobs_are_filtered_by_app_tag_text_and_whether_they_are_enabl
     assert_eq!(jobs(t, &JobFilter { enabled: Some(true), ..none() }).await, [one, three]);
     assert_eq!(jobs(t, &JobFilter { enabled: Some(false), ..none() }).await, [two]);
     let all = JobFilter {
-        app: Some("shop".into()),
+        apps: apps(&["shop"]),
         tag: Some("b".into()),
         text: Some("report".into()),
         enabled: Some(true),
     };
     assert_eq!(jobs(t, &all).await, [one], "all at once");
+}
+
+pub(super) async fn jobs_of_several_apps_are_one_list(t: &mut Subject) {
+    let mut ids = Vec::new();
+    for number in 0..12 {
+        let app = ["shop", "mail", "billing", "Shop"][number % 4];
+        let state = match number / 4 {
+            1 => JobState::Stopped(StoppedReason::Asked),
+            _ => JobState::Enabled,
+        };
+        ids.push(t.create(of_app(app, &format!("job {number}")), state, None).await.job);
+    }
+    t.stop(ids[1], JobState::Deleted).await;
+    let of = |names: &[&str]| JobFilter { apps: apps(names), ..JobFilter::default() };
+    let two = [ids[2], ids[5], ids[6], ids[9], ids[10]];
+    assert_eq!(jobs(t, &of(&["mail", "billing"])).await, two, "by id, not by app");
+    assert_eq!(jobs(t, &of(&["billing", "mail", "billing", "none"])).await, two, "in any order, named twice");
+    assert_eq!(jobs(t, &of(&[])).await, [], "none is not all");
+    assert_eq!(jobs(t, &of(&["*"])).await, [], "no wildcard");
+    let stopped = JobFilter { enabled: Some(false), ..of(&["mail", "billing"]) };
+    assert_eq!(jobs(t, &stopped).await, [ids[5], ids[6]]);
+    let enabled = JobFilter { enabled: Some(true), ..of(&["mail", "billing"]) };
+    assert_eq!(jobs(t, &enabled).await, [ids[2], ids[9], ids[10]]);
+    for limit in [1, 2, 4, 5] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = t.store().job_list(&of(&["billing", "mail"]), after, limit).await.unwrap();
+            found.extend(page.items.iter().map(|job| job.id));
+            let Some(next) = page.next else { break };
+            after = Some(next);
+        }
+        assert_eq!(found, two, "{limit} at a time");
+    }
 }
 
 pub(super) async fn a_filtered_list_has_pages_too(t: &mut Subject) {
@@ -153,6 +186,111 @@ pub(super) async fn runs_are_filtered_by_job_state_time_and_key(t: &mut Subject)
     assert_eq!(runs(t, &RunFilter { key: Some("key".into()), ..none() }).await, []);
     let both = RunFilter { job: Some(JobId(2)), state: Some(RunState::Pending), ..times };
     assert_eq!(runs(t, &both).await, [], "all at once");
+}
+
+pub(super) async fn runs_are_filtered_by_the_apps_of_their_jobs(t: &mut Subject) {
+    let mut ids = Vec::new();
+    for (number, app) in ["shop", "mail", "billing", "shop"].into_iter().enumerate() {
+        let job = t.create(of_app(app, &format!("job {number}")), JobState::Enabled, None).await.job;
+        ids.push((job, t.accepted(job, second(number as i64)).await));
+    }
+    let orphan = t.accepted(JobId(99), second(9)).await;
+    t.settle(sent(ids[3].1, 1, Then::Close(close(Outcome::Failed, second(9))))).await;
+    let of = |names: &[&str]| RunFilter { apps: apps(names), ..RunFilter::default() };
+    assert_eq!(runs(t, &of(&["shop"])).await, [ids[3].1, ids[0].1]);
+    assert_eq!(runs(t, &of(&["billing", "mail", "mail"])).await, [ids[2].1, ids[1].1]);
+    assert_eq!(runs(t, &of(&["none"])).await, []);
+    assert_eq!(runs(t, &of(&[])).await, [], "none is not all");
+    assert_eq!(runs(t, &of(&["*"])).await, [], "no wildcard");
+    assert_eq!(runs(t, &RunFilter::default()).await.len(), 5, "with the one of no job");
+    assert!(runs(t, &RunFilter { job: Some(JobId(99)), ..of(&["shop"]) }).await.is_empty(), "{orphan}");
+    assert_eq!(runs(t, &RunFilter { job: Some(ids[0].0), ..of(&["shop"]) }).await, [ids[0].1]);
+    assert_eq!(runs(t, &RunFilter { job: Some(ids[1].0), ..of(&["shop"]) }).await, [], "another's job");
+    let failed = RunFilter { state: Some(RunState::Failed), ..of(&["shop", "mail"]) };
+    assert_eq!(runs(t, &failed).await, [ids[3].1]);
+    let early = RunFilter { to: Some(second(2)), ..of(&["shop", "mail"]) };
+    assert_eq!(runs(t, &early).await, [ids[1].1, ids[0].1]);
+}
+
+pub(super) async fn runs_of_deleted_jobs_are_listed_with_their_app(t: &mut Subject) {
+    let job = t.create(of_app("mail", "job"), JobState::Enabled, None).await.job;
+    let run = t.accepted(job, second(1)).await;
+    t.stop(job, JobState::Deleted).await;
+    let of = |names: &[&str]| RunFilter { apps: apps(names), ..RunFilter::default() };
+    assert_eq!(runs(t, &of(&["mail"])).await, [run], "the only job of the app is deleted");
+    // Another job of the same name, in another app's list.
+    let other = t.create(of_app("shop", "job"), JobState::Enabled, None).await.job;
+    let later = t.accepted(other, second(2)).await;
+    t.reopen();
+    assert_eq!(runs(t, &of(&["mail"])).await, [run]);
+    assert_eq!(runs(t, &of(&["shop"])).await, [later]);
+    assert_eq!(runs(t, &RunFilter { job: Some(job), ..of(&["mail"]) }).await, [run]);
+}
+
+pub(super) async fn runs_go_with_their_job_to_another_app(t: &mut Subject) {
+    let job = t.create(of_app("shop", "job"), JobState::Enabled, None).await.job;
+    let run = t.accepted(job, second(1)).await;
+    let change = Change { definition: Some(of_app("mail", "job")), ..t.edit(job).await };
+    t.store().change(change).await.unwrap();
+    let of = |names: &[&str]| RunFilter { apps: apps(names), ..RunFilter::default() };
+    assert_eq!(runs(t, &of(&["shop"])).await, []);
+    assert_eq!(runs(t, &of(&["mail"])).await, [run]);
+    assert_eq!(jobs(t, &JobFilter { apps: apps(&["mail"]), ..JobFilter::default() }).await, [job]);
+    assert_eq!(jobs(t, &JobFilter { apps: apps(&["shop"]), ..JobFilter::default() }).await, []);
+}
+
+pub(super) async fn runs_of_apps_have_pages_across_days_too(t: &mut Subject) {
+    let mut wanted = Vec::new();
+    let one = t.create(of_app("shop", "one"), JobState::Enabled, None).await.job;
+    let two = t.create(of_app("mail", "two"), JobState::Enabled, None).await.job;
+    for number in 0..9 {
+        let job = if number % 3 == 0 { one } else { two };
+        let run = t.accepted(job, second(number * 30_000)).await;
+        if job == two {
+            wanted.push(run);
+        }
+    }
+    wanted.sort_unstable_by(|one, two| two.cmp(one));
+    let filter = RunFilter { apps: apps(&["mail"]), ..RunFilter::default() };
+    for limit in [1, 2, 5, 6, 7] {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let page = t.store().run_list(&filter, before, limit).await.unwrap();
+            found.extend(page.items.iter().map(|run| run.id));
+            let Some(next) = page.next else { break };
+            before = Some(next);
+        }
+        assert_eq!(found, wanted, "{limit} at a time");
+    }
+}
+
+pub(super) async fn runs_named_for_another_day_than_they_are_born_on_are_found_by_time(t: &mut Subject) {
+    let day = 86_400;
+    let mut ids = Vec::new();
+    // A retry by hand of last week's, one for today, and one that a person named for next week and began today.
+    for named in [-7 * day, 0, 7 * day] {
+        let run = NewRun { fire_time: second(named), ..t.run(JOB, second(1)).await };
+        ids.push(run.id);
+        t.accept(run).await;
+    }
+    let tomorrow = t.accepted(JOB, second(day)).await;
+    for _ in 0..2 {
+        let between = |from: i64, to: i64| RunFilter {
+            from: Some(second(from)),
+            to: Some(second(to)),
+            ..RunFilter::default()
+        };
+        assert_eq!(runs(t, &between(-8 * day, -6 * day)).await, [ids[0]]);
+        assert_eq!(runs(t, &between(0, 1)).await, [ids[1]]);
+        assert_eq!(runs(t, &between(1, day)).await, []);
+        assert_eq!(runs(t, &between(1, 9 * day)).await, [tomorrow, ids[2]]);
+        assert_eq!(runs(t, &between(9 * day, 10 * day)).await, []);
+        let from = RunFilter { from: Some(second(7 * day)), ..RunFilter::default() };
+        assert_eq!(runs(t, &from).await, [ids[2]]);
+        let to = RunFilter { to: Some(second(-7 * day + 1)), ..RunFilter::default() };
+        assert_eq!(runs(t, &to).await, [ids[0]]);
+        t.reopen();
+    }
 }
 
 pub(super) async fn every_state_of_a_run_is_seen_and_filtered_by(t: &mut Subject) {
@@ -262,6 +400,14 @@ pub(super) async fn what_is_not_there_is_not_found(t: &mut Subject) {
     assert_eq!(runs(t, &RunFilter::default()).await, []);
     assert_eq!(jobs(t, &JobFilter::default()).await, []);
     assert_eq!(t.store().counts(None).await.unwrap(), Counts::default());
+}
+
+fn apps(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+fn of_app(app: &str, name: &str) -> Definition {
+    Definition { app: app.into(), ..definition(name) }
 }
 
 async fn jobs(t: &Subject, filter: &JobFilter) -> Vec<JobId> {

@@ -271,6 +271,8 @@ pub(super) async fn odd_texts_of_a_definition_are_kept(t: &mut Subject) {
                 url: text.clone(),
                 headers: vec![(text.clone(), text.clone())],
                 body: Some(text.clone()),
+                signing_secret: Some(text.clone()),
+                ..Http::post("")
             }),
             ..definition("")
         };
@@ -392,10 +394,11 @@ fn targets() -> Vec<Target> {
     let http = |headers: &[(&str, &str)], body: Option<&str>| {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Target::Http(Http {
-            method: "POST".into(),
-            url: "https://example.org/hook?a=b&c=%20".into(),
             headers: headers.iter().map(owned).collect(),
             body: body.map(str::to_owned),
+            success_codes: headers.iter().map(|(_, value)| value.len() as u16).collect(),
+            follows_redirects: body.is_some(),
+            ..Http::post("https://example.org/hook?a=b&c=%20")
         })
     };
     // A header may come twice, and in this order.

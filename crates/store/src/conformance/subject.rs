@@ -13,19 +13,19 @@ use punctual_core::model::{
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Browse, Change, Changed, ClockEdit, ClockRow, Gate, Gated, JobRow, Lease,
-    Loaded, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView, Settled, Store,
+    Accepted, Acquired, Adopted, Browse, Change, Changed, ClockEdit, ClockRow, Door, Gate, Gated, JobRow,
+    Lease, Loaded, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView, Settled, Store,
 };
 
 use crate::StoreClock;
 
-/// What is judged: both halves of a store.
-pub trait Both: Store + Browse {}
+/// What is judged: everything that a store does for somebody.
+pub trait Whole: Store + Browse + Door {}
 
-impl<T: Store + Browse> Both for T {}
+impl<T: Store + Browse + Door> Whole for T {}
 
 /// Opens a store. Asked again, after the first one is gone, it opens what that one left behind.
-pub type Open = Box<dyn Fn(StoreClock) -> Arc<dyn Both>>;
+pub type Open = Box<dyn Fn(StoreClock) -> Arc<dyn Whole>>;
 
 /// How many shards a store on trial has.
 pub const SHARDS: u16 = 4;
@@ -53,7 +53,7 @@ pub(super) const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 pub struct Subject {
     clock: Arc<AtomicI64>,
     open: Open,
-    store: Option<Arc<dyn Both>>,
+    store: Option<Arc<dyn Whole>>,
 }
 
 impl Subject {
@@ -74,7 +74,7 @@ impl Subject {
     }
 
     /// The store.
-    pub fn store(&self) -> &dyn Both {
+    pub fn store(&self) -> &dyn Whole {
         self.store.as_deref().expect("a store on trial is open")
     }
 

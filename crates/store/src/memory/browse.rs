@@ -56,7 +56,20 @@ impl State {
     ) -> Page<RunView, RunId> {
         let last = before.map_or(Bound::Unbounded, Bound::Excluded);
         let runs = self.runs.range((Bound::Unbounded, last)).rev().map(|(_, run)| run);
-        page(runs.filter(|run| is_wanted_run(run, filter)).map(run_view), limit, |view| view.id)
+        page(runs.filter(|run| self.is_wanted_run(run, filter)).map(run_view), limit, |view| view.id)
+    }
+
+    fn is_wanted_run(&self, run: &Run, filter: &RunFilter) -> bool {
+        // A deleted job is still of its app; a run of a job that never was is of none.
+        let is_of = |apps: &Vec<String>| {
+            self.jobs.get(&run.new.job).is_some_and(|job| apps.contains(&job.definition.app))
+        };
+        filter.job.is_none_or(|job| job == run.new.job)
+            && filter.apps.as_ref().is_none_or(is_of)
+            && filter.state.is_none_or(|wanted| wanted == state(run))
+            && filter.from.is_none_or(|from| from <= run.new.fire_time)
+            && filter.to.is_none_or(|to| run.new.fire_time < to)
+            && filter.key.as_ref().is_none_or(|key| run.new.key.as_ref().is_some_and(|own| own == key))
     }
 
     /// Of all jobs together: sums, the longest row of failures, the latest success. How the last of all closed runs
@@ -94,18 +107,10 @@ fn is_wanted_job(job: &Job, filter: &JobFilter) -> bool {
         definition.name.to_lowercase().contains(&text)
             || definition.description.to_lowercase().contains(&text)
     };
-    filter.app.as_ref().is_none_or(|app| *app == definition.app)
+    filter.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
         && filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
         && filter.text.as_ref().is_none_or(has_text)
         && filter.enabled.is_none_or(|enabled| enabled == job.state.is_enabled())
-}
-
-fn is_wanted_run(run: &Run, filter: &RunFilter) -> bool {
-    filter.job.is_none_or(|job| job == run.new.job)
-        && filter.state.is_none_or(|wanted| wanted == state(run))
-        && filter.from.is_none_or(|from| from <= run.new.fire_time)
-        && filter.to.is_none_or(|to| run.new.fire_time < to)
-        && filter.key.as_ref().is_none_or(|key| run.new.key.as_ref().is_some_and(|own| own == key))
 }
 
 fn state(run: &Run) -> RunState {

@@ -6,9 +6,9 @@ use punctual_core::model::{
     RunId, ShardId, Text, Token,
 };
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Arrival, Counts, PlannedTo};
+use punctual_node::ports::{Arrival, Counts, Digest, KeptAnswer, PlannedTo, RequestKey, TokenRow};
 
-use super::state::{GateKey, Run, State};
+use super::state::{GateKey, Request, Run, State};
 
 /// Everything, each list in the order of its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub struct Dump {
     pub keys: Vec<(JobId, Text, RunId, Option<Timestamp>)>,
     /// What was left and not consumed.
     pub arrivals: Vec<Arrival>,
+    /// Every token that was not revoked.
+    pub tokens: Vec<TokenRow>,
+    /// Every request that was not forgotten.
+    pub requests: Vec<RequestDump>,
 }
 
 /// A node.
@@ -123,6 +127,19 @@ pub struct GateDump {
     pub executor: Text,
 }
 
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestDump {
+    /// Whose, and its key.
+    pub key: RequestKey,
+    /// The sum of what was asked.
+    pub digest: Digest,
+    /// When it was begun.
+    pub begun_at: Timestamp,
+    /// What was answered, if it was.
+    pub answer: Option<KeptAnswer>,
+}
+
 impl State {
     pub(super) fn dump(&self) -> Dump {
         Dump {
@@ -138,6 +155,8 @@ impl State {
                 .map(|((job, key), held)| (*job, key.clone(), held.run, held.expires_at))
                 .collect(),
             arrivals: self.arrivals.values().copied().collect(),
+            tokens: self.tokens.values().cloned().collect(),
+            requests: self.requests.iter().map(|(key, request)| dump_request(key, request)).collect(),
         }
     }
 
@@ -175,6 +194,15 @@ impl State {
             definition: job.definition.clone(),
             counts: self.counts(Some(id)),
         }
+    }
+}
+
+fn dump_request(key: &RequestKey, request: &Request) -> RequestDump {
+    RequestDump {
+        key: key.clone(),
+        digest: request.digest,
+        begun_at: request.begun_at,
+        answer: request.answer.clone(),
     }
 }
 

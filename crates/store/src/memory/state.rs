@@ -12,7 +12,9 @@ use punctual_core::model::{
     Token, When,
 };
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Arrival, Bucket, Counts, PlannedTo, Revision};
+use punctual_node::ports::{
+    Arrival, Bucket, Counts, Digest, KeptAnswer, PlannedTo, RequestKey, Revision, TokenRow,
+};
 
 use crate::tally::count;
 
@@ -60,6 +62,10 @@ pub(super) struct State {
     pub(super) arrivals_by_shard: BTreeSet<(ShardId, u64)>,
     pub(super) left: BTreeSet<(ShardId, Wish)>,
     pub(super) last_arrival: u64,
+
+    pub(super) tokens: BTreeMap<u32, TokenRow>,
+    pub(super) last_token: u32,
+    pub(super) requests: BTreeMap<RequestKey, Request>,
 }
 
 /// What can be left for a holder: which kind, of which run, for when.
@@ -144,6 +150,13 @@ pub(super) struct Key {
     pub(super) expires_at: Option<Timestamp>,
 }
 
+/// A request that was begun.
+pub(super) struct Request {
+    pub(super) digest: Digest,
+    pub(super) begun_at: Timestamp,
+    pub(super) answer: Option<KeptAnswer>,
+}
+
 /// Where a run is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -221,6 +234,9 @@ impl State {
             arrivals_by_shard: BTreeSet::new(),
             left: BTreeSet::new(),
             last_arrival: 0,
+            tokens: BTreeMap::new(),
+            last_token: 0,
+            requests: BTreeMap::new(),
         }
     }
 

@@ -1,43 +1,41 @@
 //! Reading, for people: jobs with their counts, runs with their attempts, page by page.
 
-use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, AttemptRecord, JobId, LogId, Outcome, Payload, RunId, RunState, ShardId, Text, Token,
-};
-use punctual_node::ports::{
-    AttemptRow, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
-};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::time::Duration;
 
-use super::code::{
-    attempt_outcome_from, bits, decided_from, instant, instant_or_none, origin_from, outcome_from, state_from,
-};
+use calendar::Timestamp;
+use punctual_core::model::{JobId, RunId, ShardId};
+use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use rustc_hash::FxHashMap;
+
+use super::code::{bits, instant, instant_or_none, state_from};
 use super::keeper::counts_of;
-use super::layer::indexed_close;
 use super::reader::Reader;
 use super::tail::Shared;
 use super::trouble::{Trouble, corrupt};
+use super::view::{Tables, state_of, tables_of, view};
+use crate::StoreClock;
 use crate::row::definition_from_text;
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.
 const LOOK_MAX: usize = 50_000;
 
-/// How many runs are looked at under the lock of the closes.
+/// For how long a page is looked for, by the store's clock: there are two readers, and others wait for them.
+const LOOK_FOR: Duration = Duration::from_millis(250);
+
+/// How many rows are looked at in one snapshot; of runs, under the lock of the closes too.
 const CHUNK: usize = 256;
+
+/// Apps with more jobs than these together are large.
+const APP_JOBS_MAX: usize = 4_096;
 
 const JOB_COLUMNS: &str =
     "jobs.id, jobs.version, jobs.state, jobs.reason, jobs.definition, clocks.shard, clocks.next_fire";
 
 impl Reader {
     pub(super) fn job(&self, id: JobId) -> Result<Option<JobView>, Trouble> {
-        let mut select = self.conn.prepare_cached(&format!(
-            "select {JOB_COLUMNS}
-             from jobs
-             left join clocks on clocks.job = jobs.id
-             where jobs.id = ?1 and jobs.state <> 2"
-        ))?;
-        let mut rows = select.query([id.0])?;
-        rows.next()?.map(|row| job_view(&self.conn, row)).transpose()
+        let Some(view) = job(&self.conn, i64::from(id.0))? else { return Ok(None) };
+        Ok(Some(JobView { counts: counts_of(&self.conn, id)?, ..view }))
     }
 
     pub(super) fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, Trouble> {
@@ -48,7 +46,8 @@ impl Reader {
              where jobs.app = ?1 and jobs.name = ?2 and jobs.state <> 2"
         ))?;
         let mut rows = select.query([app, name])?;
-        rows.next()?.map(|row| job_view(&self.conn, row)).transpose()
+        let Some(view) = rows.next()?.map(job_view).transpose()? else { return Ok(None) };
+        Ok(Some(JobView { counts: counts_of(&self.conn, view.id)?, ..view }))
     }
 
     pub(super) fn job_list(
@@ -57,32 +56,32 @@ impl Reader {
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Page<JobView, JobId>, Trouble> {
-        let mut select = self.conn.prepare_cached(&format!(
-            "select {JOB_COLUMNS}
-             from jobs
-             left join clocks on clocks.job = jobs.id
-             where jobs.id > ?1 and jobs.state <> 2 and (?2 is null or jobs.app = ?2)
-             order by jobs.id"
-        ))?;
-        let mut rows = select.query(params![after.map_or(-1, |after| i64::from(after.0)), filter.app])?;
         let mut page = Page { items: Vec::new(), next: None };
-        let mut looked_at = 0;
-        while let Some(row) = rows.next()? {
-            // A row that cannot be read is told about where it is asked for; it does not take the others with it.
-            let Ok(view) = job_view(&self.conn, row) else { continue };
-            looked_at += 1;
-            if is_wanted_job(&view, filter) {
+        let mut patience = Patience::new(&self.clock);
+        let mut after = after.map_or(-1, |after| i64::from(after.0));
+        loop {
+            let transaction = self.conn.unchecked_transaction()?;
+            let chunk = jobs_after(&transaction, filter, after)?;
+            for id in chunk.wanted {
+                // A row that cannot be read is told about where it is asked for; it does not take the others with it.
+                let view = match wanted_job(&transaction, filter, id) {
+                    Ok(Some(view)) => view,
+                    Ok(None) | Err(Trouble::Refused(_)) => continue,
+                    Err(error) => return Err(error),
+                };
                 if page.items.len() == limit {
                     page.next = page.items.last().map(|last: &JobView| last.id);
-                    break;
+                    return Ok(page);
                 }
                 page.items.push(view);
-            } else if looked_at >= LOOK_MAX {
-                page.next = Some(view.id);
-                break;
+            }
+            let Some(highest) = chunk.highest else { return Ok(page) };
+            after = highest;
+            if patience.is_over(chunk.looked_at) {
+                page.next = u32::try_from(highest).ok().map(JobId);
+                return Ok(page);
             }
         }
-        Ok(page)
     }
 
     pub(super) fn revisions(&self, job: JobId) -> Result<Vec<Revision>, Trouble> {
@@ -148,7 +147,7 @@ impl Reader {
             Ok(has_bucket(conn, id.day())?.then(|| shared.place(id)))
         })?;
         let Some(place) = place else { return Ok(None) };
-        view(&transaction, id, place)
+        view(&transaction, tables_of(&transaction, id.day())?, id, place)
     }
 
     pub(super) fn run_list(
@@ -158,14 +157,27 @@ impl Reader {
         limit: usize,
     ) -> Result<Page<RunView, RunId>, Trouble> {
         let mut page = Page { items: Vec::new(), next: None };
+        let mut apps = filter.apps.as_deref().map(|names| Apps::read(&self.conn, names)).transpose()?;
+        if let Some(apps) = &mut apps
+            && !apps.can_have(&self.conn, filter.job)?
+        {
+            return Ok(page);
+        }
+        let mut patience = Patience::new(&self.clock);
         let mut before = before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
-        let mut looked_at = 0;
         loop {
             let (transaction, chunk) =
                 self.snapshot(|conn, shared| chunk_below(conn, shared, filter, before))?;
-            for (id, place) in &chunk.wanted {
+            let Some(lowest) = chunk.lowest else { return Ok(page) };
+            let tables = tables_of(&transaction, lowest.day())?;
+            for Found { id, job, place } in chunk.wanted {
+                if let Some(apps) = &mut apps
+                    && !apps.have(&transaction, job)?
+                {
+                    continue;
+                }
                 // As with jobs: one that cannot be read does not take the others with it.
-                let view = match wanted_view(&transaction, filter, *id, *place) {
+                let view = match wanted_run(&transaction, filter, tables, id, place) {
                     Ok(Some(view)) => view,
                     Ok(None) | Err(Trouble::Refused(_)) => continue,
                     Err(error) => return Err(error),
@@ -176,10 +188,8 @@ impl Reader {
                 }
                 page.items.push(view);
             }
-            let Some(lowest) = chunk.lowest else { return Ok(page) };
             before = lowest.0 as i64;
-            looked_at += chunk.looked_at;
-            if looked_at >= LOOK_MAX {
+            if patience.is_over(chunk.looked_at) {
                 page.next = Some(lowest);
                 return Ok(page);
             }
@@ -187,13 +197,181 @@ impl Reader {
     }
 }
 
+/// How long a page goes on. At least one chunk is looked at, so that every page is a step forward.
+struct Patience<'c> {
+    clock: &'c StoreClock,
+    until: Timestamp,
+    rows: usize,
+}
+
+impl Patience<'_> {
+    fn new(clock: &StoreClock) -> Patience<'_> {
+        Patience { clock, until: clock().saturating_add(LOOK_FOR), rows: LOOK_MAX }
+    }
+
+    /// Whether it is over, after so many more rows.
+    fn is_over(&mut self, rows: usize) -> bool {
+        self.rows = self.rows.saturating_sub(rows);
+        self.rows == 0 || (self.clock)() >= self.until
+    }
+}
+
+/// Some jobs above a place.
+struct Jobs {
+    /// Those that the filter lets through as far as app and state say.
+    wanted: Vec<i64>,
+    /// The last that was looked at; none if there are no more.
+    highest: Option<i64>,
+    looked_at: usize,
+}
+
+fn jobs_after(conn: &Connection, filter: &JobFilter, after: i64) -> rusqlite::Result<Jobs> {
+    let states: &[i64] = match filter.enabled {
+        None => &[0, 1],
+        Some(true) => &[0],
+        Some(false) => &[1],
+    };
+    match &filter.apps {
+        Some(apps) => jobs_of_apps(conn, apps, states, after),
+        None => jobs_of_all(conn, states, after),
+    }
+}
+
+/// Not by SQL alone: where few have the state, one statement would walk over all the others.
+fn jobs_of_all(conn: &Connection, states: &[i64], after: i64) -> rusqlite::Result<Jobs> {
+    let mut select = conn.prepare_cached(
+        "select id, state
+         from jobs
+         where id > ?1
+         order by id
+         limit ?2",
+    )?;
+    let mut rows = select.query([after, CHUNK as i64])?;
+    let mut jobs = Jobs { wanted: Vec::new(), highest: None, looked_at: 0 };
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        jobs.highest = Some(id);
+        jobs.looked_at += 1;
+        if states.contains(&row.get(1)?) {
+            jobs.wanted.push(id);
+        }
+    }
+    Ok(jobs)
+}
+
+/// The lowest of each app and state, of which the lowest of all are among them.
+fn jobs_of_apps(conn: &Connection, apps: &[String], states: &[i64], after: i64) -> rusqlite::Result<Jobs> {
+    let mut select = conn.prepare_cached(
+        "select id
+         from jobs indexed by jobs_by_app
+         where app = ?1 and state = ?2 and id > ?3
+         order by id
+         limit ?4",
+    )?;
+    let mut wanted = Vec::new();
+    for app in apps {
+        for state in states {
+            for id in select.query_map(params![app, state, after, CHUNK as i64], |row| row.get(0))? {
+                wanted.push(id?);
+            }
+        }
+    }
+    let looked_at = wanted.len();
+    wanted.sort_unstable();
+    // An app may be named twice.
+    wanted.dedup();
+    wanted.truncate(CHUNK);
+    Ok(Jobs { highest: wanted.last().copied(), wanted, looked_at })
+}
+
+/// A job, unless the filter asks for others.
+fn wanted_job(conn: &Connection, filter: &JobFilter, id: i64) -> Result<Option<JobView>, Trouble> {
+    match job(conn, id)?.filter(|view| is_wanted_job(view, filter)) {
+        Some(view) => Ok(Some(JobView { counts: counts_of(conn, view.id)?, ..view })),
+        None => Ok(None),
+    }
+}
+
+/// A job that is not deleted, without its counts.
+fn job(conn: &Connection, id: i64) -> Result<Option<JobView>, Trouble> {
+    let mut select = conn.prepare_cached(&format!(
+        "select {JOB_COLUMNS}
+         from jobs
+         left join clocks on clocks.job = jobs.id
+         where jobs.id = ?1 and jobs.state <> 2"
+    ))?;
+    let mut rows = select.query([id])?;
+    rows.next()?.map(job_view).transpose()
+}
+
+/// The apps whose runs are wanted, and which jobs are known to be of them. The jobs of small apps are read at once, as their
+/// runs may be far apart and many others lie between. Of large apps a page is soon full, so there a job is looked up when
+/// a run of it is met: what a page costs does not grow with the apps.
+struct Apps<'f> {
+    names: &'f [String],
+    known: FxHashMap<i64, bool>,
+    /// All their jobs are known.
+    is_whole: bool,
+}
+
+impl Apps<'_> {
+    fn read<'f>(conn: &Connection, names: &'f [String]) -> rusqlite::Result<Apps<'f>> {
+        let mut apps = Apps { names, known: FxHashMap::default(), is_whole: true };
+        // Deleted ones too.
+        let mut select = conn.prepare_cached(
+            "select id
+             from jobs indexed by jobs_by_app
+             where app = ?1
+             limit ?2",
+        )?;
+        for name in names {
+            let room = (APP_JOBS_MAX + 1).saturating_sub(apps.known.len());
+            let mut rows = select.query(params![name, room as i64])?;
+            while let Some(row) = rows.next()? {
+                apps.known.insert(row.get(0)?, true);
+            }
+        }
+        apps.is_whole = apps.known.len() <= APP_JOBS_MAX;
+        Ok(apps)
+    }
+
+    /// Whether there can be any run at all, of this job or of any.
+    fn can_have(&mut self, conn: &Connection, job: Option<JobId>) -> rusqlite::Result<bool> {
+        match job {
+            Some(job) => self.have(conn, i64::from(job.0)),
+            None => Ok(!self.known.is_empty()),
+        }
+    }
+
+    fn have(&mut self, conn: &Connection, job: i64) -> rusqlite::Result<bool> {
+        if let Some(is_of) = self.known.get(&job) {
+            return Ok(*is_of);
+        }
+        if self.is_whole {
+            return Ok(false);
+        }
+        let mut select = conn.prepare_cached("select app from jobs where id = ?1")?;
+        let app: Option<String> = select.query_row([job], |row| row.get(0)).optional()?;
+        let is_of = app.is_some_and(|app| self.names.contains(&app));
+        self.known.insert(job, is_of);
+        Ok(is_of)
+    }
+}
+
 /// Some runs below a place, of one day.
 struct Chunk {
-    /// Those that the filter lets through as far as their rows say, and where their closes lie if that is not indexed.
-    wanted: Vec<(RunId, Option<i64>)>,
+    /// Those that the filter lets through as far as their rows say.
+    wanted: Vec<Found>,
     /// The last that was looked at; none if there are no more.
     lowest: Option<RunId>,
     looked_at: usize,
+}
+
+/// A run, and where its close lies if that is not indexed.
+struct Found {
+    id: RunId,
+    job: i64,
+    place: Option<i64>,
 }
 
 fn chunk_below(
@@ -207,9 +385,12 @@ fn chunk_below(
         "select day
          from buckets
          where day <= ?1
+           and (?2 is null or last_fire is null or last_fire >= ?2)
+           and (?3 is null or first_fire is null or first_fire < ?3)
          order by day desc",
     )?;
-    let mut days = select.query([RunId(before as u64).day()])?;
+    let [from, to] = [filter.from, filter.to].map(|at| at.map(Timestamp::as_millis));
+    let mut days = select.query(params![RunId(before as u64).day(), from, to])?;
     while let Some(day) = days.next()? {
         // The key comes after short columns only, so no payload is read for it.
         let mut select = conn.prepare_cached(&format!(
@@ -226,7 +407,7 @@ fn chunk_below(
             chunk.lowest = Some(id);
             chunk.looked_at += 1;
             if is_wanted_run(row, filter)? {
-                chunk.wanted.push((id, shared.place(id)));
+                chunk.wanted.push(Found { id, job: row.get(1)?, place: shared.place(id) });
             }
         }
         if chunk.lowest.is_some() {
@@ -255,13 +436,14 @@ fn is_wanted_job(view: &JobView, filter: &JobFilter) -> bool {
         definition.name.to_lowercase().contains(&text)
             || definition.description.to_lowercase().contains(&text)
     };
-    filter.app.as_ref().is_none_or(|app| *app == definition.app)
+    filter.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
         && filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
         && filter.text.as_ref().is_none_or(has_text)
         && filter.enabled.is_none_or(|enabled| enabled == view.state.is_enabled())
 }
 
-fn job_view(conn: &Connection, row: &Row<'_>) -> Result<JobView, Trouble> {
+/// A job from [`JOB_COLUMNS`], without its counts.
+fn job_view(row: &Row<'_>) -> Result<JobView, Trouble> {
     let number: i64 = row.get(0)?;
     let bad = |reason: &str| Trouble::from(corrupt("jobs", number, reason));
     let id = JobId(u32::try_from(number).map_err(|_| bad("no such id"))?);
@@ -274,213 +456,24 @@ fn job_view(conn: &Connection, row: &Row<'_>) -> Result<JobView, Trouble> {
         definition: definition_from_text(&row.get::<_, String>(4)?).map_err(|reason| bad(&reason))?,
         next_fire: instant_or_none(row, 6)?,
         shard: ShardId(shard.ok_or_else(|| bad("its clock has no shard"))?),
-        counts: counts_of(conn, id)?,
+        counts: Counts::default(),
     })
 }
 
-/// The end of a run as it is kept.
-struct End {
-    outcome: Outcome,
-    reason: Text,
-    closed_at: Timestamp,
-    range: Option<(Timestamp, u64)>,
-    attempt: Option<AttemptRecord>,
-}
-
-/// What a run waits for.
-struct Wait {
-    ready_at: Option<Timestamp>,
-    attempt: Attempt,
-}
-
-fn view(conn: &Connection, id: RunId, place: Option<i64>) -> Result<Option<RunView>, Trouble> {
-    let mut select = conn.prepare_cached(&format!(
-        "select job, shard, fire_time, due, origin, decided, priority, key, of, payload
-         from runs_{}
-         where id = ?1",
-        id.day()
-    ))?;
-    let mut rows = select.query([id.0 as i64])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let end = end_of(conn, id, place)?;
-    let wait = wait_of(conn, id)?;
-    let attempts = attempts_of(conn, id, end.as_ref())?;
-    let is_gated = attempts.iter().any(|(_, is_gated)| *is_gated);
-    let state = state(end.as_ref().map(|end| end.outcome), wait.as_ref(), is_gated);
-    let bad = |reason: &str| corrupt("runs", id.0 as i64, reason);
-    let small = |column: usize| row.get::<_, i64>(column);
-    decided_from(small(5)?).ok_or_else(|| bad("no such decision"))?;
-    Ok(Some(RunView {
-        id,
-        job: JobId(u32::try_from(small(0)?).map_err(|_| bad("no such job"))?),
-        shard: ShardId(u16::try_from(small(1)?).map_err(|_| bad("no such shard"))?),
-        fire_time: instant(row, 2)?,
-        due: instant(row, 3)?,
-        origin: origin_from(small(4)?).ok_or_else(|| bad("no such origin"))?,
-        state,
-        closed_at: end.as_ref().map(|end| end.closed_at),
-        range: end.as_ref().and_then(|end| end.range),
-        reason: end.map(|end| end.reason).unwrap_or_default(),
-        priority: u8::try_from(small(6)?).map_err(|_| bad("no such priority"))?,
-        payload: row.get::<_, Option<String>>(9)?.map(Payload::from),
-        key: row.get::<_, Option<String>>(7)?.map(Text::from),
-        of: row.get::<_, Option<i64>>(8)?.map(|of| RunId(of as u64)),
-        ready_at: wait.and_then(|wait| wait.ready_at),
-        attempts: attempts.into_iter().map(|(row, _)| row).collect(),
-    }))
-}
-
 /// A run, unless it is in another state than the filter asks for.
-fn wanted_view(
+fn wanted_run(
     conn: &Connection,
     filter: &RunFilter,
+    tables: Tables,
     id: RunId,
     place: Option<i64>,
 ) -> Result<Option<RunView>, Trouble> {
     match filter.state {
-        Some(state) if state != state_of(conn, id, place)? => Ok(None),
-        _ => view(conn, id, place),
+        Some(state) if state != state_of(conn, tables, id, place)? => Ok(None),
+        _ => view(conn, tables, id, place),
     }
-}
-
-fn state_of(conn: &Connection, id: RunId, place: Option<i64>) -> Result<RunState, Trouble> {
-    let end = end_of(conn, id, place)?.map(|end| end.outcome);
-    let wait = wait_of(conn, id)?;
-    let is_gated = end.is_none() && wait.is_none() && !gates_of(conn, id)?.is_empty();
-    Ok(state(end, wait.as_ref(), is_gated))
-}
-
-fn state(end: Option<Outcome>, wait: Option<&Wait>, is_gated: bool) -> RunState {
-    match (end, wait) {
-        (Some(outcome), _) => outcome.into(),
-        (None, Some(wait)) if wait.attempt > Attempt::FIRST => RunState::Retrying,
-        (None, Some(_)) => RunState::Pending,
-        (None, None) if is_gated => RunState::Running,
-        (None, None) => RunState::Pending,
-    }
-}
-
-fn end_of(conn: &Connection, id: RunId, place: Option<i64>) -> Result<Option<End>, Trouble> {
-    let number = id.day();
-    if !has_table(conn, &format!("closes_{number}"))? {
-        return Ok(None);
-    }
-    let place = match place {
-        Some(place) => Some(place),
-        None => indexed_close(conn, id)?,
-    };
-    let Some(place) = place else { return Ok(None) };
-    let mut select = conn.prepare_cached(&format!(
-        "select attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate,
-                outcome, reason, closed_at, range_until, range_count
-         from closes_{number}
-         where place = ?1"
-    ))?;
-    let mut rows = select.query([place])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let outcome = outcome_from(row.get(8)?);
-    let attempt = match row.get::<_, Option<u32>>(0)? {
-        Some(_) => Some(record(row, number)?),
-        None => None,
-    };
-    Ok(Some(End {
-        outcome: outcome.ok_or_else(|| corrupt("closes", place, "no such outcome"))?,
-        reason: row.get::<_, String>(9)?.into(),
-        closed_at: instant(row, 10)?,
-        range: instant_or_none(row, 11)?.zip(row.get::<_, Option<i64>>(12)?.map(|count| count as u64)),
-        attempt,
-    }))
-}
-
-/// An attempt from the first eight columns of a row.
-fn record(row: &Row<'_>, day: u32) -> Result<AttemptRecord, Trouble> {
-    let outcome = attempt_outcome_from(row.get(5)?);
-    Ok(AttemptRecord {
-        number: Attempt(row.get(0)?),
-        token: Token(bits(row, 1)?),
-        executor: row.get::<_, String>(2)?.into(),
-        started_at: instant(row, 3)?,
-        ended_at: instant(row, 4)?,
-        outcome: outcome.ok_or_else(|| corrupt("attempts", i64::from(day), "no such outcome"))?,
-        message: row.get::<_, String>(6)?.into(),
-        possible_duplicate: row.get(7)?,
-    })
-}
-
-fn wait_of(conn: &Connection, id: RunId) -> rusqlite::Result<Option<Wait>> {
-    let mut select = conn.prepare_cached(
-        "select ready_at, attempt
-         from waiting
-         where run = ?1",
-    )?;
-    let read = |row: &Row<'_>| Ok(Wait { ready_at: instant_or_none(row, 0)?, attempt: Attempt(row.get(1)?) });
-    select.query_row([id.0 as i64], read).optional()
-}
-
-/// The attempts of a run, oldest first, each with whether it is one of a gate.
-fn attempts_of(conn: &Connection, id: RunId, end: Option<&End>) -> Result<Vec<(AttemptRow, bool)>, Trouble> {
-    let mut ended = Vec::from_iter(end.and_then(|end| end.attempt.clone()));
-    let number = id.day();
-    if has_table(conn, &format!("attempts_{number}"))? {
-        let mut select = conn.prepare_cached(&format!(
-            "select attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate
-             from attempts_{number}
-             where run = ?1"
-        ))?;
-        let mut rows = select.query([id.0 as i64])?;
-        while let Some(row) = rows.next()? {
-            let record = record(row, number)?;
-            // The last word about an attempt is the one in the close.
-            if ended.iter().all(|last| last.number != record.number) {
-                ended.push(record);
-            }
-        }
-    }
-    let gates = gates_of(conn, id)?;
-    let is_gated = |number: Attempt| gates.iter().any(|(gated, _)| *gated == number);
-    let has_ended = |number: Attempt| ended.iter().any(|record| record.number == number);
-    let open = gates.iter().filter(|(number, _)| !has_ended(*number));
-    let mut rows: Vec<(Attempt, AttemptRow, bool)> =
-        open.map(|(number, row)| (*number, row.clone(), true)).collect();
-    rows.extend(ended.iter().map(|end| (end.number, AttemptRow::Ended(end.clone()), is_gated(end.number))));
-    rows.sort_by_key(|(number, _, _)| *number);
-    Ok(rows.into_iter().map(|(_, row, is_gated)| (row, is_gated)).collect())
-}
-
-fn gates_of(conn: &Connection, id: RunId) -> rusqlite::Result<Vec<(Attempt, AttemptRow)>> {
-    let table = format!("sends_{}", id.day());
-    if !has_table(conn, &table)? {
-        return Ok(Vec::new());
-    }
-    let mut select = conn.prepare_cached(&format!(
-        "select attempt, token, log, sent_at, executor
-         from {table}
-         where run = ?1
-         order by attempt"
-    ))?;
-    let read = |row: &Row<'_>| {
-        let number = Attempt(row.get(0)?);
-        let open = AttemptRow::Open {
-            number,
-            token: Token(bits(row, 1)?),
-            log: LogId(bits(row, 2)?),
-            started_at: instant(row, 3)?,
-            executor: row.get::<_, String>(4)?.into(),
-        };
-        Ok((number, open))
-    };
-    select.query_map([id.0 as i64], read)?.collect()
 }
 
 fn has_bucket(conn: &Connection, day: u32) -> rusqlite::Result<bool> {
     conn.prepare_cached("select 1 from buckets where day = ?1")?.exists([day])
-}
-
-fn has_table(conn: &Connection, table: &str) -> rusqlite::Result<bool> {
-    let mut select = conn.prepare_cached(
-        "select 1
-         from sqlite_schema
-         where type = 'table' and name = ?1",
-    )?;
-    select.exists([table])
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use punctual_core::model::RunId;
 use rusqlite::{CachedStatement, Connection, params};
 
 /// The tables that a day may have. Each is made when it is first needed: a day far ahead that only waits for one run
@@ -62,6 +63,8 @@ pub(super) struct Day {
     pub(super) runs: u64,
     pub(super) closed: u64,
     pub(super) bytes: u64,
+    /// The first and the last instant that a run was named for; none if that is not known.
+    fires: Option<(i64, i64)>,
     /// The layers of the due index, the one that is being written included.
     pub(super) due_layers: Vec<Layer>,
     next_layer: [i64; 2],
@@ -91,6 +94,7 @@ impl Day {
             runs: 0,
             closed: 0,
             bytes: 0,
+            fires: Some((i64::MAX, i64::MIN)),
             due_layers: Vec::new(),
             next_layer: [1; 2],
             building: [None; 2],
@@ -113,6 +117,14 @@ impl Day {
 
     pub(super) fn has_open(&self) -> bool {
         self.closed < self.runs
+    }
+
+    /// Counts a run that was written.
+    pub(super) fn count_run(&mut self, run: RunId, fire_time: i64, bytes: u64) {
+        self.runs += 1;
+        self.bytes += bytes;
+        self.next_run = self.next_run.max(run.0 + 1);
+        self.fires = self.fires.map(|(first, last)| (first.min(fire_time), last.max(fire_time)));
     }
 
     /// The layers of the due index that may hold something due from `from` on and before `until`.
@@ -158,7 +170,7 @@ impl Days {
     pub(super) fn read(conn: &Connection) -> rusqlite::Result<Days> {
         let mut days = BTreeMap::new();
         let mut select = conn.prepare(
-            "select day, runs, closed, bytes, due_mark, close_mark
+            "select day, runs, closed, bytes, due_mark, close_mark, first_fire, last_fire
              from buckets",
         )?;
         let mut rows = select.query([])?;
@@ -169,6 +181,7 @@ impl Days {
                 bytes: row.get::<_, i64>(3)? as u64,
                 due_mark: row.get::<_, i64>(4)? as u64,
                 close_mark: row.get(5)?,
+                fires: row.get::<_, Option<i64>>(6)?.zip(row.get(7)?),
                 is_dirty: false,
                 ..Day::new()
             };
@@ -279,8 +292,8 @@ impl Days {
         for (number, day) in self.days.iter_mut().filter(|(_, day)| day.is_dirty) {
             let mut upsert = conn.prepare_cached(
                 "insert or replace into buckets
-                     (day, runs, closed, bytes, due_mark, close_mark)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                     (day, runs, closed, bytes, due_mark, close_mark, first_fire, last_fire)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?;
             upsert.execute(params![
                 number,
@@ -289,6 +302,8 @@ impl Days {
                 day.bytes as i64,
                 day.due_mark as i64,
                 day.close_mark,
+                day.fires.map(|(first, _)| first),
+                day.fires.map(|(_, last)| last),
             ])?;
             if let Some(strays) = day.strays {
                 write_layer(conn, *number, Kind::Due, strays)?;

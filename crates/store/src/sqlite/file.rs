@@ -12,7 +12,11 @@ use super::trouble::told;
 const VERSION_MIN: i32 = 3_051_003;
 
 /// Every migration, in order. One that was published is never edited: a mistake is mended by the next.
-const MIGRATIONS: &[(u32, &str)] = &[(1, include_str!("../../migrations/sqlite/0001_first.sql"))];
+const MIGRATIONS: &[(u32, &str)] = &[
+    (1, include_str!("../../migrations/sqlite/0001_first.sql")),
+    (2, include_str!("../../migrations/sqlite/0002_door.sql")),
+    (3, include_str!("../../migrations/sqlite/0003_browse.sql")),
+];
 
 /// Prepared statements that a connection keeps. Days have statements of their own, and a batch of one-shots may
 /// touch hundreds of days.

@@ -162,24 +162,25 @@ pub(super) struct Counters {
     pub(super) log: u64,
     pub(super) change: u64,
     pub(super) arrival: u64,
-    written: [u64; 5],
+    pub(super) token: u64,
+    written: [u64; Counters::NAMES.len()],
 }
 
 impl Counters {
-    const NAMES: [&'static str; 5] = ["epoch", "job", "log", "change", "arrival"];
+    const NAMES: [&'static str; 6] = ["epoch", "job", "log", "change", "arrival", "token"];
 
     fn read(conn: &Connection) -> rusqlite::Result<Counters> {
         let mut select = conn.prepare_cached("select value from counters where name = ?1")?;
-        let mut written = [0; 5];
+        let mut written = [0; Counters::NAMES.len()];
         for (name, value) in Counters::NAMES.iter().zip(&mut written) {
             *value = select.query_row([name], |row| row.get::<_, i64>(0)).optional()?.unwrap_or(0) as u64;
         }
-        let [epoch, job, log, change, arrival] = written;
-        Ok(Counters { epoch, job, log, change, arrival, written })
+        let [epoch, job, log, change, arrival, token] = written;
+        Ok(Counters { epoch, job, log, change, arrival, token, written })
     }
 
     fn write_back(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        let values = [self.epoch, self.job, self.log, self.change, self.arrival];
+        let values = [self.epoch, self.job, self.log, self.change, self.arrival, self.token];
         for ((name, value), written) in Counters::NAMES.iter().zip(values).zip(self.written) {
             if value != written {
                 let mut upsert =

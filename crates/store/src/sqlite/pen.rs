@@ -97,9 +97,7 @@ impl Pen<'_> {
         let texts =
             run.payload.as_ref().map_or(0, |text| text.len()) + run.key.as_ref().map_or(0, |text| text.len());
         let day = self.side.days.edit(run.id.day());
-        day.runs += 1;
-        day.bytes += ROW_BYTES + texts as u64;
-        day.next_run = day.next_run.max(run.id.0 + 1);
+        day.count_run(run.id, run.fire_time.as_millis(), ROW_BYTES + texts as u64);
         let (place, birth) = ((run.due.as_millis(), run.id.0), Birth::of(run));
         if run.id.0 < day.due_mark {
             return self.side.index_stray(self.conn, &(place, birth));

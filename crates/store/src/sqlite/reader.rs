@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::file::open_reader;
 use super::tail::{Shared, SharedCloses};
 use super::trouble::{Trouble, told};
+use crate::StoreClock;
 
 /// How many threads read.
 const READERS: usize = 2;
@@ -20,6 +21,7 @@ type Errand = Box<dyn FnOnce(&Reader) + Send>;
 /// One thread's hands.
 pub(super) struct Reader {
     pub(super) conn: Connection,
+    pub(super) clock: StoreClock,
     closes: SharedCloses,
 }
 
@@ -44,12 +46,17 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn start(path: &Path, closes: &SharedCloses) -> Result<Readers, StoreError> {
+    pub(super) fn start(
+        path: &Path,
+        closes: &SharedCloses,
+        clock: &StoreClock,
+    ) -> Result<Readers, StoreError> {
         let (errands, receiver) = mpsc::channel::<Errand>(64);
         let receiver = Arc::new(Mutex::new(receiver));
         let mut threads = Vec::new();
         for _ in 0..READERS {
-            let reader = Reader { conn: open_reader(path)?, closes: SharedCloses::clone(closes) };
+            let (clock, closes) = (StoreClock::clone(clock), SharedCloses::clone(closes));
+            let reader = Reader { conn: open_reader(path)?, clock, closes };
             let receiver = Arc::clone(&receiver);
             // One of them waits for the next errand, the others for their turn to wait.
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();

@@ -1,0 +1,97 @@
+//! One-shots that are all due at the same instant: how late the first and the last of them are handed over, and whether
+//! they keep their order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_node::ports::Store;
+use punctual_node::{Settings, Submission};
+
+use super::cron::next_instant;
+use super::{Setup, block_on};
+use crate::clock::{Watch, lag, store_clock};
+use crate::driver::Driver;
+use crate::machine::{cpu_seconds, resident_bytes};
+use crate::outside::{Ledger, node};
+use crate::place::{Place, open};
+use crate::rows::{OneShots, Order, create_manual};
+use crate::{Failure, Figure, Figures};
+
+/// How long what is late may still come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let place = Place::make(&setup.dir, "engine")?;
+    // A machine that is busy with other things may not hand them in before they are due; then they get more time.
+    for lead in [1, 4, 16].map(|times| setup.sizes.lead * times) {
+        let figure = block_on(stampede(setup, &place, lead))?;
+        place.delete("store.db");
+        if let Some(figure) = figure {
+            return Ok(vec![figure]);
+        }
+    }
+    Err("the one-shots could not be handed in before they were due".into())
+}
+
+/// None if they were due before all of them were there.
+async fn stampede(setup: &Setup, place: &Place, lead: Duration) -> Result<Option<Figure>, Failure> {
+    let count = setup.sizes.herd;
+    let watch = Arc::new(Watch::start());
+    let store: Arc<dyn Store> = open(&place.file("store.db"), store_clock(&watch))?;
+    let job = create_manual(&*store, watch.now()).await?;
+    let ledger = Ledger::open(&watch, usize::try_from(count)?);
+    let dispatch: Arc<Ledger> = Arc::clone(&ledger);
+    let clock: Arc<Watch> = Arc::clone(&watch);
+    let node = node(clock, store, dispatch, Settings::default());
+    let driver = Driver::start(&node, &watch, &ledger);
+    while node.shards_held() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    let due = next_instant(watch.now().saturating_add(lead), setup.sizes.interval);
+    let payload = OneShots::new(1, Order::Rows, due, Duration::from_secs(1)).payload;
+    let shot = Submission { job, at: Some(due), payload, key: None, priority: None };
+    let mut left = usize::try_from(count)?;
+    while left > 0 {
+        let batch = left.min(usize::try_from(setup.sizes.batch)?);
+        node.submit(vec![shot.clone(); batch]).await?;
+        driver.ring();
+        left -= batch;
+    }
+    if watch.now() >= due {
+        driver.stop().await;
+        return Ok(None);
+    }
+    let cpu = cpu_seconds();
+    let deadline = watch.elapsed() + watch.until(due) + PATIENCE;
+    let pause = Duration::from_millis(20);
+    while ledger.counts().0 < count && watch.elapsed() < deadline {
+        tokio::time::sleep(pause).await;
+    }
+    while ledger.counts().1 < count && watch.elapsed() < deadline {
+        tokio::time::sleep(pause).await;
+    }
+    let settled = lag(watch.date(), due).saturating_sub(pause / 2);
+    let (cpu, rss, failures) = (cpu_seconds() - cpu, resident_bytes(), driver.failures());
+    driver.stop().await;
+
+    let handed = ledger.take();
+    let is_behind = |pair: &&[crate::outside::Handed]| pair[0].sequence > pair[1].sequence;
+    let out_of_order = handed.windows(2).filter(is_behind).count();
+    let mut sequences: Vec<u32> = handed.iter().map(|it| it.sequence).collect();
+    sequences.sort_unstable();
+    sequences.dedup();
+    let doubled = handed.len() as u64 - sequences.len() as u64;
+    let lags: Vec<Duration> = handed.iter().map(|it| it.lag.duration()).collect();
+    let last = lags.iter().max().copied().unwrap_or_default();
+    let figure = Figure::new("engine", format!("{count} at one instant"), sequences.len() as u64)
+        .took("sends", last)
+        .steps(lags)
+        .cpu(cpu)
+        .resident(rss)
+        .whole(count - sequences.len() as u64, doubled)
+        .with("out_of_order", out_of_order as f64)
+        .with("all_settled_ms", settled.as_secs_f64() * 1_000.0)
+        .with("store_failures", failures as f64);
+    Ok(Some(figure))
+}

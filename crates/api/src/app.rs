@@ -1,0 +1,138 @@
+//! What the front door needs from the house, and what it keeps for itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use calendar::{Timestamp, Zones};
+use punctual_core::model::{ChangeId, Http};
+use punctual_node::Node;
+use punctual_node::ports::{Browse, Door, Entropy};
+
+use crate::caller::{Strangers, Tokens};
+use crate::convert::apps::AppNames;
+use crate::events::EventLog;
+use crate::problem::Problem;
+
+/// How long a person waits for a change to be in force everywhere.
+const IN_FORCE_WITHIN: Duration = Duration::from_millis(1_500);
+
+/// How often that is asked meanwhile.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// Says what is wrong with a target: JSON pointers into the job (such as `/target/url`), and reasons.
+pub type CheckTarget = dyn Fn(&Http) -> Vec<(String, String)> + Send + Sync;
+
+/// Everything the front door needs from outside.
+#[derive(Clone)]
+pub struct App {
+    /// Where commands go.
+    pub node: Arc<Node>,
+    /// Where jobs and runs are read.
+    pub browse: Arc<dyn Browse>,
+    /// Where tokens and answers are kept.
+    pub door: Arc<dyn Door>,
+    /// The zones of schedules.
+    pub zones: Arc<Zones>,
+    /// Randomness for tokens and request numbers.
+    pub entropy: Arc<dyn Entropy>,
+    /// Called after every command, so that the loops look at once.
+    pub nudge: Arc<dyn Fn() + Send + Sync>,
+    /// Checks what only those who send can check: the address.
+    pub check_target: Arc<CheckTarget>,
+    /// The metrics as Prometheus text.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Whether this node can do its work, or why not.
+    pub is_ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// How it behaves.
+    pub settings: Settings,
+    /// What has happened.
+    pub events: EventLog,
+}
+
+/// How the front door behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The longest payload of a run, in bytes.
+    pub payload_max: usize,
+    /// The longest body of a request, in bytes.
+    pub body_max: usize,
+    /// The longest body of a batch of runs, in bytes.
+    pub batch_max: usize,
+    /// Whether `/metrics` needs no token.
+    pub opens_metrics: bool,
+    /// Whether `/openapi.json` needs no token.
+    pub opens_document: bool,
+    /// How many calls without a valid token one address may make in 15 minutes.
+    pub strangers_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            payload_max: 1 << 20,
+            body_max: (1 << 20) + (1 << 18),
+            batch_max: 64 << 20,
+            opens_metrics: false,
+            opens_document: false,
+            strangers_max: 100,
+        }
+    }
+}
+
+/// The house, and what the front door remembers between requests.
+pub(crate) struct Front {
+    pub(crate) app: App,
+    pub(crate) tokens: Tokens,
+    pub(crate) strangers: Strangers,
+    pub(crate) apps: AppNames,
+    pub(crate) document: Bytes,
+}
+
+impl std::ops::Deref for Front {
+    type Target = App;
+
+    fn deref(&self) -> &App {
+        &self.app
+    }
+}
+
+impl Front {
+    /// The cluster's time.
+    pub(crate) fn now(&self) -> Result<Timestamp, Problem> {
+        let unknown = || Problem::unavailable("this node has not joined yet; try again in a moment");
+        self.node.now().ok_or_else(unknown)
+    }
+
+    /// Waits until no send begins any more under what was before.
+    pub(crate) async fn wait_in_force(&self, change: ChangeId) -> Result<(), Problem> {
+        (self.nudge)();
+        let late = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+        loop {
+            if self.node.is_in_force(change).await? {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= late {
+                let said = "the change is written, but not every node has said that it follows it; it will, or \
+                            its lease ends. Repeating the request is safe";
+                return Err(Problem::unavailable(said));
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// Waits for something that another node was asked to do; none if it did not in time.
+    pub(crate) async fn wait_for<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<Option<T>, Problem>
+    where
+        F: Future<Output = Result<Option<T>, Problem>>,
+    {
+        let late = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+        loop {
+            let found = ask().await?;
+            if found.is_some() || tokio::time::Instant::now() >= late {
+                return Ok(found);
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Jobs as they are shown.
+
+use std::collections::BTreeMap;
+
+use calendar::{Timestamp, Zones};
+use punctual_core::model::{Child, Definition, Delivery, Job, JobId, JobState, When};
+use punctual_core::policy::misfire::Policy;
+use punctual_node::ports::{Browse, Counts, JobView, Revision, StoreError};
+use punctual_protocol as wire;
+use punctual_protocol::Span;
+use serde_json::{Value, json};
+
+use super::upcoming::upcoming;
+use super::{schedule, target, window};
+
+/// `app/name` of jobs that others come after.
+pub(crate) type Names = BTreeMap<JobId, String>;
+
+/// The names of all jobs that these come after.
+pub(crate) async fn names_for<'a>(
+    browse: &dyn Browse,
+    definitions: impl Iterator<Item = &'a Definition>,
+) -> Result<Names, StoreError> {
+    let wanted: std::collections::BTreeSet<JobId> =
+        definitions.flat_map(|definition| definition.after.iter().map(|before| before.job)).collect();
+    let mut names = Names::new();
+    for id in wanted {
+        if let Some(view) = browse.job(id).await? {
+            names.insert(id, format!("{}/{}", view.definition.app, view.definition.name));
+        }
+    }
+    Ok(names)
+}
+
+/// A job with everything that is known of it.
+pub(crate) fn show(view: &JobView, names: &Names, zones: &Zones, now: Timestamp) -> wire::Job {
+    let Counts { failed, consecutive_failures, last_outcome, last_success, .. } = &view.counts;
+    let stopped_reason = match &view.state {
+        JobState::Stopped(reason) => Some(reason.to_string()),
+        JobState::Enabled | JobState::Deleted => None,
+    };
+    wire::Job {
+        id: view.id.0,
+        draft: draft(&view.definition, view.state.is_enabled(), names),
+        version: view.version,
+        next_fire_time: next_fire_time(view, zones, now).map(|at| at.to_string()),
+        stopped_reason,
+        failure_count: *failed,
+        consecutive_failures: *consecutive_failures,
+        last_status: last_outcome.map(|outcome| outcome.name().into()),
+        last_success: last_success.map(|at| at.to_string()),
+    }
+}
+
+fn next_fire_time(view: &JobView, zones: &Zones, now: Timestamp) -> Option<Timestamp> {
+    if !view.state.is_enabled() {
+        return None;
+    }
+    // Only the clock knows when the last run of a fixed delay ended.
+    if view.definition.schedule.is_delay() {
+        return view.next_fire;
+    }
+    fire_times(&view.definition, zones, now, 1).first().copied()
+}
+
+/// The next fire times of a definition. Those of a fixed delay depend on runs, except for the first.
+pub(crate) fn fire_times(
+    definition: &Definition,
+    zones: &Zones,
+    after: Timestamp,
+    count: usize,
+) -> Vec<Timestamp> {
+    let state = JobState::Enabled;
+    let Ok(job) = Job::compile(JobId(0), 1, after, state, definition.clone(), vec![], zones) else {
+        return vec![];
+    };
+    let count = if definition.schedule.is_delay() { count.min(1) } else { count };
+    upcoming(&job.rule, &job.exclusions, after, count)
+}
+
+/// What people wrote, with every default.
+pub(crate) fn draft(definition: &Definition, enabled: bool, names: &Names) -> wire::JobDraft {
+    wire::JobDraft {
+        name: definition.name.clone(),
+        app: definition.app.clone(),
+        description: definition.description.clone(),
+        tags: definition.tags.clone(),
+        enabled,
+        schedule: schedule::show(&definition.schedule),
+        target: target::show(&definition.target, definition.block),
+        misfire: wire::Misfire {
+            policy: match definition.misfire.policy {
+                Policy::Skip => wire::MisfirePolicy::Skip,
+                Policy::FireOnce => wire::MisfirePolicy::FireOnce,
+                Policy::FireAll => wire::MisfirePolicy::FireAll,
+            },
+            threshold: Span(definition.misfire.threshold),
+        },
+        retry: wire::Retry {
+            max_attempts: definition.retry.max_attempts,
+            initial_delay: Span(definition.retry.initial_delay),
+            multiplier: definition.retry.multiplier.as_f64(),
+            max_delay: Span(definition.retry.max_delay),
+        },
+        timeout: Span(definition.timeout),
+        delivery: match definition.delivery {
+            Delivery::AtLeastOnce => wire::Delivery::AtLeastOnce,
+            Delivery::AtMostOnce => wire::Delivery::AtMostOnce,
+        },
+        priority: definition.priority,
+        class: None,
+        lane: None,
+        windows: definition.windows.iter().map(window::show).collect(),
+        calendar: None,
+        jitter: Span::default(),
+        after: definition.after.iter().map(|before| after(before, names)).collect(),
+        failure_limit: definition.failure_limit,
+    }
+}
+
+fn after(before: &Child, names: &Names) -> wire::After {
+    // One that is gone has only its number left.
+    let job: Value = names.get(&before.job).map_or_else(|| json!(before.job.0), |name| json!(name));
+    let when = match before.when {
+        When::Succeeded => wire::When::Succeeded,
+        When::Failed => wire::When::Failed,
+        When::Ended => wire::When::Ended,
+    };
+    wire::After { job, when }
+}
+
+/// One version of a job. Whether it was enabled is no part of a definition.
+pub(crate) fn revision(revision: &Revision, names: &Names) -> wire::Revision {
+    wire::Revision {
+        version: revision.version,
+        at: revision.at.to_string(),
+        by: revision.by.to_string(),
+        job: draft(&revision.definition, true, names),
+    }
+}
+
+/// What has become of a job's runs.
+pub(crate) fn stats(counts: &Counts) -> wire::JobStats {
+    wire::JobStats {
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+        not_run: counts.not_run,
+        consecutive_failures: counts.consecutive_failures,
+        last_status: counts.last_outcome.map(|outcome| outcome.name().into()),
+        last_success: counts.last_success.map(|at| at.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::tests::{plain, try_read};
+    use super::*;
+    use punctual_core::model::{ShardId, StoppedReason};
+
+    fn view(state: JobState) -> JobView {
+        JobView {
+            id: JobId(17),
+            version: 3,
+            state,
+            definition: try_read(&plain(), None).unwrap().definition,
+            next_fire: None,
+            shard: ShardId(0),
+            counts: Counts::default(),
+        }
+    }
+
+    fn shown(view: &JobView) -> Value {
+        let now = "2026-03-08T07:00:00Z".parse().unwrap();
+        serde_json::to_value(show(view, &Names::new(), &Zones::bundled(), now)).unwrap()
+    }
+
+    #[test]
+    fn a_job_is_shown_as_the_contract_shows_it() {
+        let expected = json!({
+            "id": 17, "name": "nightly-report", "app": "reports", "description": "", "tags": [], "enabled": true,
+            "schedule": {"kind": "cron", "expression": "0 9 * * *", "dialect": "unix", "zone": "America/Toronto",
+                         "gap": "default", "overlap": "default"},
+            "target": {"kind": "http", "method": "POST", "url": "https://example.com/agent", "headers": {},
+                       "body": {"type": "daily"}},
+            "misfire": {"policy": "fire_once", "threshold": "5s"},
+            "retry": {"max_attempts": 3, "initial_delay": "1s", "multiplier": 2.0, "max_delay": "30s"},
+            "timeout": "30s", "delivery": "at_least_once", "priority": 5, "class": null, "lane": null, "windows": [],
+            "calendar": null, "jitter": "0s", "after": [], "failure_limit": 0, "version": 3,
+            "next_fire_time": "2026-03-08T13:00:00Z", "stopped_reason": null, "failure_count": 0,
+            "consecutive_failures": 0, "last_status": null, "last_success": null,
+        });
+        assert_eq!(shown(&view(JobState::Enabled)), expected);
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written_back() {
+        let view = view(JobState::Enabled);
+        let again = try_read(&shown(&view), Some(&view.definition)).unwrap();
+        assert_eq!((again.definition, again.enabled), (view.definition, Some(true)));
+    }
+
+    #[test]
+    fn a_stopped_job_says_why_and_names_no_next_instant() {
+        let shown = shown(&view(JobState::Stopped(StoppedReason::FailureLimit)));
+        assert_eq!((&shown["enabled"], &shown["next_fire_time"]), (&json!(false), &Value::Null));
+        assert_eq!(shown["stopped_reason"], "failure limit");
+    }
+}

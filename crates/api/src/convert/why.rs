@@ -1,0 +1,259 @@
+//! Why a run is as it is: one sentence, and what it rests on.
+
+use calendar::Timestamp;
+use punctual_core::model::{AttemptOutcome, AttemptRecord, Origin, RunState};
+use punctual_node::ports::{AttemptRow, RunView};
+use punctual_protocol::{Evidence, Span, Why};
+
+use super::run::{lag_ms, started_at};
+
+/// The sentence about a run, as it stands at `now`.
+pub(crate) fn why(view: &RunView, now: Timestamp) -> Why {
+    Why { sentence: sentence(view, now), evidence: evidence(view) }
+}
+
+fn sentence(view: &RunView, now: Timestamp) -> String {
+    let origin = origin(view);
+    match view.state {
+        RunState::Pending => pending(view, now, origin),
+        RunState::Running => format!("It {origin}{} and is running: {}.", lateness(view), last_word(view)),
+        RunState::Retrying => {
+            let when = view.ready_at.map_or("when there is room".into(), |at| format!("at {at}"));
+            format!("It {origin}{} and will be tried again {when}: {}.", lateness(view), last_word(view))
+        }
+        RunState::Succeeded => format!("It {origin}{} and succeeded {}.", lateness(view), tries(view)),
+        RunState::Failed | RunState::Lost if view.attempts.is_empty() => {
+            format!("It {origin} and {} without an attempt: {}.", view.state, reason(view))
+        }
+        RunState::Failed => {
+            format!("It {origin}{} and failed {}: {}.", lateness(view), tries(view), reason(view))
+        }
+        RunState::Lost => {
+            let said = "was lost: nobody knows whether it was done";
+            format!("It {origin}{} and {said} ({}).", lateness(view), reason(view))
+        }
+        RunState::Cancelled => {
+            let sent = if view.attempts.is_empty() { "before it was sent" } else { "after it was sent" };
+            format!("It {origin} and was cancelled {sent}.")
+        }
+        RunState::Skipped => skipped(view, origin),
+    }
+}
+
+fn origin(view: &RunView) -> String {
+    match view.origin {
+        Origin::Schedule => format!("was named by its schedule for {}", view.fire_time),
+        Origin::Manual => format!("was started by hand for {}", view.fire_time),
+        Origin::OneShot => format!("was handed over for {}", view.fire_time),
+        Origin::Backfill => format!("was asked for to fill the gap at {}", view.fire_time),
+        Origin::Retry => match view.of {
+            Some(run) => format!("repeats run {run}"),
+            None => "repeats another run".into(),
+        },
+        Origin::Parent => match view.of {
+            Some(run) => format!("was brought about by the end of run {run}"),
+            None => "was brought about by the end of another job".into(),
+        },
+    }
+}
+
+fn pending(view: &RunView, now: Timestamp, origin: String) -> String {
+    let due = view.ready_at.unwrap_or(view.due);
+    if due > now {
+        return format!("It {origin} and waits until {due}.");
+    }
+    let late = length(now.as_millis() - due.as_millis());
+    format!(
+        "It {origin}, is due since {late}, and waits: its job is stopped or busy, or there is no room to send it."
+    )
+}
+
+fn skipped(view: &RunView, origin: String) -> String {
+    let why = match &*view.reason {
+        "misfire" => "nobody was there to start it in time, and its job skips what it missed".into(),
+        "coalesced" => "it was missed, and a later missed instant ran in its place".into(),
+        "too many missed" => "more instants were missed than may be caught up with".into(),
+        "outside windows" => "it lies outside the job's windows".into(),
+        "job stopped" => "its job was stopped before it was due".into(),
+        "job edited" => "its job was edited and no longer names this instant".into(),
+        "job deleted" => "its job was deleted".into(),
+        "blocked" => "another run of its job was still running, and the job discards newcomers".into(),
+        "queue full" => "there was no room to wait for a send".into(),
+        other => other.to_owned(),
+    };
+    match view.range {
+        Some((until, count)) => {
+            format!(
+                "It stands for {count} instants from {} to {until} that were skipped: {why}.",
+                view.fire_time
+            )
+        }
+        None => format!("It {origin} and was skipped: {why}."),
+    }
+}
+
+/// `, ran 12 ms after it was due`.
+fn lateness(view: &RunView) -> String {
+    let due = if view.due == view.fire_time { "its fire time" } else { "it was due" };
+    lag_ms(view).map_or(String::new(), |lag| format!(", ran {} after {due}", length(lag)))
+}
+
+fn tries(view: &RunView) -> String {
+    let all: Vec<&AttemptRecord> = ended(view).collect();
+    match all.as_slice() {
+        [] | [_] => "at the first attempt".into(),
+        [first, .., last] => {
+            let (number, outcome) = (last.number, words(first.outcome));
+            format!("at attempt {number}; the first {outcome}{}", quoted(&first.message))
+        }
+    }
+}
+
+fn reason(view: &RunView) -> String {
+    let last = ended(view)
+        .last()
+        .map(|record| format!("the last {}{}", words(record.outcome), quoted(&record.message)));
+    match (&*view.reason, last) {
+        ("", Some(last)) => last,
+        ("", None) => "the reason was not kept".into(),
+        (reason, _) => reason.to_owned(),
+    }
+}
+
+fn last_word(view: &RunView) -> String {
+    match view.attempts.last() {
+        None => "its first attempt is being sent".into(),
+        Some(AttemptRow::Open { number, executor, started_at, .. }) => {
+            format!("attempt {number} went to {executor} at {started_at}")
+        }
+        Some(AttemptRow::Ended(record)) => {
+            format!("attempt {} {}{}", record.number, words(record.outcome), quoted(&record.message))
+        }
+    }
+}
+
+fn words(outcome: AttemptOutcome) -> &'static str {
+    match outcome {
+        AttemptOutcome::Succeeded => "succeeded",
+        AttemptOutcome::Failed => "failed",
+        AttemptOutcome::TimedOut => "did not end in time",
+        AttemptOutcome::Refused => "was not taken",
+        AttemptOutcome::Lost => "was never heard of again",
+        AttemptOutcome::Cancelled => "was cancelled",
+    }
+}
+
+fn quoted(message: &str) -> String {
+    let line: String = message.lines().next().unwrap_or_default().chars().take(120).collect();
+    if line.is_empty() { line } else { format!(" ({line})") }
+}
+
+fn length(millis: i64) -> String {
+    let millis = u64::try_from(millis).unwrap_or(0);
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        // Nobody counts the milliseconds of minutes.
+        _ => Span(std::time::Duration::from_secs(millis / 1_000)).to_string(),
+    }
+}
+
+fn ended(view: &RunView) -> impl Iterator<Item = &AttemptRecord> {
+    view.attempts.iter().filter_map(|row| match row {
+        AttemptRow::Ended(record) => Some(record),
+        AttemptRow::Open { .. } => None,
+    })
+}
+
+fn evidence(view: &RunView) -> Vec<Evidence> {
+    let said = |at: Option<Timestamp>, what: String| Evidence { at: at.map(|at| at.to_string()), what };
+    let mut all = vec![said(Some(view.fire_time), format!("fire time, {}", view.origin))];
+    if view.due != view.fire_time {
+        all.push(said(Some(view.due), "due".into()));
+    }
+    for row in &view.attempts {
+        let (number, executor) = match row {
+            AttemptRow::Ended(record) => (record.number, &record.executor),
+            AttemptRow::Open { number, executor, .. } => (*number, executor),
+        };
+        all.push(said(Some(started_at(row)), format!("attempt {number} went to {executor}")));
+        if let AttemptRow::Ended(record) = row {
+            let what = format!("attempt {number} {}{}", words(record.outcome), quoted(&record.message));
+            all.push(said(Some(record.ended_at), what));
+        }
+    }
+    if let Some(at) = view.ready_at {
+        all.push(said(Some(at), "goes on".into()));
+    }
+    if let Some(at) = view.closed_at {
+        let because = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
+        all.push(said(Some(at), format!("closed as {}{because}", view.state)));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::run::tests::{at, ended, run};
+    use super::*;
+
+    fn check(view: &RunView, sentence: &str) {
+        assert_eq!(why(view, at("30")).sentence, sentence);
+    }
+
+    #[test]
+    fn each_state_has_its_sentence() {
+        let named = "It was named by its schedule for 2026-03-08T07:00:00Z";
+        let failed = || ended(1, "00.012", "01", AttemptOutcome::Failed, "500");
+        let succeeded = ended(2, "02", "03", AttemptOutcome::Succeeded, "");
+        check(
+            &run(RunState::Succeeded, vec![failed(), succeeded]),
+            &format!(
+                "{named}, ran 12 ms after its fire time and succeeded at attempt 2; the first failed (500)."
+            ),
+        );
+        check(
+            &run(RunState::Failed, vec![failed()]),
+            &format!(
+                "{named}, ran 12 ms after its fire time and failed at the first attempt: the last failed (500)."
+            ),
+        );
+        check(
+            &run(RunState::Pending, vec![]),
+            &format!(
+                "{named}, is due since 30s, and waits: its job is stopped or busy, or there is no room to send it."
+            ),
+        );
+        check(
+            &RunView { reason: "blocked".into(), ..run(RunState::Skipped, vec![]) },
+            &format!(
+                "{named} and was skipped: another run of its job was still running, and the job discards newcomers."
+            ),
+        );
+        check(&run(RunState::Cancelled, vec![]), &format!("{named} and was cancelled before it was sent."));
+    }
+
+    #[test]
+    fn a_range_says_what_it_stands_for() {
+        let view = RunView {
+            reason: "coalesced".into(),
+            range: Some((at("20"), 20)),
+            ..run(RunState::Skipped, vec![])
+        };
+        let from_to = "from 2026-03-08T07:00:00Z to 2026-03-08T07:00:20Z";
+        check(
+            &view,
+            &format!(
+                "It stands for 20 instants {from_to} that were skipped: it was missed, and a later missed instant ran in its place."
+            ),
+        );
+    }
+
+    #[test]
+    fn evidence_is_in_order_and_ends_with_the_close() {
+        let evidence =
+            why(&run(RunState::Failed, vec![ended(1, "00", "01", AttemptOutcome::Failed, "x")]), at("30"))
+                .evidence;
+        assert_eq!(evidence.len(), 4);
+        assert!(evidence[3].what.starts_with("closed as failed"));
+    }
+}

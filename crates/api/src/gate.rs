@@ -1,0 +1,143 @@
+//! The gate: every request to a known route goes through here. Who asks is settled on the operation that was matched,
+//! never on the text of a path.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use crate::app::Front;
+use crate::caller::{Caller, Peer, bearer};
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::repeat;
+use crate::table::{Answer, Call, Operation, Permission, Takes};
+use crate::{body, caller};
+
+/// The media type of a stream of lines.
+const LINES: &str = "application/x-ndjson";
+
+/// Lets a request through to its handler, or says why not.
+pub(crate) async fn pass(
+    front: &Arc<Front>,
+    operation: &Arc<Operation>,
+    request: Request,
+    request_id: &str,
+) -> Answer {
+    let (mut parts, body) = request.into_parts();
+    let caller = admit(front, operation, &parts).await?;
+    let query = Query::read(&parts.uri, operation.query)?;
+    let path = path_of(&mut parts).await?;
+    let key = match operation.has_idempotency() {
+        true => repeat::key_of(&parts.headers, &caller)?,
+        false => None,
+    };
+    let (body, stream) = take(front, operation, &parts.headers, body).await?;
+    if stream.is_some() && key.is_some() {
+        let said = "Idempotency-Key: a stream is answered while it is read; give its lines keys of their own";
+        return Err(Problem::malformed(said));
+    }
+    let digest = repeat::sum(&parts.method, &parts.uri, &body);
+    let request_id = request_id.to_owned();
+    let call = Call {
+        caller,
+        path,
+        query,
+        headers: parts.headers,
+        body,
+        stream: stream.map(Mutex::new),
+        request_id,
+    };
+    match key {
+        None => carry_out(front, operation, call).await,
+        Some(key) => {
+            if let Some(answer) = repeat::begin(front, &key, digest).await? {
+                return Ok(answer);
+            }
+            let (front, operation) = (Arc::clone(front), Arc::clone(operation));
+            uncut(async move {
+                let answer = (operation.handler)(Arc::clone(&front), call).await;
+                repeat::keep(&front, key, answer).await
+            })
+            .await
+        }
+    }
+}
+
+/// Who asks, if the operation allows them to.
+async fn admit(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
+    // The router does not start with an operation that has none; if it did, nobody could use it.
+    let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
+    if permission == Permission::Open || (operation.is_opened)(&front.settings) {
+        return Ok(Caller::nobody());
+    }
+    let peer = parts.extensions.get::<Peer>().copied();
+    let refuse = |detail| front.strangers.refuse(peer, front.settings.strangers_max, detail);
+    let Some(token) = bearer(&parts.headers) else {
+        return Err(refuse("send a token: Authorization: Bearer pct_…"));
+    };
+    let known = front.tokens.caller(&*front.door, token, front.now()?).await?;
+    let caller: caller::Caller =
+        known.ok_or_else(|| refuse("the token is unknown, expired or revoked; an admin can make another"))?;
+    caller.check(permission)?;
+    Ok(caller)
+}
+
+async fn path_of(parts: &mut Parts) -> Result<BTreeMap<String, String>, Problem> {
+    let unreadable = |_| Problem::malformed("the path is no text");
+    let params = RawPathParams::from_request_parts(parts, &()).await.map_err(unreadable)?;
+    Ok(params.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect())
+}
+
+/// Reads the body, or leaves it to be read where it is a stream.
+async fn take(
+    front: &Front,
+    operation: &Operation,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Bytes, Option<Body>), Problem> {
+    let settings = &front.settings;
+    match operation.takes {
+        Takes::Nothing => Ok((Bytes::new(), None)),
+        Takes::Batch { .. } => {
+            body::check_media(headers, &["application/json", LINES])?;
+            if body::media(headers).as_deref() == Some(LINES) {
+                return Ok((Bytes::new(), Some(body)));
+            }
+            Ok((body::read(headers, body, settings.batch_max).await?, None))
+        }
+        Takes::Json { media, is_optional, .. } => {
+            if !is_optional {
+                body::check_media(headers, media)?;
+            }
+            let body = body::read(headers, body, settings.body_max).await?;
+            if is_optional && !body.is_empty() {
+                body::check_media(headers, media)?;
+            }
+            Ok((body, None))
+        }
+    }
+}
+
+async fn carry_out(front: &Arc<Front>, operation: &Arc<Operation>, call: Call) -> Answer {
+    let work = (operation.handler)(Arc::clone(front), call);
+    if operation.method == Method::GET { work.await } else { uncut(work).await }
+}
+
+/// Carries a command out to its end, also when whoever asked hangs up: what is half done would have to be found again.
+pub(crate) async fn uncut<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    match tokio::spawn(work).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::error!(%error, "a request met a bug");
+            let said = "a bug was met; the log has more under this request's number";
+            Err(Problem { may_be_done: true, ..Problem::new(http::StatusCode::INTERNAL_SERVER_ERROR, said) })
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The front door: REST, tokens, server-sent events, and the document that describes them.
+//!
+//! Every route is declared once, in a table of operations (`table.rs` and the files of `routes/`). From
+//! that table come the router, the check of permissions and the OpenAPI document. A request goes through the gate
+//! (`gate.rs`), which finds out who asks, checks parameters, reads the body and keeps answers that may be asked for again;
+//! then its handler reads it (`convert/`), asks the node, and shows what came of it.
+
+mod app;
+mod body;
+mod caller;
+mod convert;
+mod cursor;
+mod events;
+mod gate;
+mod openapi;
+mod problem;
+mod query;
+mod repeat;
+mod router;
+mod routes;
+mod stream;
+mod table;
+mod token;
+
+pub use app::{App, CheckTarget, Settings};
+pub use caller::Peer;
+pub use events::EventLog;
+pub use openapi::document;
+pub use router::router;
+pub use token::{FirstAdmin, digest, first_admin, mint};

@@ -1,0 +1,162 @@
+//! The router: made of the table of operations, and refusing to start if that leaves anything open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+
+use crate::app::{App, Front};
+use crate::caller::{Strangers, Tokens};
+use crate::convert::apps::AppNames;
+use crate::problem::Problem;
+use crate::table::{Answer, Operation};
+use crate::{gate, openapi, routes};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The routes of the front door. Refuses if one of them does not say who may use it, or if two have the same name.
+/// Whatever is not among them is answered with 404; a caller that has more to serve sets another fallback.
+pub fn router(app: App) -> Result<Router, String> {
+    let operations = routes::all();
+    check(&operations)?;
+    let document = Bytes::from(openapi::written(&operations));
+    app.events.begin(app.entropy.bits());
+    let (tokens, strangers) = (Tokens::default(), Strangers::default());
+    let front = Arc::new(Front { app, tokens, strangers, apps: AppNames::default(), document });
+    let mut by_path: BTreeMap<&'static str, Vec<Arc<Operation>>> = BTreeMap::new();
+    for operation in operations {
+        by_path.entry(operation.path).or_default().push(Arc::new(operation));
+    }
+    let mut router = Router::new();
+    for (path, operations) in by_path {
+        let (front, operations): (_, Arc<[_]>) = (Arc::clone(&front), operations.into());
+        let serve = move |request| serve(Arc::clone(&front), Arc::clone(&operations), request);
+        router = router.route(path, any(serve));
+    }
+    Ok(router.fallback(move |request| nowhere(Arc::clone(&front), request)))
+}
+
+fn check(operations: &[Operation]) -> Result<(), String> {
+    let mut ids = BTreeSet::new();
+    let mut routes = BTreeSet::new();
+    for Operation { id, method, path, permission, .. } in operations {
+        if permission.is_none() {
+            return Err(format!("{method} {path} does not say who may use it"));
+        }
+        if !ids.insert(*id) {
+            return Err(format!("two operations are called {id}"));
+        }
+        if !routes.insert((method.as_str(), *path)) {
+            return Err(format!("{method} {path} is there twice"));
+        }
+    }
+    Ok(())
+}
+
+async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Request) -> Response {
+    let request_id = request_id(&front, &request);
+    let asked = request.method().clone();
+    let method = if asked == Method::HEAD { Method::GET } else { asked.clone() };
+    let found = operations.iter().find(|operation| operation.method == method);
+    let answer: Answer = match found {
+        None => Err(not_allowed(&operations)),
+        Some(operation) => gate::pass(&front, operation, request, &request_id).await,
+    };
+    let name = found.map_or("none", |operation| operation.id);
+    finish(answer, &request_id, name)
+}
+
+async fn nowhere(front: Arc<Front>, request: Request) -> Response {
+    let request_id = request_id(&front, &request);
+    let path: String = request.uri().path().chars().take(200).collect();
+    finish(Err(Problem::not_found(format!("the path {path}"))), &request_id, "none")
+}
+
+fn not_allowed(operations: &[Arc<Operation>]) -> Problem {
+    let mut methods: Vec<&str> = operations.iter().map(|operation| operation.method.as_str()).collect();
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    let methods = methods.join(", ");
+    let allow = HeaderValue::try_from(&methods).expect("methods are plain text");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path knows {methods}"))
+        .with(header::ALLOW, allow)
+}
+
+/// The number by which a request is found in the log: the caller's, if it is short and plain.
+fn request_id(front: &Front, request: &Request) -> String {
+    let is_plain =
+        |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain);
+    given.map_or_else(|| format!("{:016x}", front.entropy.bits()), str::to_owned)
+}
+
+fn finish(answer: Answer, request_id: &str, operation: &'static str) -> Response {
+    let mut response = match answer {
+        Ok(response) => response,
+        Err(problem) => {
+            if problem.status.is_server_error() {
+                tracing::warn!(request_id, operation, status = problem.status.as_u16(), detail = %problem.detail);
+            }
+            problem.answer(request_id)
+        }
+    };
+    tracing::debug!(request_id, operation, status = response.status().as_u16(), "answered");
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::try_from(request_id) {
+        headers.insert(REQUEST_ID, value);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.insert(header::CONTENT_SECURITY_POLICY, nothing);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Permission;
+
+    fn operation(id: &'static str) -> Operation {
+        Operation::get("/x", id, |_, _| Box::pin(async { Err(Problem::not_found("x")) }))
+    }
+
+    #[test]
+    fn the_table_as_it_stands_is_complete() {
+        check(&routes::all()).unwrap();
+    }
+
+    #[test]
+    fn a_route_without_a_permission_or_with_a_doubled_name_does_not_start() {
+        let said = check(&[operation("a")]).unwrap_err();
+        assert_eq!(said, "GET /x does not say who may use it");
+        let twice = ["a", "a"].map(|id| operation(id).needs(Permission::Open));
+        assert_eq!(check(&twice).unwrap_err(), "two operations are called a");
+    }
+
+    #[test]
+    fn only_health_is_open_to_anybody() {
+        let is_open = |operation: &&Operation| operation.permission == Some(Permission::Open);
+        let all = routes::all();
+        let open: Vec<&str> = all.iter().filter(is_open).map(|operation| operation.path).collect();
+        assert_eq!(open, ["/healthz", "/readyz"]);
+    }
+
+    #[test]
+    fn whatever_writes_needs_more_than_a_viewer() {
+        use punctual_protocol::Role;
+        let asks_only = ["previewSchedule"];
+        for operation in routes::all() {
+            let is_viewers = operation.permission == Some(Permission::Role(Role::Viewer));
+            let writes = operation.method != Method::GET && !asks_only.contains(&operation.id);
+            assert!(!(is_viewers && writes), "{}", operation.id);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What happens, as it happens: server-sent events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use http::{StatusCode, header};
+use punctual_core::event::Event;
+use punctual_protocol::Role;
+use tokio::sync::mpsc::Sender;
+
+use crate::app::Front;
+use crate::caller::Caller;
+use crate::events::{Told, job_of, show};
+use crate::stream::{self, sent_event};
+use crate::table::{Answer, Call, Operation, Permission};
+
+/// How many events go out in one piece.
+const PIECE: usize = 256;
+
+/// How long a connection is silent at most.
+const BEAT: Duration = Duration::from_secs(15);
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("/api/v1/events", "listen", |front, call| Box::pin(listen(front, call)))
+            .about(
+                "events",
+                "Streams what happens as server-sent events. Last-Event-ID goes on where a connection was cut; a `reset` \
+                 event says that some were missed.",
+            )
+            .needs(Permission::Role(Role::Viewer))
+            .answers_as(200, "Events, until the connection is closed.", vec![("text/event-stream", None)], &[]),
+    ]
+}
+
+async fn listen(front: Arc<Front>, call: Call) -> Answer {
+    let last = call.headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let resumed = last.map(|last| front.events.after(last));
+    let (pieces, body) = stream::open(4);
+    tokio::spawn(tell(front, call.caller, resumed, pieces));
+    let headers = [(header::CONTENT_TYPE, "text/event-stream")];
+    Ok((StatusCode::OK, headers, body).into_response())
+}
+
+/// Tells a listener everything, until it hangs up or the house closes.
+async fn tell(front: Arc<Front>, caller: Caller, resumed: Option<Option<u64>>, pieces: Sender<Bytes>) {
+    let mut news = front.events.listen();
+    let mut place = resumed.flatten().unwrap_or_else(|| front.events.now());
+    let hello = if resumed == Some(None) { reset(&front, place) } else { String::new() };
+    if pieces.send(Bytes::from(format!("retry: 2000\n\n{hello}"))).await.is_err() {
+        return;
+    }
+    loop {
+        let told = front.events.read(place, PIECE);
+        let piece = piece(&front, &caller, &told).await;
+        let is_behind = told.next < front.events.now();
+        place = told.next;
+        if !piece.is_empty() && pieces.send(Bytes::from(piece)).await.is_err() || front.events.is_closed() {
+            return;
+        }
+        if is_behind {
+            continue;
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            () = pieces.closed() => return,
+            () = tokio::time::sleep(BEAT) => {
+                if pieces.send(Bytes::from_static(b":\n\n")).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Says that some were missed, and names the place from which it goes on.
+fn reset(front: &Front, place: u64) -> String {
+    let id = place.checked_sub(1).map(|last| front.events.id(last));
+    sent_event(id.as_deref(), "reset", "{}")
+}
+
+async fn piece(front: &Front, caller: &Caller, told: &Told) -> String {
+    let mut piece = if told.is_reset { reset(front, told.next) } else { String::new() };
+    for (number, at, event) in &told.events {
+        if may_hear(front, caller, event).await {
+            let (name, data) = show(event, *at);
+            piece.push_str(&sent_event(Some(&front.events.id(*number)), name, &data.to_string()));
+        }
+    }
+    piece
+}
+
+/// Whether the caller reaches the job that an event is about. What says no job is for those who reach all of them.
+async fn may_hear(front: &Front, caller: &Caller, event: &Event) -> bool {
+    if caller.reaches_all() {
+        return true;
+    }
+    let Some(job) = job_of(event) else { return false };
+    if matches!(event, Event::JobChanged { .. }) {
+        front.apps.forget(job);
+    }
+    let app = front.apps.get(&*front.browse, job).await;
+    app.is_ok_and(|app| app.is_some_and(|app| caller.reaches(&app)))
+}

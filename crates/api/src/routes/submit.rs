@@ -1,0 +1,324 @@
+//! One-shots: handed over one by one, in batches, or as a stream of lines.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::IntoResponse;
+use bytes::{Bytes, BytesMut};
+use http::{StatusCode, header};
+use http_body_util::BodyExt;
+use punctual_core::model::JobId;
+use punctual_node::ports::Accepted as Kept;
+use punctual_node::{DeskError, Submission};
+use punctual_protocol::{Accepted, Role, RunSubmission, Runs, StreamError};
+use tokio::sync::mpsc::Sender;
+
+use super::{named_job, ok};
+use crate::app::Front;
+use crate::caller::Caller;
+use crate::convert::job_ref::JobRef;
+use crate::convert::submission::{Line, Meant, read, read_line};
+use crate::gate::uncut;
+use crate::problem::Problem;
+use crate::query::DRY_RUN;
+use crate::stream;
+use crate::table::{Answer, Call, Operation, Permission, schema_of};
+
+/// How many runs a body may hold, and after how many lines a stream is acknowledged.
+const BATCH_MAX: usize = 10_000;
+
+/// After how many bytes a stream is acknowledged, whatever its lines.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// How long lines of a stream wait for more before they are written.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// How many answers to a stream wait for somebody who sends first and reads later.
+const ANSWERS_UNREAD: usize = 256;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::post("/api/v1/runs", "submitRuns", |front, call| Box::pin(submit(front, call)))
+            .about(
+                "runs",
+                "Takes one-shots: one, many (all or none), or a stream of lines that is acknowledged in chunks. \
+                 Answered only when they are durable.",
+            )
+            .needs(Permission::Role(Role::Operator))
+            .query(&[DRY_RUN])
+            .takes_batch::<Runs, RunSubmission>()
+            .answers_as(
+                200,
+                "They are kept. A stream is answered line by line, and a line that is wrong ends it.",
+                vec![("application/json", Some(schema_of::<Accepted>)), ("application/x-ndjson", None)],
+                &[],
+            )
+            .refuses(&[404, 409]),
+    ]
+}
+
+async fn submit(front: Arc<Front>, mut call: Call) -> Answer {
+    if let Some(body) = call.stream.take() {
+        let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
+        return Ok(take_stream(front, call, body));
+    }
+    let batch = read(&call.body)?;
+    if batch.lines.len() > BATCH_MAX {
+        let said = format!("{} runs: at most {BATCH_MAX} are taken at once, so none was", batch.lines.len());
+        return Err(Problem::too_large(said).at("/runs"));
+    }
+    let dry_run = call.query.flag("dry_run");
+    let mut jobs = Jobs { front: &front, caller: &call.caller, known: BTreeMap::new(), looks: dry_run };
+    let mut submissions = Vec::with_capacity(batch.lines.len());
+    for (index, line) in batch.lines.iter().enumerate() {
+        let place = |field: &str| batch.pointer(index, field);
+        let meant = line.meant(front.settings.payload_max, place)?;
+        let job = jobs.find(&line.job).await.map_err(|problem| problem.at(place("/job")))?;
+        submissions.push(submission(job, meant));
+    }
+    if dry_run {
+        return Ok(ok(&Accepted { accepted: submissions.len() as u64, duplicates: 0, ids: Vec::new() }));
+    }
+    let asked: Vec<JobId> = submissions.iter().map(|one| one.job).collect();
+    match front.node.submit(submissions).await {
+        Ok(kept) => {
+            (front.nudge)();
+            Ok(ok(&accepted(&kept)))
+        }
+        Err(error) => {
+            let index = culprit(&front, &asked, &error).await;
+            let problem = Problem::from(error);
+            Err(match index {
+                Some(index) => problem.at(batch.pointer(index, "/job")),
+                None => problem,
+            })
+        }
+    }
+}
+
+fn submission(job: JobId, meant: Meant) -> Submission {
+    let Meant { at, payload, key, priority } = meant;
+    Submission { job, at, payload, key, priority }
+}
+
+fn accepted(kept: &[Kept]) -> Accepted {
+    let mut answer = Accepted { ids: Vec::with_capacity(kept.len()), ..Accepted::default() };
+    for one in kept {
+        let (id, count) = match one {
+            Kept::New(id) => (id, &mut answer.accepted),
+            Kept::Duplicate(id) => (id, &mut answer.duplicates),
+        };
+        *count += 1;
+        answer.ids.push(id.0);
+    }
+    answer
+}
+
+/// The first run whose job is why the desk refused them all.
+async fn culprit(front: &Front, asked: &[JobId], error: &DeskError) -> Option<usize> {
+    if !matches!(error, DeskError::NotFound(_) | DeskError::Conflict(_)) {
+        return None;
+    }
+    let mut sound = std::collections::BTreeSet::new();
+    for (index, job) in asked.iter().enumerate() {
+        if sound.contains(job) {
+            continue;
+        }
+        match front.browse.job(*job).await.ok()? {
+            Some(view) if view.state.is_enabled() => _ = sound.insert(*job),
+            _ => return Some(index),
+        }
+    }
+    None
+}
+
+/// The jobs of one request, each looked up once.
+struct Jobs<'a> {
+    front: &'a Front,
+    caller: &'a Caller,
+    known: BTreeMap<String, JobId>,
+    /// Whether numbers are looked up too: the desk knows them better, unless nothing is to be written or a line must be
+    /// answered for itself.
+    looks: bool,
+}
+
+impl Jobs<'_> {
+    async fn find(&mut self, named: &JobRef<'_>) -> Result<JobId, Problem> {
+        let name = match named {
+            JobRef::Id(id) if !self.looks && self.caller.reaches_all() => return Ok(*id),
+            JobRef::Id(id) => id.to_string(),
+            JobRef::Name(name) => name.to_string(),
+        };
+        if let Some(id) = self.known.get(&name) {
+            return Ok(*id);
+        }
+        let view = named_job(self.front, self.caller, named).await?;
+        let view = view.ok_or_else(|| Problem::not_found(named))?;
+        if !view.state.is_enabled() {
+            return Err(Problem::conflict(format!("{named} is stopped; start it first")));
+        }
+        self.known.insert(name, view.id);
+        Ok(view.id)
+    }
+}
+
+/// Reads a stream and answers it meanwhile.
+fn take_stream(front: Arc<Front>, call: Call, body: Body) -> axum::response::Response {
+    let (answers, answer) = stream::open(ANSWERS_UNREAD);
+    let Call { caller, query, request_id, .. } = call;
+    let dry_run = query.flag("dry_run");
+    tokio::spawn(async move {
+        let jobs = Jobs { front: &front, caller: &caller, known: BTreeMap::new(), looks: true };
+        let intake = Intake { jobs, answers, dry_run, request_id, line: 0, waiting: Vec::new(), bytes: 0 };
+        intake.run(&front, body).await;
+    });
+    (StatusCode::OK, [(header::CONTENT_TYPE, "application/x-ndjson")], answer).into_response()
+}
+
+/// A stream that is being read.
+struct Intake<'a> {
+    jobs: Jobs<'a>,
+    answers: Sender<Bytes>,
+    dry_run: bool,
+    request_id: String,
+    /// Lines read so far.
+    line: u64,
+    /// Lines that are not yet written, and how many bytes they were.
+    waiting: Vec<Submission>,
+    bytes: usize,
+}
+
+/// The stream is over, one way or the other.
+struct Over;
+
+impl Intake<'_> {
+    async fn run(mut self, front: &Arc<Front>, mut body: Body) {
+        let mut unread = BytesMut::new();
+        loop {
+            let frame = match self.waiting.is_empty() {
+                true => body.frame().await,
+                // Somebody who sends a few lines and waits for the answer gets one.
+                false => match tokio::time::timeout(LINGER, body.frame()).await {
+                    Ok(frame) => frame,
+                    Err(_) => match self.write(front).await {
+                        Ok(()) => continue,
+                        Err(Over) => return,
+                    },
+                },
+            };
+            match frame {
+                Some(Ok(frame)) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    unread.extend_from_slice(&data);
+                    if self.take_lines(front, &mut unread).await.is_err() {
+                        return;
+                    }
+                }
+                // What was not acknowledged was not taken.
+                Some(Err(_)) => return,
+                None => break,
+            }
+        }
+        let rest = unread.freeze();
+        if self.take_line(front, &rest).await.is_ok() {
+            _ = self.write(front).await;
+        }
+    }
+
+    async fn take_lines(&mut self, front: &Arc<Front>, unread: &mut BytesMut) -> Result<(), Over> {
+        while let Some(length) = unread.iter().position(|byte| *byte == b'\n') {
+            let line = unread.split_to(length + 1).freeze();
+            self.take_line(front, &line).await?;
+        }
+        let longest = front.settings.body_max;
+        if unread.len() > longest {
+            self.line += 1;
+            let problem = Problem::too_large(format!("the line is longer than {longest} bytes"));
+            return self.refuse(front, problem).await;
+        }
+        Ok(())
+    }
+
+    async fn take_line(&mut self, front: &Arc<Front>, line: &Bytes) -> Result<(), Over> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            // A blank line counts, so that numbers are those that an editor shows.
+            self.line += u64::from(!line.is_empty());
+            return Ok(());
+        }
+        self.line += 1;
+        match self.understand(front, line).await {
+            Err(problem) => self.refuse(front, problem).await,
+            Ok(submission) => {
+                self.waiting.push(submission);
+                self.bytes += line.len();
+                let is_full = self.waiting.len() >= BATCH_MAX || self.bytes >= CHUNK_BYTES;
+                if is_full { self.write(front).await } else { Ok(()) }
+            }
+        }
+    }
+
+    async fn understand(&mut self, front: &Front, line: &[u8]) -> Result<Submission, Problem> {
+        let line: Line<'_> = read_line(line)?;
+        let meant = line.meant(front.settings.payload_max, str::to_owned)?;
+        let job = self.jobs.find(&line.job).await.map_err(|problem| problem.at("/job"))?;
+        Ok(submission(job, meant))
+    }
+
+    /// Writes what waits, and acknowledges it.
+    async fn write(&mut self, front: &Arc<Front>) -> Result<(), Over> {
+        let submissions = std::mem::take(&mut self.waiting);
+        self.bytes = 0;
+        if submissions.is_empty() {
+            return Ok(());
+        }
+        let count = submissions.len() as u64;
+        if self.dry_run {
+            return self.tell(&Accepted { accepted: count, duplicates: 0, ids: Vec::new() }).await;
+        }
+        let node = Arc::clone(&front.node);
+        match uncut(async move { Ok(node.submit(submissions).await?) }).await {
+            Ok(kept) => {
+                (front.nudge)();
+                self.tell(&accepted(&kept)).await
+            }
+            Err(problem) => {
+                // All of the chunk or nothing: the first line of it is the first that was not taken.
+                let first = self.line.saturating_sub(count) + 1;
+                self.end(first, &problem).await
+            }
+        }
+    }
+
+    /// Answers everything before the line that is wrong, then says what is wrong with it.
+    async fn refuse(&mut self, front: &Arc<Front>, problem: Problem) -> Result<(), Over> {
+        let line = self.line;
+        self.line -= 1;
+        self.write(front).await?;
+        self.end(line, &problem).await
+    }
+
+    async fn end(&mut self, line: u64, problem: &Problem) -> Result<(), Over> {
+        _ = self.tell(&StreamError { line, error: problem.shown(Some(&self.request_id)) }).await;
+        Err(Over)
+    }
+
+    async fn tell<T: serde::Serialize>(&mut self, answer: &T) -> Result<(), Over> {
+        let mut line = serde_json::to_vec(answer).expect("an answer is plain data");
+        line.push(b'\n');
+        self.answers.send(Bytes::from(line)).await.map_err(|_| Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::model::RunId;
+
+    #[test]
+    fn duplicates_are_counted_and_keep_their_place() {
+        let kept = [Kept::New(RunId(7)), Kept::Duplicate(RunId(3)), Kept::New(RunId(8))];
+        assert_eq!(accepted(&kept), Accepted { accepted: 2, duplicates: 1, ids: vec![7, 3, 8] });
+    }
+}

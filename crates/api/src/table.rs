@@ -1,0 +1,243 @@
+//! Operations: what a route is, said once. The router, the permissions and the document are made of these.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use punctual_protocol::Role;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::app::{Front, Settings};
+use crate::caller::Caller;
+use crate::problem::Problem;
+use crate::query::{Param, Query};
+
+/// What a request is answered with.
+pub(crate) type Answer = Result<Response, Problem>;
+
+/// What carries a request out.
+pub(crate) type Handler = fn(Arc<Front>, Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Makes the schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A request that went through the gate.
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) path: BTreeMap<String, String>,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    /// The body as it was read; empty where the operation takes a stream and was given one.
+    pub(crate) body: Bytes,
+    /// The body that is still to be read. Never locked: it is only there to be taken, but a body alone cannot be looked at
+    /// from two threads.
+    pub(crate) stream: Option<Mutex<Body>>,
+    pub(crate) request_id: String,
+}
+
+/// Who may ask for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// Anybody.
+    Open,
+    /// Tokens with this role, each for its apps.
+    Role(Role),
+    /// Tokens with this role that reach all apps.
+    Whole(Role),
+}
+
+/// What an operation takes.
+#[derive(Clone, Copy)]
+pub(crate) enum Takes {
+    /// Nothing; a body is not looked at.
+    Nothing,
+    /// JSON, or nothing at all if it is optional.
+    Json { schema: SchemaOf, media: &'static [&'static str], is_optional: bool },
+    /// JSON, or a stream of lines.
+    Batch { schema: SchemaOf, line: SchemaOf },
+}
+
+/// One of the answers to a request that was carried out.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    pub(crate) content: Vec<(&'static str, Option<SchemaOf>)>,
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// A route: method, path, and everything about them.
+pub(crate) struct Operation {
+    pub(crate) id: &'static str,
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) permission: Option<Permission>,
+    /// Settings that open it to anybody.
+    pub(crate) is_opened: fn(&Settings) -> bool,
+    pub(crate) query: &'static [Param],
+    pub(crate) has_if_match: bool,
+    pub(crate) takes: Takes,
+    pub(crate) answers: Vec<Answered>,
+    pub(crate) refusals: &'static [u16],
+    pub(crate) handler: Handler,
+}
+
+impl Operation {
+    fn new(method: Method, path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation {
+            id,
+            method,
+            path,
+            tag: "",
+            summary: "",
+            permission: None,
+            is_opened: |_| false,
+            query: &[],
+            has_if_match: false,
+            takes: Takes::Nothing,
+            answers: Vec::new(),
+            refusals: &[],
+            handler,
+        }
+    }
+
+    pub(crate) fn get(path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation::new(Method::GET, path, id, handler)
+    }
+
+    pub(crate) fn post(path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation::new(Method::POST, path, id, handler)
+    }
+
+    pub(crate) fn put(path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation::new(Method::PUT, path, id, handler)
+    }
+
+    pub(crate) fn patch(path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation::new(Method::PATCH, path, id, handler)
+    }
+
+    pub(crate) fn delete(path: &'static str, id: &'static str, handler: Handler) -> Operation {
+        Operation::new(Method::DELETE, path, id, handler)
+    }
+
+    pub(crate) fn about(mut self, tag: &'static str, summary: &'static str) -> Operation {
+        (self.tag, self.summary) = (tag, summary);
+        self
+    }
+
+    pub(crate) fn needs(mut self, permission: Permission) -> Operation {
+        self.permission = Some(permission);
+        self
+    }
+
+    pub(crate) fn opened_by(mut self, is_opened: fn(&Settings) -> bool) -> Operation {
+        self.is_opened = is_opened;
+        self
+    }
+
+    pub(crate) fn query(mut self, query: &'static [Param]) -> Operation {
+        self.query = query;
+        self
+    }
+
+    pub(crate) fn if_match(mut self) -> Operation {
+        self.has_if_match = true;
+        self
+    }
+
+    pub(crate) fn takes<T: JsonSchema>(mut self) -> Operation {
+        let media = &["application/json"];
+        self.takes = Takes::Json { schema: schema_of::<T>, media, is_optional: false };
+        self
+    }
+
+    pub(crate) fn takes_optional<T: JsonSchema>(mut self) -> Operation {
+        let media = &["application/json"];
+        self.takes = Takes::Json { schema: schema_of::<T>, media, is_optional: true };
+        self
+    }
+
+    pub(crate) fn takes_patch<T: JsonSchema>(mut self) -> Operation {
+        let media = &["application/json", "application/merge-patch+json"];
+        self.takes = Takes::Json { schema: schema_of::<T>, media, is_optional: false };
+        self
+    }
+
+    pub(crate) fn takes_batch<T: JsonSchema, L: JsonSchema>(mut self) -> Operation {
+        self.takes = Takes::Batch { schema: schema_of::<T>, line: schema_of::<L> };
+        self
+    }
+
+    pub(crate) fn answers<T: JsonSchema>(self, status: u16, about: &'static str) -> Operation {
+        self.answers_as(status, about, vec![("application/json", Some(schema_of::<T>))], &[])
+    }
+
+    pub(crate) fn answers_with<T: JsonSchema>(
+        self,
+        status: u16,
+        about: &'static str,
+        headers: &'static [(&'static str, &'static str)],
+    ) -> Operation {
+        self.answers_as(status, about, vec![("application/json", Some(schema_of::<T>))], headers)
+    }
+
+    pub(crate) fn answers_nothing(self, status: u16, about: &'static str) -> Operation {
+        self.answers_as(status, about, Vec::new(), &[])
+    }
+
+    pub(crate) fn answers_as(
+        mut self,
+        status: u16,
+        about: &'static str,
+        content: Vec<(&'static str, Option<SchemaOf>)>,
+        headers: &'static [(&'static str, &'static str)],
+    ) -> Operation {
+        self.answers.push(Answered { status, about, content, headers });
+        self
+    }
+
+    pub(crate) fn refuses(mut self, refusals: &'static [u16]) -> Operation {
+        self.refusals = refusals;
+        self
+    }
+
+    /// Every status that refuses it: what can go wrong at the gate, and what its handler adds.
+    pub(crate) fn all_refusals(&self) -> Vec<u16> {
+        let is_open = self.permission == Some(Permission::Open);
+        let takes_body = !matches!(self.takes, Takes::Nothing);
+        let by_gate = [
+            (400, true),
+            (401, !is_open),
+            (403, !is_open),
+            (404, self.path.contains('{')),
+            (409, self.has_idempotency()),
+            (412, self.has_if_match),
+            (413, takes_body),
+            (415, takes_body),
+            (422, takes_body || self.has_idempotency()),
+            (429, !is_open),
+            (503, true),
+        ];
+        let mut all: Vec<u16> =
+            by_gate.iter().filter(|(_, applies)| *applies).map(|(status, _)| *status).collect();
+        all.extend(self.refusals);
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether a key makes a repetition of it the same request.
+    pub(crate) fn has_idempotency(&self) -> bool {
+        self.method == Method::POST
+    }
+}
+
+pub(crate) fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}

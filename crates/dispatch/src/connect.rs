@@ -1,0 +1,187 @@
+//! Connections: resolve, ask the guard, connect to the very address that it judged, speak TLS where that is wanted.
+//!
+//! No proxy is ever used, whatever the environment says: it would resolve and connect for us, unguarded.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+use crate::guard::{Guard, Refusal};
+use crate::options::Options;
+
+/// The longest head of an answer that is read.
+const HEAD_MAX: usize = 64 << 10;
+
+/// The machine behind a url: what a connection is made to, and kept for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    is_tls: bool,
+    host: Host<String>,
+    port: u16,
+}
+
+impl Origin {
+    pub(crate) fn of(url: &Url) -> Option<Origin> {
+        let host = url.host()?.to_owned();
+        Some(Origin { is_tls: url.scheme() == "https", host, port: url.port_or_known_default()? })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+/// Why there is no connection. In every case nothing was sent.
+#[derive(Debug)]
+pub(crate) enum Unconnected {
+    /// It is not wanted.
+    Refused(Refusal),
+    /// It was not possible.
+    Failed(String),
+}
+
+/// What moves an open connection on; it has to be polled while anything is asked of the connection.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+/// Makes connections.
+pub(crate) struct Connector {
+    guard: Guard,
+    tls: TlsConnector,
+    connect_timeout: Duration,
+    resolve_timeout: Duration,
+}
+
+impl Connector {
+    pub(crate) fn new(guard: Guard, options: &Options) -> Result<Connector, String> {
+        Ok(Connector {
+            guard,
+            tls: TlsConnector::from(Arc::new(tls_settings(options)?)),
+            connect_timeout: options.connect_timeout,
+            resolve_timeout: options.resolve_timeout,
+        })
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// A new connection, ready for a request.
+    pub(crate) async fn connect(
+        &self,
+        origin: &Origin,
+    ) -> Result<(SendRequest<Full<Bytes>>, Driver), Unconnected> {
+        // The name first, before anybody else is asked about it.
+        self.guard.judge(&origin.host, origin.port, &[]).map_err(Unconnected::Refused)?;
+        let addresses = self.resolve(origin).await?;
+        let ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        self.guard.judge(&origin.host, origin.port, &ips).map_err(Unconnected::Refused)?;
+        let mut failure = format!("{origin} has no address; check the name");
+        for address in addresses {
+            let attempt = timeout(self.connect_timeout, self.open(origin, address)).await;
+            failure = match attempt {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(error)) => format!("cannot connect to {origin} at {}: {error}", address.ip()),
+                Err(_) => {
+                    let bound = self.connect_timeout;
+                    format!("cannot connect to {origin} at {}: no connection within {bound:?}", address.ip())
+                }
+            };
+        }
+        Err(Unconnected::Failed(failure + "; nothing was sent"))
+    }
+
+    async fn resolve(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Unconnected> {
+        let name = match &origin.host {
+            Host::Ipv4(address) => return Ok(vec![SocketAddr::new((*address).into(), origin.port)]),
+            Host::Ipv6(address) => return Ok(vec![SocketAddr::new((*address).into(), origin.port)]),
+            Host::Domain(name) => name,
+        };
+        let failed = |reason: &dyn fmt::Display| {
+            Unconnected::Failed(format!("cannot resolve {name}: {reason}; nothing was sent"))
+        };
+        match timeout(self.resolve_timeout, lookup_host((name.as_str(), origin.port))).await {
+            Ok(Ok(addresses)) => Ok(addresses.collect()),
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(_) => Err(failed(&format!("no answer within {:?}", self.resolve_timeout))),
+        }
+    }
+
+    async fn open(
+        &self,
+        origin: &Origin,
+        address: SocketAddr,
+    ) -> io::Result<(SendRequest<Full<Bytes>>, Driver)> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        if origin.is_tls {
+            let name = server_name(&origin.host)?;
+            return speak(self.tls.connect(name, stream).await?).await;
+        }
+        speak(stream).await
+    }
+}
+
+async fn speak<S>(stream: S) -> io::Result<(SendRequest<Full<Bytes>>, Driver)>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut settings = http1::Builder::new();
+    settings.max_buf_size(HEAD_MAX);
+    let (sender, connection) = settings.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    Ok((sender, Box::pin(connection)))
+}
+
+fn server_name(host: &Host<String>) -> io::Result<ServerName<'static>> {
+    match host {
+        Host::Domain(name) => {
+            let name = name.strip_suffix('.').unwrap_or(name).to_owned();
+            ServerName::try_from(name).map_err(io::Error::other)
+        }
+        Host::Ipv4(address) => Ok(IpAddr::from(*address).into()),
+        Host::Ipv6(address) => Ok(IpAddr::from(*address).into()),
+    }
+}
+
+fn tls_settings(options: &Options) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(path) = &options.extra_roots {
+        let failed = |reason: &dyn fmt::Display| {
+            format!("cannot take certificates from {}: {reason}; expected a PEM file", path.display())
+        };
+        let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+        let before = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            let certificate = certificate.map_err(|error| failed(&error))?;
+            roots.add(certificate).map_err(|error| failed(&error))?;
+        }
+        if roots.len() == before {
+            return Err(failed(&"there are none in it"));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| format!("cannot speak TLS: {error}"))?;
+    let mut settings = builder.with_root_certificates(roots).with_no_client_auth();
+    settings.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(settings)
+}

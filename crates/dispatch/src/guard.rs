@@ -1,0 +1,156 @@
+//! The guard: which addresses this node calls for other people. Pure decisions; `connect.rs` asks it before every
+//! connection, with the very address that it then connects to.
+//!
+//! Whoever may write a job may make a node of ours send requests. Without a guard that reaches everything that the
+//! node reaches: databases, dashboards, the cloud's credentials. So only public addresses are called by default.
+//!
+//! Three things are easy to get wrong and are held here. A name is judged by every address that it has, and one bad
+//! one refuses it. An address is judged by what it leads to, so one that wraps another (mapped, translated,
+//! tunnelled) is unwrapped first. And whoever opens a whole range rarely thinks of the metadata service inside it,
+//! so that one has to be named by itself.
+
+mod class;
+mod rule;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use class::Class;
+pub use rule::RuleError;
+use rule::{Endpoint, Rule};
+
+/// Names of metadata services. Most resolve to a link-local address and would be refused anyway; this says why.
+const METADATA_NAMES: &[&str] = &[
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata.azure.internal",
+    "metadata.tencentyun.com",
+    "instance-data",
+    "instance-data.ec2.internal",
+];
+
+/// Decides what may be called.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    rules: Vec<Rule>,
+    allows_loopback: bool,
+    is_closed: bool,
+}
+
+/// Why something is not called. Its text names the kind of address and the way to allow it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Guard {
+    /// Public addresses, and what the rules add: networks (`10.1.0.0/16`), hosts (`intern.example`, `10.0.0.5`,
+    /// `*.intern.example`), or one port of a host (`intern.example:8080`, `[fd00::5]:80`). A node that can only be
+    /// called from its own machine may also call it.
+    pub fn new<R: AsRef<str>>(rules: &[R], allows_loopback: bool) -> Result<Guard, RuleError> {
+        let rules = rules.iter().map(|rule| Rule::parse(rule.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Guard { rules, allows_loopback, is_closed: false })
+    }
+
+    /// The same without public addresses: only what the rules name is called, and no name is resolved that they do not
+    /// hold.
+    #[must_use]
+    pub fn closed(self) -> Guard {
+        Guard { is_closed: true, ..self }
+    }
+
+    /// Judges what an address looks like before anybody is asked what it resolves to.
+    pub fn judge_url(&self, url: &Url) -> Result<(), Refusal> {
+        judge_shape(url)?;
+        let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+            return Err(Refusal("the url names no host".into()));
+        };
+        match host {
+            Host::Domain(name) => self.judge_name(name, port),
+            Host::Ipv4(address) => self.judge(&host.to_owned(), port, &[address.into()]),
+            Host::Ipv6(address) => self.judge(&host.to_owned(), port, &[address.into()]),
+        }
+    }
+
+    /// Judges all addresses of a host together: one that is refused refuses the host, because whoever controls the
+    /// name controls which of them is tried first.
+    pub fn judge(&self, host: &Host<String>, port: u16, addresses: &[IpAddr]) -> Result<(), Refusal> {
+        let name = match host {
+            Host::Domain(name) => {
+                self.judge_name(name, port)?;
+                Some(rule::plain_name(name))
+            }
+            _ => None,
+        };
+        addresses.iter().try_for_each(|address| self.judge_address(name.as_deref(), *address, port))
+    }
+
+    fn judge_name(&self, name: &str, port: u16) -> Result<(), Refusal> {
+        let name = rule::plain_name(name);
+        // To ask a name server is to send a packet, too.
+        let is_held = |rule: &Rule| rule.holds_name(&name, port);
+        if self.is_closed && !self.rules.iter().any(is_held) {
+            return Err(refusal(&name, None, Class::Public));
+        }
+        if !METADATA_NAMES.contains(&&*name) || self.names_exactly(&name, port) {
+            return Ok(());
+        }
+        Err(refusal(&name, None, Class::Metadata))
+    }
+
+    fn judge_address(&self, name: Option<&str>, address: IpAddr, port: u16) -> Result<(), Refusal> {
+        for (seen, class) in class::faces(address) {
+            let is_allowed = match class {
+                Class::Public if !self.is_closed => true,
+                Class::Metadata => {
+                    let by_name = name
+                        .is_some_and(|name| METADATA_NAMES.contains(&name) && self.names_exactly(name, port));
+                    by_name || self.rules.iter().any(|rule| rule.is_exactly(seen, port))
+                }
+                Class::Loopback if self.allows_loopback => true,
+                _ => {
+                    let endpoint = Endpoint { name, address: seen, port };
+                    self.rules.iter().any(|rule| rule.covers(&endpoint))
+                }
+            };
+            if !is_allowed {
+                return Err(refusal(&seen.to_string(), name, class));
+            }
+        }
+        Ok(())
+    }
+
+    fn names_exactly(&self, name: &str, port: u16) -> bool {
+        self.rules.iter().any(|rule| rule.is_name(name, port))
+    }
+}
+
+/// What no rule can allow: other protocols, and secrets where every log shows them.
+pub(crate) fn judge_shape(url: &Url) -> Result<(), Refusal> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Refusal(format!("{} is no scheme for agents: only http and https are", url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let said = "a user or password inside the url is not sent: put it into an Authorization header";
+        return Err(Refusal(said.into()));
+    }
+    Ok(())
+}
+
+fn refusal(what: &str, name: Option<&str>, class: Class) -> Refusal {
+    let from = name.map(|name| format!(" (an address of {name})")).unwrap_or_default();
+    let way = format!("start the node with --allow-target {what}, or add it to [targets] allow");
+    Refusal(format!("{what}{from} is {class}, which this node does not call; to allow it, {way}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What all lines have in hand: the pool, the ledger, the connector, and the tasks that belong to nobody else.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{Http, Job, JobId};
+use punctual_node::ports::Entropy;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::Setup;
+use crate::answer::Verdict;
+use crate::blueprint::Blueprint;
+use crate::connect::{Connector, Origin};
+use crate::ledger::{Flight, Ledger, locked};
+use crate::line;
+use crate::options::Options;
+use crate::pool::{Host, Pool, Queued, Ticket};
+
+/// How often queues are looked through for what has waited too long.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// A job's request as it is remembered.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) host: Arc<Host>,
+    pub(crate) blueprint: Arc<Blueprint>,
+}
+
+pub(crate) struct House {
+    runtime: Handle,
+    options: Options,
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    entropy: Arc<dyn Entropy>,
+    connector: Connector,
+    pool: Pool,
+    ledger: Arc<Ledger>,
+    /// What was understood of jobs, each with the version that it holds for.
+    plans: Mutex<BTreeMap<JobId, (u64, Plan)>>,
+    /// Something waits in a queue.
+    waits: Notify,
+}
+
+impl House {
+    pub(crate) fn new(setup: Setup) -> Result<Arc<House>, String> {
+        let Setup { runtime, options, guard, now, entropy, sink } = setup;
+        let ledger = Arc::new(Ledger::default());
+        let house = Arc::new(House {
+            connector: Connector::new(guard, &options)?,
+            pool: Pool::new(options.connections),
+            ledger: ledger.clone(),
+            plans: Mutex::default(),
+            waits: Notify::new(),
+            runtime,
+            options,
+            now,
+            entropy,
+        });
+        house.runtime.spawn(ledger.tell(sink));
+        house.runtime.spawn(sweep(house.clone()));
+        Ok(house)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        &*self.entropy
+    }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whether a line without work should not wait for any.
+    pub(crate) fn wants_lines_to_leave(&self) -> bool {
+        self.pool.is_crowded() || self.ledger.is_closed()
+    }
+
+    pub(crate) fn end(&self, flight: &Arc<Flight>, label: &str, started_at: Timestamp, verdict: Verdict) {
+        self.ledger.end(flight, label, started_at, verdict);
+    }
+
+    /// How a job's requests are made and where they go.
+    pub(crate) fn plan(&self, job: &Job, http: &Http) -> Result<Plan, String> {
+        if let Some((version, plan)) = locked(&self.plans).get(&job.id)
+            && *version == job.version
+        {
+            return Ok(plan.clone());
+        }
+        let blueprint = Blueprint::new(job, http)
+            .map_err(|fault| format!("the job cannot be sent: {}: {}", fault.pointer, fault.reason))?;
+        let origin = Origin::of(&blueprint.url).ok_or("the job's url names no host")?;
+        let plan = Plan { host: self.pool.host(origin), blueprint: Arc::new(blueprint) };
+        let mut plans = locked(&self.plans);
+        // All at once: which of them are still used is not known, and making one again is cheap.
+        if plans.len() >= self.options.remembered_jobs {
+            plans.clear();
+        }
+        plans.insert(job.id, (job.version, plan.clone()));
+        Ok(plan)
+    }
+
+    pub(crate) fn queue(self: &Arc<House>, host: &Arc<Host>, ticket: Ticket) {
+        match host.queue(ticket, self.options.connections_per_host.max(1)) {
+            Queued::Taken => {}
+            Queued::Waits => self.waits.notify_one(),
+            Queued::Line(ticket) => {
+                drop(self.runtime.spawn(line::serve(self.clone(), host.clone(), ticket)));
+            }
+        }
+    }
+
+    /// Ends everything.
+    pub(crate) fn close(&self) {
+        self.ledger.close();
+        self.pool.stir_all();
+        self.waits.notify_one();
+    }
+}
+
+/// Ends what has waited too long for a connection, until the house is closed.
+async fn sweep(house: Arc<House>) {
+    loop {
+        house.waits.notified().await;
+        loop {
+            if house.ledger.is_closed() {
+                return;
+            }
+            let (unwanted, is_any_left) = house.pool.sweep(Instant::now());
+            for (host, ticket) in unwanted {
+                let verdict = line::waited_too_long(&ticket.flight, &host.label);
+                house.end(&ticket.flight, &host.label, ticket.flight.sent_at, verdict);
+            }
+            if !is_any_left {
+                break;
+            }
+            sleep(SWEEP_EVERY).await;
+        }
+    }
+}

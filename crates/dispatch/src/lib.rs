@@ -1,0 +1,133 @@
+//! The way to agents: HTTP endpoints that do the work of jobs.
+//!
+//! [`Agents`] takes attempts, sends each at most once, and tells how it ended. [`Guard`] decides which addresses are
+//! called at all. [`check`] says what is wrong with a request before it is kept.
+//!
+//! ```text
+//! send ─► ledger ─► pool (a queue per host) ─► line (one task, one connection) ─► agent
+//!           ▲                                    │
+//! sink ◄────┴──────────── verdict ◄──────────────┘
+//! ```
+//!
+//! What is not here: retries (the engine decides), redirects by the library, proxies, decompression, HTTP/2.
+
+mod answer;
+mod blueprint;
+mod connect;
+mod guard;
+mod house;
+mod ledger;
+mod line;
+mod options;
+mod pool;
+mod redirect;
+mod request;
+mod sign;
+mod template;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::Target;
+use punctual_node::ports::{Dispatch, Dispatched, Entropy, Kill, Receipt};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use answer::Verdict;
+pub use blueprint::{Fault, check};
+pub use guard::{Guard, Refusal, RuleError};
+use house::House;
+use ledger::Flight;
+pub use ledger::Sink;
+pub use options::Options;
+use pool::Ticket;
+
+/// No attempt is waited for longer; a sum of instants has to fit somewhere.
+const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// What calling agents needs from outside.
+pub struct Setup {
+    /// Where the tasks run.
+    pub runtime: Handle,
+    /// Bounds and habits.
+    pub options: Options,
+    /// Which addresses are called.
+    pub guard: Guard,
+    /// What time it is.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Where the ids of traces come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// Who is told how attempts ended, many at a time where there are many. It is called from a task and must not
+    /// block.
+    pub sink: Sink,
+}
+
+/// The way to agents.
+///
+/// When it is dropped, everything on its way is dropped with it, untold; [`Agents::drain`] first.
+pub struct Agents {
+    house: Arc<House>,
+}
+
+impl Agents {
+    /// Ready to send. Fails only if the extra certificates cannot be read.
+    pub fn new(setup: Setup) -> Result<Agents, String> {
+        Ok(Agents { house: House::new(setup)? })
+    }
+
+    /// How many attempts are on their way or not told yet.
+    pub fn in_flight(&self) -> usize {
+        self.house.ledger().count()
+    }
+
+    /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left.
+    /// Whoever calls it sees to it that nothing more is sent.
+    pub async fn drain(&self, bound: Duration) -> usize {
+        self.house.ledger().quiet(Instant::now() + bound.min(TIMEOUT_MAX)).await;
+        self.in_flight()
+    }
+
+    fn begin(&self, flight: Arc<Flight>) {
+        let job = &flight.run.job;
+        let plan = match &job.definition.target {
+            Target::Http(http) => self.house.plan(job, http),
+            Target::Executor { .. } => {
+                let app = &job.definition.app;
+                Err(format!("executors are not built yet: no executor of app {app} is registered"))
+            }
+        };
+        match plan {
+            Ok(plan) => {
+                let blueprint = plan.blueprint;
+                self.house.queue(&plan.host, Ticket { flight, blueprint, hop: None });
+            }
+            Err(reason) => self.house.end(&flight, "", flight.sent_at, Verdict::hopeless(reason)),
+        }
+    }
+}
+
+impl Dispatch for Agents {
+    fn send(&self, sends: Vec<Dispatched>) {
+        let (now, instant) = (self.house.now(), Instant::now());
+        let flight = |run: Dispatched| {
+            let deadline = instant + run.job.definition.timeout.min(TIMEOUT_MAX);
+            Flight::new(run, now, deadline)
+        };
+        let flights = self.house.ledger().open(sends.into_iter().map(flight).collect());
+        flights.into_iter().for_each(|flight| self.begin(flight));
+    }
+
+    fn kill(&self, kills: Vec<Kill>) {
+        self.house.ledger().kill(&kills);
+    }
+
+    /// What is told is told through memory, so there is nothing to forget.
+    fn acknowledge(&self, _reports: Vec<Receipt>) {}
+}
+
+impl Drop for Agents {
+    fn drop(&mut self) {
+        self.house.close();
+    }
+}

@@ -1,0 +1,416 @@
+//! A line: one task, one connection, one attempt at a time.
+//!
+//! A request is written at most once. The one exception is a connection that turns out to have been closed while
+//! nobody used it: then the request comes back from the connection unwritten, and goes out on a new one.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use http::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::SendRequest;
+use punctual_core::model::{AttemptOutcome, Delivery};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::answer::{self, Answer, Excerpt, Rest, Verdict};
+use crate::connect::{Driver, Origin, Unconnected};
+use crate::house::House;
+use crate::ledger::Flight;
+use crate::pool::{Bell, Host, Next, Ticket};
+use crate::redirect::{self, Hop};
+use crate::request::Outgoing;
+
+/// How long a connection may have been unused for an attempt that must not be lost: a server that closes it just
+/// then would leave us not knowing whether the request was read.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Serves a host until there is nothing to do for a while.
+pub(crate) async fn serve(house: Arc<House>, host: Arc<Host>, first: Ticket) {
+    let mut line = Line { house, host, open: None, room: None, bell: Bell::default(), is_counted: true };
+    let mut alarm = pin!(sleep_until(Instant::now()));
+    let mut ticket = Some(first);
+    while let Some(current) = ticket {
+        ticket = line.carry(current, alarm.as_mut()).await;
+        if ticket.is_none() {
+            ticket = line.next(alarm.as_mut()).await;
+        }
+    }
+}
+
+struct Line {
+    house: Arc<House>,
+    host: Arc<Host>,
+    open: Option<Open>,
+    /// The right to have a connection.
+    room: Option<OwnedSemaphorePermit>,
+    bell: Bell,
+    /// Whether the host still counts on this line.
+    is_counted: bool,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Only after a bug of ours, or at the end of the runtime.
+        if self.is_counted {
+            self.host.abandon();
+        }
+    }
+}
+
+/// How far an attempt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing of it left this machine.
+    Unsent,
+    /// Some of it may have arrived.
+    Sent,
+    /// It was answered, but not to the end.
+    Answering(StatusCode),
+}
+
+/// How an exchange ended.
+enum End {
+    Told(Verdict),
+    Elsewhere(Hop),
+    TooLate,
+    Killed,
+}
+
+impl Line {
+    /// Carries an attempt to its end, or to where it has to be carried further by this line.
+    async fn carry(&mut self, ticket: Ticket, mut alarm: Pin<&mut Sleep>) -> Option<Ticket> {
+        let flight = ticket.flight.clone();
+        if flight.is_killed() {
+            return None;
+        }
+        alarm.as_mut().reset(flight.deadline);
+        let started_at = self.house.now();
+        let mut stage = Stage::Unsent;
+        let end = tokio::select! {
+            biased;
+            () = flight.killed() => End::Killed,
+            () = alarm => End::TooLate,
+            end = self.exchange(&ticket, started_at, &mut stage) => end,
+        };
+        let verdict = match end {
+            End::Killed => return None,
+            End::Elsewhere(hop) => return self.forward(ticket, hop, started_at),
+            End::TooLate => too_late(&ticket, stage, &self.host.label),
+            End::Told(verdict) => verdict,
+        };
+        self.house.end(&flight, &self.host.label, started_at, verdict);
+        None
+    }
+
+    /// The next attempt to carry; nothing when it is time to end.
+    async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Ticket> {
+        loop {
+            let (house, has_connection) = (&self.house, self.open.is_some());
+            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave()) {
+                Next::Serve(ticket) => {
+                    // Whoever waits for room has waited longer: this line waits behind them for its next one.
+                    if self.house.pool().is_crowded() {
+                        (self.open, self.room) = (None, None);
+                    }
+                    return Some(ticket);
+                }
+                Next::Wait => {}
+                Next::Leave => {
+                    self.is_counted = false;
+                    return None;
+                }
+            }
+            let Some(open) = &mut self.open else { continue };
+            alarm.as_mut().reset(open.used_at + open.keep);
+            let was_rung = tokio::select! {
+                biased;
+                () = self.bell.notified() => true,
+                () = open.closed() => false,
+                () = alarm.as_mut() => false,
+            };
+            if !was_rung {
+                self.open = None;
+                if self.host.leave(&self.bell) {
+                    self.is_counted = false;
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn exchange(&mut self, ticket: &Ticket, now: Timestamp, stage: &mut Stage) -> End {
+        let (run, hop) = (&ticket.flight.run, ticket.hop.as_deref());
+        let request = ticket.blueprint.request(run, hop, now, self.house.entropy());
+        let mut request = match request {
+            Ok(request) => request,
+            Err(reason) => return End::Told(Verdict::hopeless(reason)),
+        };
+        if run.job.definition.delivery == Delivery::AtMostOnce {
+            self.open = self.open.take().filter(|open| open.used_at.elapsed() < FRESH);
+        }
+        loop {
+            let mut open = match self.connection().await {
+                Ok(open) => open,
+                Err(unconnected) => return End::Told(unsent(ticket, unconnected)),
+            };
+            *stage = Stage::Sent;
+            match open.send(request).await {
+                Ok(response) => return self.read(ticket, open, response, now, stage).await,
+                // It was closed while nobody used it.
+                Err(Unanswered { request: Some(unwritten), .. }) if open.was_used => {
+                    *stage = Stage::Unsent;
+                    request = *unwritten;
+                }
+                Err(Unanswered { request: Some(_), reason }) => {
+                    let label = &self.host.label;
+                    let said = format!("{label} closed the connection: {reason}; nothing was sent");
+                    return End::Told(unsent(ticket, Unconnected::Failed(said)));
+                }
+                Err(Unanswered { request: None, reason }) => {
+                    return End::Told(lost(&self.host.label, &reason));
+                }
+            }
+        }
+    }
+
+    /// The connection at hand, or a new one.
+    async fn connection(&mut self) -> Result<Open, Unconnected> {
+        if let Some(open) = self.open.take().filter(|open| !open.sender.is_closed()) {
+            return Ok(open);
+        }
+        if self.room.is_none() {
+            self.room = self.house.pool().room().await;
+        }
+        let (sender, driver) = self.house.connector().connect(&self.host.origin).await?;
+        let (used_at, keep) = (Instant::now(), self.house.options().idle_timeout);
+        Ok(Open { sender, driver: Some(driver), used_at, keep, was_used: false })
+    }
+
+    async fn read(
+        &mut self,
+        ticket: &Ticket,
+        mut open: Open,
+        response: Response<Incoming>,
+        now: Timestamp,
+        stage: &mut Stage,
+    ) -> End {
+        *stage = Stage::Answering(response.status());
+        let (head, body) = response.into_parts();
+        let options = self.house.options();
+        let excerpt = open.read(body, options.kept_bytes, options.drained_bytes).await;
+        let is_whole = excerpt.rest == Rest::Read && head.status != StatusCode::SWITCHING_PROTOCOLS;
+        if is_whole && open.is_ready_again().await {
+            open.rest(&head.headers, options.idle_timeout);
+            self.open = Some(open);
+        }
+        let blueprint = &ticket.blueprint;
+        let counts_as_success = blueprint.success_codes.contains(&head.status.as_u16());
+        if blueprint.follows_redirects && redirect::is_redirect(head.status) && !counts_as_success {
+            return self.follow(ticket, head.status, &head.headers);
+        }
+        let retry_after = text_of(&head.headers, &RETRY_AFTER);
+        let answer = Answer { status: head.status, retry_after, body: excerpt };
+        let kept = self.house.options().kept_bytes;
+        End::Told(answer::judge(&answer, &blueprint.success_codes, kept, now))
+    }
+
+    fn follow(&self, ticket: &Ticket, status: StatusCode, headers: &HeaderMap) -> End {
+        let before = ticket.hop.as_deref();
+        let here = match before {
+            Some(hop) => hop.url.clone(),
+            None => ticket.blueprint.whole_url(&ticket.flight.run),
+        };
+        let location = text_of(headers, &LOCATION);
+        let guard = self.house.connector().guard();
+        match redirect::follow(guard, &here, before, status, location.as_deref()) {
+            Ok(hop) => End::Elsewhere(hop),
+            Err(reason) => End::Told(Verdict::hopeless(answer::explained(status, &reason))),
+        }
+    }
+
+    /// Hands an attempt on to the host that it was redirected to, unless that is this one.
+    fn forward(&self, ticket: Ticket, hop: Hop, started_at: Timestamp) -> Option<Ticket> {
+        let Some(origin) = Origin::of(&hop.url) else {
+            let verdict = Verdict::hopeless("the redirect leads to a url without a host");
+            self.house.end(&ticket.flight, &self.host.label, started_at, verdict);
+            return None;
+        };
+        let ticket = Ticket { hop: Some(Box::new(hop)), ..ticket };
+        if origin == self.host.origin {
+            return Some(ticket);
+        }
+        self.house.queue(&self.house.pool().host(origin), ticket);
+        None
+    }
+}
+
+/// An open connection.
+struct Open {
+    sender: SendRequest<Full<Bytes>>,
+    /// Nothing once the connection has ended.
+    driver: Option<Driver>,
+    used_at: Instant,
+    /// How long it is kept without work.
+    keep: Duration,
+    was_used: bool,
+}
+
+/// A request without an answer. It comes back if nothing of it was written.
+struct Unanswered {
+    request: Option<Box<Outgoing>>,
+    reason: String,
+}
+
+impl Open {
+    async fn send(&mut self, request: Outgoing) -> Result<Response<Incoming>, Unanswered> {
+        let answer = self.sender.try_send_request(request);
+        beside(&mut self.driver, answer).await.map_err(|mut error| {
+            let request = error.take_message().map(Box::new);
+            Unanswered { request, reason: reason(error.error()) }
+        })
+    }
+
+    async fn read(&mut self, mut body: Incoming, kept: usize, drained: usize) -> Excerpt {
+        let mut excerpt = Excerpt::default();
+        let mut room = kept + drained;
+        while !body.is_end_stream() {
+            let data = match beside(&mut self.driver, body.frame()).await {
+                None => break,
+                Some(Err(_)) => {
+                    excerpt.rest = Rest::Broken;
+                    break;
+                }
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            };
+            let more = data.len().min(kept - excerpt.bytes.len());
+            excerpt.bytes.extend_from_slice(&data[..more]);
+            match room.checked_sub(data.len()) {
+                Some(left) => room = left,
+                None => {
+                    excerpt.rest = Rest::Cut;
+                    break;
+                }
+            }
+        }
+        excerpt
+    }
+
+    /// Whether it can take another request now. One that wants time for that is not worth it: the agent answered
+    /// before it had read everything, or is about to close.
+    async fn is_ready_again(&mut self) -> bool {
+        let mut ready = pin!(self.sender.ready());
+        let driver = &mut self.driver;
+        poll_fn(|cx| {
+            if advance(driver, cx) {
+                return Poll::Ready(false);
+            }
+            Poll::Ready(matches!(ready.as_mut().poll(cx), Poll::Ready(Ok(()))))
+        })
+        .await
+    }
+
+    /// Notes how long it may rest. An agent that says how long it keeps a connection is left a second before that.
+    fn rest(&mut self, headers: &HeaderMap, idle_timeout: Duration) {
+        let told = text_of(headers, &http::header::HeaderName::from_static("keep-alive"));
+        let seconds = told.as_deref().and_then(|told| {
+            let mut parts = told.split(',').filter_map(|part| part.trim().strip_prefix("timeout="));
+            parts.next()?.parse::<u64>().ok()
+        });
+        let told = seconds.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
+        self.keep = told.map_or(idle_timeout, |told| told.min(idle_timeout));
+        self.used_at = Instant::now();
+        self.was_used = true;
+    }
+
+    /// Waits until the other side closes it.
+    async fn closed(&mut self) {
+        poll_fn(|cx| if advance(&mut self.driver, cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+}
+
+/// Moves a connection on, and says whether it has ended. What has ended is dropped, so that whoever waits for it
+/// hears of it.
+fn advance(driver: &mut Option<Driver>, cx: &mut std::task::Context<'_>) -> bool {
+    if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
+        *driver = None;
+    }
+    driver.is_none()
+}
+
+/// Does something that needs the connection to move on, in the same task: a task of its own for the connection
+/// would cost two switches a request.
+async fn beside<W: Future>(driver: &mut Option<Driver>, work: W) -> W::Output {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(done);
+        }
+        advance(driver, cx);
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+fn text_of(headers: &HeaderMap, name: &http::header::HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// The reason of an error and of what caused it.
+fn reason(error: &hyper::Error) -> String {
+    let mut reason = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    reason
+}
+
+/// What is said of an attempt that ended before anything of it was sent. After a redirect something was.
+fn unsent(ticket: &Ticket, unconnected: Unconnected) -> Verdict {
+    match unconnected {
+        Unconnected::Refused(refusal) => Verdict::hopeless(refusal.to_string()),
+        Unconnected::Failed(reason) if ticket.hop.is_some() => {
+            Verdict::new(AttemptOutcome::Failed, format!("the redirect leads nowhere: {reason}"))
+        }
+        Unconnected::Failed(reason) => Verdict::new(AttemptOutcome::Refused, reason),
+    }
+}
+
+fn lost(label: &str, reason: &str) -> Verdict {
+    let said = format!("{label} did not answer: {reason}; whether the work was done is not known");
+    Verdict::new(AttemptOutcome::Lost, said)
+}
+
+/// What is said of an attempt whose time is over.
+pub(crate) fn waited_too_long(flight: &Flight, label: &str) -> Verdict {
+    let timeout = flight.run.job.definition.timeout;
+    let said =
+        format!("no connection to {label} was free within the timeout of {timeout:?}; nothing was sent");
+    Verdict::new(AttemptOutcome::Refused, said)
+}
+
+fn too_late(ticket: &Ticket, stage: Stage, label: &str) -> Verdict {
+    let timeout = ticket.flight.run.job.definition.timeout;
+    let said = match stage {
+        Stage::Unsent if ticket.hop.is_none() => {
+            let said =
+                format!("no connection to {label} within the timeout of {timeout:?}; nothing was sent");
+            return Verdict::new(AttemptOutcome::Refused, said);
+        }
+        Stage::Unsent | Stage::Sent => format!("{label} did not answer within the timeout of {timeout:?}"),
+        Stage::Answering(status) => {
+            let code = status.as_u16();
+            format!("{label} answered {code}, but not to the end within the timeout of {timeout:?}")
+        }
+    };
+    Verdict::new(AttemptOutcome::TimedOut, said)
+}

@@ -1,0 +1,219 @@
+//! The pool: per host a queue, and up to a number of lines that serve it. A line is a task with one connection.
+//!
+//! Connections are kept for a host of one pool, and a pool has one guard, so no connection that one policy allowed
+//! is ever used under another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::blueprint::Blueprint;
+use crate::connect::Origin;
+use crate::ledger::{Flight, locked};
+use crate::redirect::Hop;
+
+/// An attempt and what is sent for it.
+pub(crate) struct Ticket {
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) blueprint: Arc<Blueprint>,
+    /// Where it was redirected to.
+    pub(crate) hop: Option<Box<Hop>>,
+}
+
+impl Ticket {
+    fn is_wanted(&self, now: Instant) -> bool {
+        !self.flight.is_killed() && now < self.flight.deadline
+    }
+}
+
+/// What is called at one scheme, name and port.
+pub(crate) struct Host {
+    pub(crate) origin: Origin,
+    /// The origin as it is told to people.
+    pub(crate) label: String,
+    work: Mutex<Work>,
+}
+
+#[derive(Default)]
+struct Work {
+    queue: VecDeque<Ticket>,
+    /// The bells of the lines that wait for work. The last to sit down is the first to be rung, so that the others
+    /// can become old and leave.
+    idle: Vec<Bell>,
+    lines: usize,
+}
+
+/// What a waiting line hears.
+pub(crate) type Bell = Arc<Notify>;
+
+/// What a ticket needs next.
+pub(crate) enum Queued {
+    /// Somebody comes for it.
+    Taken,
+    /// It waits until a line has time.
+    Waits,
+    /// A new line: it may be begun, and this is its first ticket.
+    Line(Ticket),
+}
+
+/// What a line does next.
+pub(crate) enum Next {
+    Serve(Ticket),
+    /// Wait for the bell.
+    Wait,
+    /// End; it is not counted any more.
+    Leave,
+}
+
+impl Host {
+    fn new(origin: Origin) -> Arc<Host> {
+        Arc::new(Host { label: origin.to_string(), origin, work: Mutex::default() })
+    }
+
+    pub(crate) fn queue(&self, ticket: Ticket, lines_max: usize) -> Queued {
+        let mut work = locked(&self.work);
+        if let Some(bell) = work.idle.pop() {
+            work.queue.push_back(ticket);
+            bell.notify_one();
+            return Queued::Taken;
+        }
+        if work.lines < lines_max {
+            work.lines += 1;
+            return Queued::Line(ticket);
+        }
+        work.queue.push_back(ticket);
+        Queued::Waits
+    }
+
+    /// What a line does that has nothing to do. Whether it may wait is asked under the lock: who makes it leave
+    /// says so first and looks through the waiting ones then, so one of the two sees the other.
+    pub(crate) fn next(&self, bell: &Bell, may_wait: impl FnOnce() -> bool) -> Next {
+        let mut work = locked(&self.work);
+        if let Some(ticket) = work.queue.pop_front() {
+            return Next::Serve(ticket);
+        }
+        if may_wait() {
+            work.idle.push(bell.clone());
+            return Next::Wait;
+        }
+        work.lines -= 1;
+        Next::Leave
+    }
+
+    /// A waiting line wants to leave; false if its bell was rung in the meantime, and somebody counts on it.
+    pub(crate) fn leave(&self, bell: &Bell) -> bool {
+        let mut work = locked(&self.work);
+        let Some(place) = work.idle.iter().position(|idle| Arc::ptr_eq(idle, bell)) else { return false };
+        work.idle.remove(place);
+        work.lines -= 1;
+        true
+    }
+
+    /// A line is gone without a word.
+    pub(crate) fn abandon(&self) {
+        locked(&self.work).lines -= 1;
+    }
+
+    /// Rings for one waiting line that has no work, so that it can look around.
+    fn stir(&self) -> bool {
+        let bell = locked(&self.work).idle.pop();
+        bell.inspect(|bell| bell.notify_one()).is_some()
+    }
+
+    /// Takes out what is not wanted any more, and says whether anything is left.
+    fn sweep(self: &Arc<Host>, now: Instant, unwanted: &mut Vec<(Arc<Host>, Ticket)>) -> bool {
+        let mut work = locked(&self.work);
+        for _ in 0..work.queue.len() {
+            let Some(ticket) = work.queue.pop_front() else { break };
+            match ticket.is_wanted(now) {
+                true => work.queue.push_back(ticket),
+                false => unwanted.push((self.clone(), ticket)),
+            }
+        }
+        !work.queue.is_empty()
+    }
+}
+
+/// All hosts, and the room that their connections share.
+pub(crate) struct Pool {
+    /// A host lives as long as a blueprint, a line or a ticket knows it.
+    hosts: Mutex<BTreeMap<Origin, Weak<Host>>>,
+    room: Arc<Semaphore>,
+    /// Lines that wait for room.
+    crowd: AtomicUsize,
+}
+
+/// From how many hosts on those that are gone are looked for.
+const HOSTS_SWEPT: usize = 1024;
+
+impl Pool {
+    pub(crate) fn new(connections: usize) -> Pool {
+        let room = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
+        Pool { hosts: Mutex::default(), room, crowd: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn host(&self, origin: Origin) -> Arc<Host> {
+        let mut hosts = locked(&self.hosts);
+        if let Some(host) = hosts.get(&origin).and_then(Weak::upgrade) {
+            return host;
+        }
+        // A power of two, so that the search costs little however many there are.
+        if hosts.len() >= HOSTS_SWEPT && hosts.len().is_power_of_two() {
+            hosts.retain(|_, host| host.strong_count() > 0);
+        }
+        let host = Host::new(origin.clone());
+        hosts.insert(origin, Arc::downgrade(&host));
+        host
+    }
+
+    /// Room for one connection. Where there is none, a connection without work is given up for it.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(room) = self.room.clone().try_acquire_owned() {
+            return Some(room);
+        }
+        let _waiting = Waiting::new(&self.crowd);
+        self.hosts().iter().find(|host| host.stir());
+        self.room.clone().acquire_owned().await.ok()
+    }
+
+    /// Whether somebody waits for room.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowd.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes what is not wanted any more out of all queues, and says whether anything waits in one.
+    pub(crate) fn sweep(&self, now: Instant) -> (Vec<(Arc<Host>, Ticket)>, bool) {
+        let mut unwanted = Vec::new();
+        let hosts = self.hosts();
+        let left = hosts.iter().filter(|host| host.sweep(now, &mut unwanted)).count();
+        (unwanted, left > 0)
+    }
+
+    /// Rings for every waiting line.
+    pub(crate) fn stir_all(&self) {
+        self.hosts().iter().for_each(|host| while host.stir() {});
+    }
+
+    fn hosts(&self) -> Vec<Arc<Host>> {
+        locked(&self.hosts).values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Counts itself while it is there.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn new(count: &AtomicUsize) -> Waiting<'_> {
+        count.fetch_add(1, Ordering::AcqRel);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the front door keeps: who may come in, and what was answered to requests that may be repeated.
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::Text;
+
+use super::store::StoreError;
+
+/// A SHA-256 sum.
+pub type Digest = [u8; 32];
+
+/// A token as it is kept: never the token itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Its number.
+    pub id: u32,
+    /// For people.
+    pub name: Text,
+    /// The sum of the token.
+    pub digest: Digest,
+    /// What it may do, as a word that the front door understands.
+    pub role: Text,
+    /// Whose jobs it may see and touch; `*` stands for all.
+    pub apps: Vec<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it opens nothing any more.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What makes a repeated request the same: who asked, and the key that came with it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    /// Who asked: a token's number, or any other name that the front door gives to people.
+    pub by: Text,
+    /// The key.
+    pub key: Text,
+}
+
+/// An answer that is kept to be given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptAnswer {
+    /// Its HTTP status.
+    pub status: u16,
+    /// Its body.
+    pub body: Text,
+}
+
+/// What is known of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// Nothing: it may be carried out, and whoever comes after finds it open.
+    New,
+    /// It was begun and not answered: it is being carried out, or whoever did was stopped in the middle.
+    Open,
+    /// It was answered.
+    Answered(KeptAnswer),
+    /// The key came with another request.
+    Other,
+}
+
+/// What the front door keeps.
+#[async_trait]
+pub trait Door: Send + Sync {
+    /// All tokens, expired ones too, by number.
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
+
+    /// Keeps a token; `id` is not looked at, the next free number is given. Numbers are never given again.
+    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError>;
+
+    /// Keeps a token if there is none at all, and says whether it did. Of several that come together one wins.
+    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError>;
+
+    /// Forgets a token, and says whether it was there.
+    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError>;
+
+    /// Begins a request, or says what is known of it. `digest` is the sum of what was asked.
+    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError>;
+
+    /// Keeps the answer of a request that was begun; without an answer it is forgotten, because nothing was done.
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError>;
+
+    /// Forgets requests that were begun before `before`.
+    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError>;
+}

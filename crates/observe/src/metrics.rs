@@ -1,0 +1,212 @@
+//! Metrics, as Prometheus reads them. Everything is counted where it happens and costs an addition; nothing grows with
+//! jobs or runs, so there is no label that a user chooses.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use punctual_core::event::Event;
+use punctual_core::model::Outcome;
+
+/// Upper ends of the buckets for lags, in seconds: fine where the aim is, coarse behind it.
+const LAGS: [f64; 14] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0];
+
+/// What is as it is at the moment of asking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Runs that are loaded and not on their way.
+    pub loaded: u64,
+    /// Attempts that are on their way.
+    pub running: u64,
+    /// Shards that the node acts for.
+    pub shards: u64,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    sent: Counter,
+    lag: Histogram,
+    closed: Family<ByOutcome, Counter>,
+    retries: Counter,
+    missed: Counter,
+    late_reports: Counter,
+    jobs_changed: Counter,
+    jobs_stopped: Counter,
+    shards_taken: Counter,
+    shards_left: Counter,
+    clock_steps: Counter,
+    store_failures: Family<ByStep, Counter>,
+    loaded: Gauge<u64, AtomicU64>,
+    running: Gauge<u64, AtomicU64>,
+    shards: Gauge<u64, AtomicU64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStep {
+    step: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Name(&'static str);
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.encode(encoder)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing was counted yet.
+    pub fn new() -> Metrics {
+        let mut metrics = Metrics {
+            registry: Registry::with_prefix("punctual"),
+            sent: Counter::default(),
+            lag: Histogram::new(LAGS),
+            closed: Family::default(),
+            retries: Counter::default(),
+            missed: Counter::default(),
+            late_reports: Counter::default(),
+            jobs_changed: Counter::default(),
+            jobs_stopped: Counter::default(),
+            shards_taken: Counter::default(),
+            shards_left: Counter::default(),
+            clock_steps: Counter::default(),
+            store_failures: Family::default(),
+            loaded: Gauge::default(),
+            running: Gauge::default(),
+            shards: Gauge::default(),
+        };
+        metrics.register();
+        // An outcome that never came about is 0, not absent: alerts need the difference.
+        for outcome in Outcome::ALL {
+            drop(metrics.closed.get_or_create(&ByOutcome { outcome: Name(outcome.name()) }));
+        }
+        metrics
+    }
+
+    fn register(&mut self) {
+        let counters = [
+            ("attempts_sent", "Attempts that went out", &self.sent),
+            ("retries", "Attempts that ended badly and are followed by another", &self.retries),
+            ("fire_times_missed", "Fire times that were passed over", &self.missed),
+            ("late_reports", "Reports about attempts that were no longer current", &self.late_reports),
+            ("jobs_changed", "Jobs that were created, edited, started or deleted", &self.jobs_changed),
+            ("jobs_stopped", "Jobs that stopped", &self.jobs_stopped),
+            ("shards_taken", "Shards that this node began to act for", &self.shards_taken),
+            ("shards_left", "Shards that this node ceased to act for", &self.shards_left),
+            ("clock_steps", "Times that the store's clock was set", &self.clock_steps),
+        ];
+        for (name, help, counter) in counters {
+            self.registry.register(name, help, counter.clone());
+        }
+        let help = "From the moment a run was due to the moment its attempt went out";
+        self.registry.register_with_unit("lag", help, Unit::Seconds, self.lag.clone());
+        self.registry.register("runs_closed", "Runs that ended, by outcome", self.closed.clone());
+        let help = "Times that the store did not do what a step asked";
+        self.registry.register("store_failures", help, self.store_failures.clone());
+        let gauges = [
+            ("runs_loaded", "Runs that are loaded and not on their way", &self.loaded),
+            ("attempts_running", "Attempts that are on their way", &self.running),
+            ("shards_held", "Shards that this node acts for", &self.shards),
+        ];
+        for (name, help, gauge) in gauges {
+            self.registry.register(name, help, gauge.clone());
+        }
+    }
+
+    /// Counts what happened.
+    pub fn record(&self, events: &[Event]) {
+        for event in events {
+            self.record_one(event);
+        }
+    }
+
+    fn record_one(&self, event: &Event) {
+        let add = |counter: &Counter, count: u64| {
+            counter.inc_by(count);
+        };
+        match event {
+            Event::Sent { lag, .. } => {
+                add(&self.sent, 1);
+                self.lag.observe(lag.as_secs_f64());
+            }
+            Event::Closed { outcome, .. } => {
+                add(&self.closed.get_or_create(&ByOutcome { outcome: Name(outcome.name()) }), 1);
+            }
+            Event::Retrying { .. } => add(&self.retries, 1),
+            Event::Missed { count, .. } => add(&self.missed, *count),
+            Event::LateReport { .. } => add(&self.late_reports, 1),
+            Event::JobChanged { .. } => add(&self.jobs_changed, 1),
+            Event::JobStopped { .. } => add(&self.jobs_stopped, 1),
+            Event::ShardTaken { .. } => add(&self.shards_taken, 1),
+            Event::ShardLeft { .. } => add(&self.shards_left, 1),
+            Event::ClockStepped { .. } => add(&self.clock_steps, 1),
+            Event::StoreFailed { step, .. } => {
+                add(&self.store_failures.get_or_create(&ByStep { step: Name(step) }), 1);
+            }
+        }
+    }
+
+    /// Everything as text.
+    pub fn text(&self, figures: Figures) -> String {
+        self.loaded.set(figures.loaded);
+        self.running.set(figures.running);
+        self.shards.set(figures.shards);
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use punctual_core::model::{Attempt, JobId, RunId, Text};
+
+    use super::*;
+
+    #[test]
+    fn what_happened_is_counted_and_told_as_prometheus_reads_it() {
+        let metrics = Metrics::new();
+        let (run, job) = (RunId(1), JobId(2));
+        metrics.record(&[
+            Event::Sent { run, job, attempt: Attempt::FIRST, lag: Duration::from_millis(3) },
+            Event::Closed { run, job, outcome: Outcome::Succeeded, reason: Text::Borrowed("") },
+            Event::StoreFailed { step: "fire", reason: Text::Borrowed("gone") },
+        ]);
+        let text = metrics.text(Figures { loaded: 4, running: 5, shards: 64 });
+        for line in [
+            "punctual_attempts_sent_total 1",
+            "punctual_lag_seconds_bucket{le=\"0.005\"} 1",
+            "punctual_lag_seconds_bucket{le=\"0.002\"} 0",
+            "punctual_runs_closed_total{outcome=\"succeeded\"} 1",
+            "punctual_runs_closed_total{outcome=\"failed\"} 0",
+            "punctual_store_failures_total{step=\"fire\"} 1",
+            "punctual_runs_loaded 4",
+            "punctual_attempts_running 5",
+            "punctual_shards_held 64",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The bytes that we promise: what goes over the REST API, for whoever answers and whoever asks.
+//!
+//! Shapes only. What a value means, and whether it means anything, is said where it is understood. Times are RFC 3339
+//! text, durations are text with units ([`Span`]).
+
+mod job;
+mod problem;
+mod run;
+mod schedule;
+mod schema;
+mod span;
+mod token;
+
+pub use job::{
+    After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPatch, JobPlan, JobStats,
+    Misfire, MisfirePolicy, NewJob, Retry, Revision, Revisions, RunNow, Target, When, Window,
+};
+pub use problem::{FieldError, Problem};
+pub use run::{
+    Accepted, Attempt, AttemptOutcome, BulkCancel, BulkCancelled, BulkFilter, Evidence, Log, Origin,
+    Reschedule, Run, RunCreated, RunState, RunSubmission, Runs, StreamError, Why, WishDone,
+};
+pub use schedule::{BackfillRange, Dialect, FireTimes, Gap, Overlap, Preview, PreviewAsked, Schedule};
+pub use span::{Span, SpanError};
+pub use token::{NewToken, Role, Token, TokenMade, Tokens};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
+pub struct Page<T> {
+    /// The rows.
+    pub items: Vec<T>,
+    /// What to send as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// What has become of runs, and what is due.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stats {
+    /// Jobs that are not deleted.
+    pub jobs: u64,
+    /// Those of them that fire by themselves.
+    pub jobs_enabled: u64,
+    /// Runs that succeeded.
+    pub succeeded: u64,
+    /// Runs that failed or were lost.
+    pub failed: u64,
+    /// Runs that were cancelled or skipped.
+    pub not_run: u64,
+    /// Runs that this node has loaded and not started.
+    pub loaded: u64,
+    /// Attempts that this node has on their way.
+    pub running: u64,
+    /// Shards that this node acts for.
+    pub shards: u64,
+    /// The cluster's time.
+    pub now: String,
+}
+
+/// Whether something is well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// One word.
+    pub status: String,
+}

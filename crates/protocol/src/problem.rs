@@ -1,0 +1,33 @@
+//! Refusals, as RFC 9457 wants them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// What kind of refusal it is, for programs.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The same for people, in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What was wrong, why, and what to do.
+    pub detail: String,
+    /// The fields that are wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// The number of the request, as it is in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FieldError {
+    /// A JSON pointer into the body, or `?name` for a parameter.
+    pub pointer: String,
+    /// What is wrong with it, and what would be right.
+    pub detail: String,
+}

@@ -1,0 +1,206 @@
+//! Schemas of fields that a plain type says too little about. What they say is what the front door checks.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use crate::{Executor, Http, Job, JobByName, JobDraft, JobPatch, NewJob, Target};
+
+/// A name: 1 to 128 characters, none of them a control character.
+const NAME: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
+
+/// An app stands before the `/` of `app/name`.
+const APP: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]+$";
+
+pub(crate) fn name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": NAME})
+}
+
+pub(crate) fn maybe_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "minLength": 1, "maxLength": 128, "pattern": NAME})
+}
+
+pub(crate) fn app(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": APP})
+}
+
+pub(crate) fn apps(_: &mut SchemaGenerator) -> Schema {
+    let app = json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": APP});
+    json_schema!({"type": "array", "minItems": 1, "maxItems": 100, "items": app})
+}
+
+pub(crate) fn tags(_: &mut SchemaGenerator) -> Schema {
+    let tag = json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": NAME});
+    json_schema!({"type": "array", "maxItems": 32, "items": tag})
+}
+
+pub(crate) fn prose(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "maxLength": 4096, "pattern": "^[^\\u0000]*$"})
+}
+
+pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "date-time", "examples": ["2026-03-08T07:00:00Z"]})
+}
+
+pub(crate) fn maybe_time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "date-time", "examples": ["2026-03-08T07:00:00Z"]})
+}
+
+pub(crate) fn only_null(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "null"})
+}
+
+pub(crate) fn no_time(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["0s", "0ms"]})
+}
+
+pub(crate) fn job(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": job_forms()})
+}
+
+pub(crate) fn maybe_job(_: &mut SchemaGenerator) -> Schema {
+    let mut forms = job_forms();
+    forms.push(json!({"type": "null"}));
+    json_schema!({"anyOf": forms})
+}
+
+fn job_forms() -> Vec<Value> {
+    vec![
+        json!({"type": "integer", "minimum": 1, "maximum": i32::MAX}),
+        json!({"type": "string", "maxLength": 257, "pattern": "^[^/\\u0000-\\u001f\\u007f-\\u009f]+/[^\\u0000-\\u001f\\u007f-\\u009f]+$"}),
+    ]
+}
+
+pub(crate) fn open_state(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "enum": ["pending", "running", "retrying", null]})
+}
+
+pub(crate) fn method(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]})
+}
+
+pub(crate) fn headers(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"},
+        "additionalProperties": {"type": "string", "maxLength": 8192, "pattern": "^[\\t\\x20-\\x7e]*$"},
+    })
+}
+
+pub(crate) fn secret(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "pattern": "^whsec_(\u{2026}|[A-Za-z0-9+/]{32,86}={0,2})$"})
+}
+
+pub(crate) fn block(_: &mut SchemaGenerator) -> Schema {
+    let pattern = r"^(serial|discard|cover|concurrent(\([1-9][0-9]{0,8}\))?)$";
+    json_schema!({"type": ["string", "null"], "pattern": pattern})
+}
+
+pub(crate) fn outside(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "enum": ["skip", "defer", null]})
+}
+
+pub(crate) fn days_of_week(_: &mut SchemaGenerator) -> Schema {
+    let day = json!({"type": "integer", "minimum": 1, "maximum": 7});
+    json_schema!({"type": ["array", "null"], "minItems": 1, "maxItems": 7, "items": day})
+}
+
+pub(crate) fn hours_of_day(_: &mut SchemaGenerator) -> Schema {
+    let hour = json!({"type": "integer", "minimum": 0, "maximum": 23});
+    json_schema!({"type": ["array", "null"], "minItems": 1, "maxItems": 24, "items": hour})
+}
+
+/// Written by hand: what is derived for a tagged enum of strict structs allows no `kind`.
+impl JsonSchema for Target {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Target".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let http = with_kind(Http::json_schema(generator), "http");
+        let executor = with_kind(Executor::json_schema(generator), "executor");
+        json_schema!({"description": "Where a job's work is done.", "oneOf": [http, executor]})
+    }
+}
+
+fn with_kind(mut schema: Schema, kind: &str) -> Schema {
+    let object = schema.ensure_object();
+    if let Some(Value::Object(properties)) = object.get_mut("properties") {
+        properties.insert("kind".into(), json!({"type": "string", "const": kind}));
+    }
+    match object.entry("required").or_insert_with(|| json!([])) {
+        Value::Array(required) => required.insert(0, json!("kind")),
+        other => *other = json!(["kind"]),
+    }
+    schema
+}
+
+impl JsonSchema for NewJob {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NewJob".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        writable(generator)
+    }
+}
+
+impl JsonSchema for JobByName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JobByName".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = writable(generator);
+        let object = schema.ensure_object();
+        object.insert("description".into(), json!("A job whose app and name stand in the path."));
+        if let Some(Value::Array(required)) = object.get_mut("required") {
+            required.retain(|field| field != "name" && field != "app");
+        }
+        schema
+    }
+}
+
+/// Merging goes inside objects, so of those only the outline is promised.
+impl JsonSchema for JobPatch {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "JobPatch".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = writable(generator);
+        let object = schema.ensure_object();
+        let said = "A change of some fields: what is given replaces what was, by RFC 7396. Another kind of schedule \
+                    or target replaces the old one whole.";
+        object.insert("description".into(), json!(said));
+        object.remove("required");
+        if let Some(Value::Object(properties)) = object.get_mut("properties") {
+            for (field, property) in properties.iter_mut() {
+                let is_merged = ["schedule", "target", "misfire", "retry"].contains(&field.as_str());
+                *property = match is_merged {
+                    true => json!({"type": "object"}),
+                    false => without_default(property.take()),
+                };
+            }
+        }
+        schema
+    }
+}
+
+fn without_default(mut property: Value) -> Value {
+    if let Some(object) = property.as_object_mut() {
+        object.remove("default");
+    }
+    property
+}
+
+/// What can be written: the draft, and the fields that only the answer has, which are not looked at.
+fn writable(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = JobDraft::json_schema(generator);
+    if let Some(Value::Object(properties)) = schema.ensure_object().get_mut("properties") {
+        for field in Job::READ_ONLY {
+            properties.insert(field.into(), json!({"readOnly": true, "description": "Not looked at."}));
+        }
+    }
+    schema
+}

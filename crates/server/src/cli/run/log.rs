@@ -1,0 +1,93 @@
+//! `punctual run log`: the lines of a run, and those that are still to come.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::client::Route;
+use crate::cli::failure::Failure;
+use crate::cli::session::Session;
+
+/// How often somebody who follows looks for more.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How many looks in a row may find nobody: a server that restarts is back by then.
+const MISSES: u32 = 60;
+
+#[derive(Args)]
+pub(super) struct Log {
+    /// Its number
+    run: u64,
+    /// Of this attempt only, from 1 [default: all]
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
+    /// The first line, from 1
+    #[arg(long, value_name = "LINE", default_value_t = 1)]
+    from: u64,
+    /// Go on until the run has ended
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// A piece of the log, as the server gives it.
+struct Piece {
+    text: String,
+    next: u64,
+    is_last: bool,
+}
+
+impl Log {
+    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+        let (mut from, mut misses, mut whole) = (self.from, 0, String::new());
+        loop {
+            let piece = match self.piece(session, from).await {
+                Err(failure) if self.follow && failure.may_pass() && misses < MISSES => {
+                    misses += 1;
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    continue;
+                }
+                piece => piece?,
+            };
+            misses = 0;
+            let is_new = piece.next > from;
+            from = piece.next.max(from);
+            if is_new && session.wants_json() {
+                whole.push_str(&piece.text);
+            } else if is_new {
+                session.print_text(&tamed(&piece.text, session.surroundings.is_coloured));
+                session.flush()?;
+            }
+            if piece.is_last || !(is_new || self.follow) {
+                if session.wants_json() {
+                    session.print_json(&json!({"text": whole, "next": from, "end": piece.is_last}));
+                }
+                return Ok(());
+            }
+            if !is_new {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+
+    async fn piece(&self, session: &Session, from: u64) -> Result<Piece, Failure> {
+        let route = Route::to(["runs", &self.run.to_string(), "log"])
+            .with_any("attempt", self.attempt)
+            .with("from", from);
+        let piece = session.client.get(route).await?;
+        let mut text = piece["text"].as_str().unwrap_or_default().to_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let next = piece["next"].as_u64().unwrap_or(from);
+        Ok(Piece { text, next, is_last: piece["end"] == Value::Bool(true) })
+    }
+}
+
+/// On a terminal, what others wrote moves no cursor. A file gets what was written.
+fn tamed(text: &str, is_terminal: bool) -> String {
+    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if !is_terminal {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if is_harmless(c) { c } else { ' ' }).collect()
+}

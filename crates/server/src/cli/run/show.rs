@@ -1,0 +1,110 @@
+//! Runs as people want to see them: in a table, alone, and with the reason.
+
+use serde_json::Value;
+
+use crate::cli::client::Route;
+use crate::cli::failure::Failure;
+use crate::cli::session::Session;
+use crate::cli::table::{Column, Table, cell, details, printable};
+
+/// A table of runs.
+pub(in crate::cli) fn table(runs: &[Value]) -> Table {
+    let columns = [
+        Column::Whole("ID"),
+        Column::Whole("JOB"),
+        Column::Whole("FIRE TIME"),
+        Column::Whole("STATE"),
+        Column::Whole("ORIGIN"),
+        Column::Whole("LAG"),
+        Column::Whole("TRIES"),
+        Column::Cut("REASON"),
+    ];
+    let mut table = Table::new(&columns);
+    for run in runs {
+        table.row([
+            cell(run, "/id"),
+            cell(run, "/job"),
+            cell(run, "/fire_time"),
+            cell(run, "/state"),
+            cell(run, "/origin"),
+            lag(run),
+            tries(run),
+            cell(run, "/reason"),
+        ]);
+    }
+    table
+}
+
+fn lag(run: &Value) -> String {
+    run["lag_ms"].as_i64().map(|lag| format!("{lag}ms")).unwrap_or_default()
+}
+
+fn tries(run: &Value) -> String {
+    run["attempts"].as_array().map(|attempts| attempts.len().to_string()).unwrap_or_default()
+}
+
+/// One run with its attempts.
+pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> {
+    let run = session.client.get(Route::to(["runs", &run.to_string()])).await?;
+    if session.wants_json() {
+        session.print_json(&run);
+        return Ok(());
+    }
+    let may_be_double = run["possible_duplicate"] == true;
+    let text = details(&[
+        ("id", cell(&run, "/id")),
+        ("job", cell(&run, "/job")),
+        ("state", cell(&run, "/state")),
+        ("reason", cell(&run, "/reason")),
+        ("fire time", cell(&run, "/fire_time")),
+        ("origin", cell(&run, "/origin")),
+        ("lag", lag(&run)),
+        ("ready at", cell(&run, "/ready_at")),
+        ("ended at", cell(&run, "/closed_at")),
+        ("until", cell(&run, "/until")),
+        ("count", cell(&run, "/count")),
+        ("key", cell(&run, "/key")),
+        ("priority", cell(&run, "/priority")),
+        ("retry of", cell(&run, "/retry_of")),
+        ("parent", cell(&run, "/parent")),
+        ("payload", cell(&run, "/payload")),
+        ("duplicate", if may_be_double { "possible".into() } else { String::new() }),
+    ]);
+    session.print_text(&text);
+    let attempts = run["attempts"].as_array().cloned().unwrap_or_default();
+    if !attempts.is_empty() {
+        let width = session.surroundings.width;
+        session.print(format!("\n{}", attempts_table(&attempts).show(width).trim_end()));
+    }
+    Ok(())
+}
+
+fn attempts_table(attempts: &[Value]) -> Table {
+    let columns = [
+        Column::Whole("TRY"),
+        Column::Whole("STARTED"),
+        Column::Whole("ENDED"),
+        Column::Whole("OUTCOME"),
+        Column::Cut("EXECUTOR"),
+        Column::Cut("MESSAGE"),
+    ];
+    let mut table = Table::new(&columns);
+    let fields = ["/number", "/started_at", "/ended_at", "/outcome", "/executor", "/message"];
+    attempts.iter().for_each(|attempt| table.row(fields.map(|field| cell(attempt, field))));
+    table
+}
+
+/// One sentence, and what it rests on.
+pub(super) async fn why(session: &mut Session, run: u64) -> Result<(), Failure> {
+    let why = session.client.get(Route::to(["runs", &run.to_string(), "why"])).await?;
+    if session.wants_json() {
+        session.print_json(&why);
+        return Ok(());
+    }
+    session.print(printable(&cell(&why, "/sentence")));
+    for evidence in why["evidence"].as_array().into_iter().flatten() {
+        let line = format!("  {:<24}  {}", cell(evidence, "/at"), cell(evidence, "/what"));
+        session.print(printable(&line).trim_end());
+    }
+    Ok(())
+}

@@ -1,0 +1,407 @@
+//! The configuration: a file, then the environment, then flags; checked once, at the start.
+//!
+//! Every setting has one line in [`SETTINGS`], which says what it is called, what it may be, and where it goes.
+
+pub(crate) mod environment;
+mod size;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use punctual_protocol::Span;
+use toml::{Table, Value};
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) node: Option<String>,
+    pub(crate) advertise: Option<String>,
+    pub(crate) is_insecure: bool,
+    pub(crate) connections: usize,
+    pub(crate) stop_within: Duration,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) plan: Duration,
+    pub(crate) look_every: Duration,
+    pub(crate) load: Duration,
+    pub(crate) load_max: usize,
+    pub(crate) fast: u32,
+    pub(crate) fast_queue: u32,
+    pub(crate) slow: u32,
+    pub(crate) slow_queue: u32,
+    pub(crate) allow: Vec<String>,
+    pub(crate) allows_public: bool,
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) keep_runs: Duration,
+    pub(crate) keep_keys: Duration,
+    pub(crate) payload: usize,
+    pub(crate) batch: usize,
+    pub(crate) opens_metrics: bool,
+    pub(crate) shards: u16,
+    pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
+    pub(crate) admin_token: Option<String>,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Config {
+    fn with_data(data: PathBuf) -> Config {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            data,
+            node: None,
+            advertise: None,
+            is_insecure: false,
+            connections: 10_000,
+            stop_within: Duration::from_secs(10),
+            certificate: None,
+            key: None,
+            plan: Duration::from_secs(5),
+            look_every: Duration::from_secs(1),
+            load: Duration::from_secs(30),
+            load_max: 10_000,
+            fast: 200,
+            fast_queue: 2_000,
+            slow: 100,
+            slow_queue: 5_000,
+            allow: Vec::new(),
+            allows_public: true,
+            authorities: None,
+            keep_runs: Duration::from_secs(30 * 86_400),
+            keep_keys: Duration::from_secs(86_400),
+            payload: 1 << 20,
+            batch: 64 << 20,
+            opens_metrics: false,
+            shards: 64,
+            log: "info".into(),
+            log_format: LogFormat::Text,
+            admin_token: None,
+        }
+    }
+}
+
+/// Where a setting goes; what it refuses is said without its name.
+type Set = fn(&mut Config, &Value) -> Result<(), String>;
+
+/// All settings: section, key, and where the value goes.
+#[rustfmt::skip]
+const SETTINGS: &[(&str, &str, Set)] = &[
+    ("server", "listen", |c, v| { c.listen = address(v)?; Ok(()) }),
+    ("server", "data", |c, v| { c.data = PathBuf::from(text(v)?); Ok(()) }),
+    ("server", "node", |c, v| { c.node = Some(text(v)?); Ok(()) }),
+    ("server", "advertise", |c, v| { c.advertise = Some(text(v)?); Ok(()) }),
+    ("server", "insecure", |c, v| { c.is_insecure = flag(v)?; Ok(()) }),
+    ("server", "connections", |c, v| { c.connections = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("server", "stop_within", |c, v| { c.stop_within = span(v)?; Ok(()) }),
+    ("tls", "certificate", |c, v| { c.certificate = Some(PathBuf::from(text(v)?)); Ok(()) }),
+    ("tls", "key", |c, v| { c.key = Some(PathBuf::from(text(v)?)); Ok(()) }),
+    ("horizon", "plan", |c, v| { c.plan = span(v)?; Ok(()) }),
+    ("horizon", "look_every", |c, v| { c.look_every = span(v)?; Ok(()) }),
+    ("horizon", "load", |c, v| { c.load = span(v)?; Ok(()) }),
+    ("horizon", "load_max", |c, v| { c.load_max = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("pool", "fast", |c, v| { c.fast = number(v, 1, 100_000)? as u32; Ok(()) }),
+    ("pool", "fast_queue", |c, v| { c.fast_queue = number(v, 1, 10_000_000)? as u32; Ok(()) }),
+    ("pool", "slow", |c, v| { c.slow = number(v, 1, 100_000)? as u32; Ok(()) }),
+    ("pool", "slow_queue", |c, v| { c.slow_queue = number(v, 1, 10_000_000)? as u32; Ok(()) }),
+    ("targets", "allow", |c, v| { c.allow = texts(v)?; Ok(()) }),
+    ("targets", "public", |c, v| { c.allows_public = flag(v)?; Ok(()) }),
+    ("targets", "authorities", |c, v| { c.authorities = Some(PathBuf::from(text(v)?)); Ok(()) }),
+    ("retention", "runs", |c, v| { c.keep_runs = span(v)?; Ok(()) }),
+    ("retention", "keys", |c, v| { c.keep_keys = span(v)?; Ok(()) }),
+    ("limits", "payload", |c, v| { c.payload = size::parse(v, 1, 1 << 20)?; Ok(()) }),
+    ("limits", "batch", |c, v| { c.batch = size::parse(v, 1 << 20, 1 << 30)?; Ok(()) }),
+    ("metrics", "open", |c, v| { c.opens_metrics = flag(v)?; Ok(()) }),
+    ("store", "shards", |c, v| { c.shards = number(v, 1, 4_096)? as u16; Ok(()) }),
+    ("log", "level", |c, v| { c.log = text(v)?; Ok(()) }),
+    ("log", "format", |c, v| { c.log_format = format(v)?; Ok(()) }),
+];
+
+/// Variables that are ours and name no setting of the file.
+const VARIABLES: &[&str] = &[
+    "PUNCTUAL_ADMIN_TOKEN",
+    "PUNCTUAL_CONFIG",
+    "PUNCTUAL_DATA",
+    "PUNCTUAL_EXECUTOR_TOKEN",
+    "PUNCTUAL_LOG",
+    "PUNCTUAL_TOKEN",
+    "PUNCTUAL_UI_DIST",
+    "PUNCTUAL_URL",
+];
+
+/// A configuration that makes no sense: where it was said, and what is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What was said on the command line, as settings.
+pub(crate) type Flags = Vec<(&'static str, &'static str, Value)>;
+
+/// A configuration, and what is worth a warning.
+pub(crate) struct Read {
+    pub(crate) config: Config,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads the file if there is one, then the environment, then the flags, and checks the whole.
+pub(crate) fn read(
+    file: Option<&Path>,
+    variables: &BTreeMap<String, String>,
+    flags: &Flags,
+) -> Result<Read, ConfigError> {
+    let mut config = Config::with_data(environment::data_folder(variables));
+    if let Some(path) = file {
+        read_file(&mut config, path)?;
+    }
+    let warnings = read_environment(&mut config, variables)?;
+    for (section, key, value) in flags {
+        let set = setting(section, key).expect("a flag names a setting");
+        set(&mut config, value).map_err(|reason| ConfigError(format!("--{key}: {reason}")))?;
+    }
+    check(&config)?;
+    Ok(Read { config, warnings })
+}
+
+fn read_file(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("cannot read the configuration {shown}: {error}")))?;
+    let table: Table = text.parse().map_err(|error| ConfigError(format!("{shown}: {error}")))?;
+    for (section, values) in &table {
+        let known: Vec<&str> = SETTINGS.iter().map(|(section, _, _)| *section).collect();
+        if !known.contains(&section.as_str()) {
+            return Err(ConfigError(format!("{shown}: no section [{section}]{}", near(section, &known))));
+        }
+        let Value::Table(values) = values else {
+            return Err(ConfigError(format!("{shown}: {section} is a section: write [{section}]")));
+        };
+        for (key, value) in values {
+            let Some(set) = setting(section, key) else {
+                let of = |(of, key, _): &(&str, &'static str, Set)| (*of == section.as_str()).then_some(*key);
+                let known: Vec<&str> = SETTINGS.iter().filter_map(of).collect();
+                return Err(ConfigError(format!("{shown}: no key {section}.{key}{}", near(key, &known))));
+            };
+            set(config, value)
+                .map_err(|reason| ConfigError(format!("{shown}: {section}.{key}: {reason}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// `PUNCTUAL_SECTION__KEY`, and the few that have a name of their own.
+fn read_environment(
+    config: &mut Config,
+    variables: &BTreeMap<String, String>,
+) -> Result<Vec<String>, ConfigError> {
+    let mut warnings = Vec::new();
+    for (name, said) in variables.iter().filter(|(name, _)| name.starts_with("PUNCTUAL_")) {
+        let lower = name["PUNCTUAL_".len()..].to_ascii_lowercase();
+        match lower.split_once("__").map(|(section, key)| setting(section, key)) {
+            Some(Some(set)) => {
+                set(config, &Value::String(said.clone()))
+                    .map_err(|reason| ConfigError(format!("{name}: {reason}")))?;
+            }
+            Some(None) => warnings.push(format!("{name} names no setting and is ignored")),
+            None if VARIABLES.contains(&name.as_str()) => {}
+            None => warnings.push(format!("{name} is unknown and is ignored{}", near(name, VARIABLES))),
+        }
+    }
+    config.admin_token = variables.get("PUNCTUAL_ADMIN_TOKEN").filter(|token| !token.is_empty()).cloned();
+    if let Some(log) = variables.get("PUNCTUAL_LOG") {
+        config.log.clone_from(log);
+    }
+    Ok(warnings)
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let error = |said: String| Err(ConfigError(said));
+    if config.load <= config.look_every {
+        return error(format!(
+            "horizon.load is {} and horizon.look_every is {}: what is loaded must reach beyond the next look; make load larger",
+            Span(config.load),
+            Span(config.look_every),
+        ));
+    }
+    if config.look_every < Duration::from_millis(10) || config.plan < config.look_every {
+        return error(format!(
+            "horizon.look_every is {} and horizon.plan is {}: a look comes every 10ms or slower, and plans at least one look ahead",
+            Span(config.look_every),
+            Span(config.plan),
+        ));
+    }
+    if config.certificate.is_some() != config.key.is_some() {
+        return error("tls.certificate and tls.key go together".into());
+    }
+    let is_public = !config.listen.ip().is_loopback();
+    if is_public && config.certificate.is_none() && !config.is_insecure {
+        return error(format!(
+            "{} can be reached from outside, and tokens would travel in the clear: set tls.certificate and tls.key, or say --insecure \
+             (for instance behind a proxy that ends TLS)",
+            config.listen
+        ));
+    }
+    if config.keep_runs < Duration::from_secs(3_600) {
+        return error(format!("retention.runs is {}: at least 1h", Span(config.keep_runs)));
+    }
+    Ok(())
+}
+
+fn setting(section: &str, key: &str) -> Option<Set> {
+    SETTINGS.iter().find(|(of, name, _)| *of == section && *name == key).map(|(_, _, set)| *set)
+}
+
+fn near(name: &str, known: &[&str]) -> String {
+    let closeness = |known: &&&str| (strsim::jaro_winkler(name, known) * 1_000.0) as u32;
+    match known.iter().max_by_key(closeness).filter(|best| closeness(best) > 750) {
+        Some(best) => format!("; did you mean {best}?"),
+        None => format!(
+            "; there are {}",
+            known
+                .iter()
+                .copied()
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+// --- values; those from the environment are always text ---
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Ok(text.clone()),
+        _ => Err(format!("{value} is no text; write \"…\"")),
+    }
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(values) => values.iter().map(text).collect(),
+        Value::String(list) => {
+            Ok(list.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect())
+        }
+        _ => Err(format!("{value} is no list of texts")),
+    }
+}
+
+fn span(value: &Value) -> Result<Duration, String> {
+    let span: Span = text(value)?.parse().map_err(|error: punctual_protocol::SpanError| error.to_string())?;
+    Ok(span.0)
+}
+
+fn flag(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Boolean(flag) => Ok(*flag),
+        Value::String(text) if text == "true" => Ok(true),
+        Value::String(text) if text == "false" => Ok(false),
+        _ => Err(format!("{value} is neither true nor false")),
+    }
+}
+
+fn number(value: &Value, least: i64, most: i64) -> Result<i64, String> {
+    let number = match value {
+        Value::Integer(number) => Some(*number),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("{value} is no number from {least} to {most}"))
+}
+
+fn address(value: &Value) -> Result<SocketAddr, String> {
+    let said = text(value)?;
+    let said = said.replacen("localhost:", "127.0.0.1:", 1);
+    said.parse().map_err(|_| format!("`{said}` is no address; write it like 127.0.0.1:7070 or [::1]:7070"))
+}
+
+fn format(value: &Value) -> Result<LogFormat, String> {
+    match text(value)?.as_str() {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        other => Err(format!("`{other}` is no format of logs; there are text and json")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn refusal(pairs: &[(&str, &str)], flags: Flags, said: &str) {
+        let error = read(None, &environment(pairs), &flags).map(|_| ()).unwrap_err();
+        assert!(error.0.contains(said), "{error}");
+    }
+
+    #[test]
+    fn flags_stand_over_the_environment() {
+        let variables = environment(&[("PUNCTUAL_SERVER__LISTEN", "127.0.0.1:1"), ("HOME", "/users/a")]);
+        let read = |flags| read(None, &variables, &flags).unwrap().config;
+        assert_eq!(read(vec![]).listen.port(), 1);
+        assert_eq!(read(vec![("server", "listen", Value::String("[::1]:2".into()))]).listen.port(), 2);
+        assert_eq!(read(vec![]).data, PathBuf::from("/users/a/.local/share/punctual"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_way_out() {
+        refusal(&[("PUNCTUAL_HORIZON__LOAD", "1s")], vec![], "make load larger");
+        refusal(&[("PUNCTUAL_HORIZON__LOAD", "1")], vec![], "a unit is missing");
+        refusal(&[("PUNCTUAL_SERVER__LISTEN", "0.0.0.0:7070")], vec![], "--insecure");
+        refusal(&[("PUNCTUAL_SERVER__LISTEN", "7070")], vec![], "127.0.0.1:7070");
+        refusal(&[("PUNCTUAL_TLS__KEY", "/k")], vec![], "go together");
+        refusal(&[("PUNCTUAL_LIMITS__PAYLOAD", "2GiB")], vec![], "at most");
+        let text = |text: &str| Value::String(text.into());
+        refusal(&[], vec![("log", "format", text("xml"))], "text and json");
+    }
+
+    #[test]
+    fn unknown_variables_are_only_told() {
+        let variables = environment(&[("PUNCTUAL_HORIZON__PLAM", "1s"), ("PUNCTUAL_TOKENN", "x")]);
+        let warnings = read(None, &variables, &vec![]).unwrap().warnings;
+        assert!(
+            warnings[0].contains("HORIZON__PLAM") && warnings[1].contains("did you mean PUNCTUAL_TOKEN?")
+        );
+    }
+
+    #[test]
+    fn unknown_keys_of_a_file_are_errors_with_a_suggestion() {
+        let folder = std::env::temp_dir().join(format!("punctual-config-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("punctual.toml");
+        for (text, said) in [
+            ("[server]\nlisen = \"127.0.0.1:1\"", "did you mean listen?"),
+            ("[sever]\nlisten = \"127.0.0.1:1\"", "did you mean server?"),
+            ("server = 1", "is a section"),
+            ("[server]\nlisten = 7", "server.listen: 7 is no text"),
+            ("[server", "TOML parse error"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(Some(&path), &BTreeMap::new(), &vec![]).map(|_| ()).unwrap_err();
+            assert!(error.0.contains(said), "{error}");
+        }
+        std::fs::write(&path, "[targets]\nallow = [\"10.0.0.0/8\"]\n[limits]\npayload = \"64KiB\"").unwrap();
+        let config = read(Some(&path), &BTreeMap::new(), &vec![]).unwrap().config;
+        assert_eq!((config.allow.as_slice(), config.payload), (["10.0.0.0/8".to_owned()].as_slice(), 65_536));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! The loops around a node's steps: run the step, ring for the others that it made due, wait until the moment it named.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::event::Event;
+use punctual_node::ports::{Boot, Clock, Report};
+use punctual_node::{Node, Wakes};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use crate::clock::Machine;
+
+/// Whoever is told what happened.
+pub(crate) type Listener = Box<dyn Fn(&[Event]) + Send + Sync>;
+
+/// A node with a bell for each of its steps.
+pub(crate) struct Rounds {
+    node: Arc<Node>,
+    bells: Bells,
+    listener: Listener,
+}
+
+#[derive(Default)]
+struct Bells {
+    renew: Notify,
+    plan: Notify,
+    load: Notify,
+    fire: Notify,
+    settle: Notify,
+    reap: Notify,
+    tend: Notify,
+}
+
+impl Bells {
+    fn ring(&self, wakes: Wakes) {
+        let bells = [
+            (wakes.renew, &self.renew),
+            (wakes.plan, &self.plan),
+            (wakes.load, &self.load),
+            (wakes.fire, &self.fire),
+            (wakes.settle, &self.settle),
+            (wakes.reap, &self.reap),
+            (wakes.tend, &self.tend),
+        ];
+        bells.into_iter().filter(|(is_due, _)| *is_due).for_each(|(_, bell)| bell.notify_one());
+    }
+}
+
+impl Rounds {
+    pub(crate) fn new(node: Arc<Node>, listener: Listener) -> Rounds {
+        Rounds { node, bells: Bells::default(), listener }
+    }
+
+    /// Takes what agents and executors said.
+    pub(crate) fn report(&self, reports: Vec<Report>) {
+        for report in reports {
+            self.node.report(report);
+        }
+        self.nudge();
+    }
+
+    /// Rings for whatever has become due, and tells what happened.
+    pub(crate) fn nudge(&self) {
+        self.bells.ring(self.node.take_wakes());
+        let events = self.node.take_events();
+        if !events.is_empty() {
+            (self.listener)(&events);
+        }
+    }
+
+    /// Starts a loop for each step. Those that begin work end when `stop` says so; the others when `end` does.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        tasks: &mut JoinSet<()>,
+        stop: &watch::Receiver<bool>,
+        end: &watch::Receiver<bool>,
+    ) {
+        macro_rules! start {
+            ($until:expr; $($step:ident),*) => {
+                $({
+                    let (rounds, until) = (Arc::clone(self), $until.clone());
+                    tasks.spawn(async move {
+                        rounds.go(&rounds.bells.$step, || rounds.node.$step(), until).await;
+                    });
+                })*
+            };
+        }
+        start!(stop; plan, load, fire);
+        start!(end; renew, settle, reap, tend);
+    }
+
+    async fn go<F: Future<Output = Boot>>(
+        &self,
+        bell: &Notify,
+        step: impl Fn() -> F,
+        mut until: watch::Receiver<bool>,
+    ) {
+        while !*until.borrow_and_update() {
+            let next = step().await;
+            self.nudge();
+            let pause = next.since(Machine.boot());
+            if pause.is_zero() {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = bell.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+                _ = until.changed() => {}
+            }
+        }
+    }
+
+    /// Settles what was reported and gives everything back, for a clean stop.
+    pub(crate) async fn finish(&self, bound: Duration) {
+        let finish = async {
+            self.node.settle().await;
+            self.node.leave().await
+        };
+        match tokio::time::timeout(bound, finish).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the shards could not be given back; they run out by themselves")
+            }
+            Err(_) => tracing::warn!("the shards were not given back in time; they run out by themselves"),
+        }
+        self.nudge();
+    }
+}

@@ -1,0 +1,178 @@
+//! Serving: opens the store, starts the node and its door, and ends them in order.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Zones;
+use punctual_store::sqlite::{Limits, Options};
+use punctual_store::{Sqlite, StoreClock};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::clock;
+use crate::config::Config;
+use crate::listen::{self, Listener};
+use crate::loops::Rounds;
+use crate::wiring::{self, House};
+
+/// How long requests and connections have to end, once the runs have.
+const DOOR_CLOSES_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long giving back takes at most.
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
+
+/// How often answers that were kept long enough are forgotten.
+const FORGETS_EVERY: Duration = Duration::from_secs(600);
+
+/// How long an answer to a repeated request is kept.
+const ANSWERS_KEPT: Duration = Duration::from_secs(86_400);
+
+/// Serves until a signal says stop, or something fails for good.
+pub(crate) fn run(config: Config) -> Result<(), String> {
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("punctual")
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    let served = runtime.block_on(serve(&config));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+async fn serve(config: &Config) -> Result<(), String> {
+    let tls = match (&config.certificate, &config.key) {
+        (Some(certificate), Some(key)) => Some(listen::load_tls(certificate, key)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = Listener::bind(config.listen, tls, config.connections).await?;
+    let address = listener.address().map_err(|error| error.to_string())?;
+    let store = open(config)?;
+    let token = wiring::first_token(&store, config).await?;
+    if let Some(token) = &token {
+        keep_token(&config.data, token)?;
+    }
+    let house = wiring::build(config, Arc::clone(&store))?;
+    let url = format!("{scheme}://{address}");
+    greet(&url, config, token.as_deref());
+    let served = live(config, listener, house).await;
+    if served.is_ok() {
+        tracing::info!("stopped");
+    }
+    served
+}
+
+/// From the first step to the last.
+async fn live(config: &Config, listener: Listener, house: House) -> Result<(), String> {
+    let House { rounds, router, agents, door, events } = house;
+    let (stop, stopped) = watch::channel(false);
+    let (end, ended) = watch::channel(false);
+    let mut steps = JoinSet::new();
+    rounds.start(&mut steps, &stopped, &ended);
+    let mut doors = JoinSet::new();
+    doors.spawn(listener.serve(router, ended.clone(), DOOR_CLOSES_WITHIN));
+    doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
+    let broken = wait_for_end(&mut steps).await?;
+    tracing::info!("stopping: no new work is begun");
+    stop.send_replace(true);
+    rounds.nudge();
+    // What is on its way may end, and what it says is kept, as long as that takes no longer than agreed.
+    let left = agents.drain(config.stop_within).await;
+    if left > 0 {
+        tracing::warn!(left, "some calls are still on their way and are given up; the next start finds them");
+    }
+    events.close();
+    close(&rounds, &end, steps, doors).await;
+    broken.map_or(Ok(()), Err)
+}
+
+async fn close(
+    rounds: &Arc<Rounds>,
+    end: &watch::Sender<bool>,
+    mut steps: JoinSet<()>,
+    mut doors: JoinSet<()>,
+) {
+    end.send_replace(true);
+    rounds.nudge();
+    while steps.join_next().await.is_some() {}
+    rounds.finish(LEAVES_WITHIN).await;
+    while doors.join_next().await.is_some() {}
+}
+
+/// Waits for a signal. A step that ends by itself has panicked, and a node without it would only look alive.
+async fn wait_for_end(steps: &mut JoinSet<()>) -> Result<Option<String>, String> {
+    let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => Ok(None),
+        _ = interrupt.recv() => Ok(None),
+        _ = steps.join_next() => {
+            Ok(Some("a step of the node panicked, so this process stops; the log says where. Start it again".into()))
+        }
+    }
+}
+
+fn open(config: &Config) -> Result<Arc<Sqlite>, String> {
+    let data = &config.data;
+    let shown = data.display();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(|error| {
+        format!("cannot make the data folder {shown}: {error}; choose another with --data")
+    })?;
+    let clock: StoreClock = Arc::new(clock::now);
+    let options = Options {
+        shards: config.shards,
+        key_ttl: config.keep_keys,
+        clock,
+        ends_leases: true,
+        limits: Limits::default(),
+    };
+    let store = Sqlite::open(&data.join("punctual.db"), options)
+        .map_err(|error| format!("cannot open the data folder {shown}: {error}"))?;
+    Ok(Arc::new(store))
+}
+
+/// The first token is shown once, and kept where only this user reads it.
+fn keep_token(data: &Path, token: &str) -> Result<(), String> {
+    let path = data.join("admin-token");
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(token.as_bytes()));
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+#[expect(clippy::print_stdout, reason = "it talks to whoever started it")]
+fn greet(url: &str, config: &Config, token: Option<&str>) {
+    let zone_data = Zones::version();
+    println!("punctual {} (zone data {zone_data})", env!("CARGO_PKG_VERSION"));
+    println!("  address  {url}");
+    println!("  data     {}", config.data.display());
+    if let Some(token) = token {
+        println!("  token    {token}");
+        println!(
+            "           for the first admin; shown once, and kept in {}",
+            config.data.join("admin-token").display()
+        );
+    }
+    let _ = std::io::stdout().flush();
+    tracing::info!(url, data = %config.data.display(), node = config.node.as_deref().unwrap_or(""), "serving");
+}
+
+/// As many connections as the system allows: the default limit is often 1,024.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+}

@@ -1,0 +1,63 @@
+//! The whole API, asked everything its document allows and much that it does not, by schemathesis.
+
+mod house;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use house::{Folder, Server};
+
+/// What is installed, from PyPI.
+const TOOL: &str = "schemathesis==4.32.5";
+
+/// The tool in a folder of its own, so that nothing of the machine is touched.
+fn tool() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemathesis");
+    let program = folder.join("bin/st");
+    if !program.exists() {
+        succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+        succeed(Command::new(folder.join("bin/pip")).args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            TOOL,
+        ]));
+    }
+    program
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}\n{}\n{}", said(&output.stdout), said(&output.stderr));
+    output
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_the_document_allows_breaks_the_server_or_the_document() {
+    let program = tool();
+    let folder = Folder::new();
+    // It makes jobs with any address it can think of: none of them may be called.
+    let config = folder.path().join("punctual.toml");
+    std::fs::write(&config, "[targets]\npublic = false\n").expect("a file");
+    let server = Server::start_with(&folder, &["--config", config.to_str().expect("text")]).await;
+    let report = folder.path().join("report");
+    let mut command = Command::new(program);
+    command
+        .args(["run", &format!("{}/openapi.json", server.url)])
+        .args(["--header", &format!("Authorization: Bearer {}", server.token)])
+        .args(["--checks", "all", "--max-examples", "15", "--workers", "2", "--seed", "1"])
+        .args(["--phases", "examples,coverage,fuzzing", "--request-timeout", "10", "--no-color"])
+        .args(["--exclude-path-regex", "/events$"])
+        .current_dir(&folder_for(&report));
+    let output =
+        tokio::task::spawn_blocking(move || command.output().expect("it starts")).await.expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(server.get("/jobs").await.status, 200, "it lives on");
+}
+
+fn folder_for(path: &Path) -> PathBuf {
+    std::fs::create_dir_all(path).expect("a folder");
+    path.to_owned()
+}
