@@ -254,6 +254,7 @@ macro_rules! conformance_cases {
                 closed_days_before_the_time_are_dropped_and_later_ones_stay
                 a_day_in_which_something_is_open_stays_whole
                 what_is_pruned_is_gone_for_every_verb
+                no_instant_of_a_dropped_day_runs_again_when_the_clock_was_set_back
                 what_was_counted_stays_counted
                 no_instant_of_a_dropped_day_fires_again
                 a_number_of_a_dropped_day_is_not_given_again

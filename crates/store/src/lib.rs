@@ -1,6 +1,7 @@
 //! Keeping: the memory model that every other store is judged by, and the embedded store on SQLite.
 
 pub mod conformance;
+mod forgotten;
 pub mod memory;
 mod row;
 pub mod sqlite;

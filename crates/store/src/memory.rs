@@ -166,7 +166,7 @@ impl Store for Memory {
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
         let now = self.now();
-        Ok(self.state().accept(now, runs, left))
+        self.state().accept(now, runs, left)
     }
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {

@@ -41,6 +41,8 @@ pub struct JobFacts {
     pub answered: u64,
     /// Runs that were sent and have not ended, by their place.
     pub in_flight: Vec<u32>,
+    /// When a run of it was last sent.
+    pub last_sent: crate::link::Micros,
     /// Every instant up to here was decided, under whatever version.
     pub decided: i64,
     /// The latest instant that planning gave a run.
@@ -174,6 +176,7 @@ impl Checker {
                     is_poisoned: false,
                     answered: 0,
                     in_flight: Vec::new(),
+                    last_sent: 0,
                     decided: change.at.as_millis(),
                     reserved: i64::MIN,
                     ranged: i64::MIN,

@@ -10,7 +10,7 @@ use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
 const PATIENCE_MS: i64 = 60_000;
 
 /// How long nothing may be sent while something waits in a queue.
-const QUEUE_US: crate::link::Micros = 10_000_000;
+const QUEUE_US: crate::link::Micros = 60_000_000;
 
 /// What healed, and when.
 #[derive(Clone, Debug)]
@@ -181,9 +181,13 @@ impl Checker {
         let is_ahead = |other: &&RunFacts| {
             other.job == run.job && other.id != run.id && other.is_open() && !other.gates.is_empty()
         };
-        let is_limited = self.jobs[&run.job].current().definition.block != Block::Concurrent(None);
-        is_limited
-            && self.runs.iter().filter(is_ahead).any(|other| other.ready_at >= moment.store - PATIENCE_MS)
+        let job = &self.jobs[&run.job];
+        let is_limited = job.current().definition.block != Block::Concurrent(None);
+        // More may be asked of a job than it can do, one after the other; then there is always a queue.
+        let is_moving = moment.now - job.last_sent < QUEUE_US;
+        let is_held_up =
+            || self.runs.iter().filter(is_ahead).any(|other| other.ready_at >= moment.store - PATIENCE_MS);
+        is_limited && (is_moving || is_held_up())
     }
 }
 

@@ -300,6 +300,7 @@ impl Checker {
         }
         run.sends.push(SendFact { by, at: moment.now, attempt, token, is_marked });
         let job = self.jobs.get_mut(&send.job.id).expect("a run has a job");
+        job.last_sent = moment.now;
         if !job.in_flight.contains(&(index as u32)) {
             job.in_flight.push(index as u32);
         }

@@ -163,7 +163,8 @@ impl World {
         let count = self.machines.len();
         let is_there = |machine: &usize| {
             let place = &self.machines[*machine];
-            place.is_up() && !place.is_leaving && !(place.is_forsaken && place.paused_until.is_some())
+            let is_useless = place.paused_until.is_some() || place.cut_until == Micros::MAX;
+            place.is_up() && !place.is_leaving && !(place.is_forsaken && is_useless)
         };
         (0..count).map(|step| (via + step) % count).find(is_there)
     }
@@ -303,8 +304,12 @@ impl World {
     /// Whether a client waits for a node that will never go on.
     pub(super) fn is_waiting_in_vain(&self, index: usize) -> bool {
         let client = &self.clients[index];
-        let is_frozen = |machine: usize| self.machines[machine].paused_until == Some(Micros::MAX);
-        (client.is_waiting || client.is_asking) && client.asked.is_some_and(is_frozen)
+        // Frozen for good, or cut off from the store.
+        let is_useless = |machine: usize| {
+            let machine = &self.machines[machine];
+            machine.paused_until == Some(Micros::MAX) || machine.cut_until == Micros::MAX
+        };
+        (client.is_waiting || client.is_asking) && client.asked.is_some_and(is_useless)
     }
 
     /// Puts nonsense into a row, behind everybody's back.

@@ -518,6 +518,8 @@ pub trait Store: Send + Sync {
 
     // --- keeping house ---
 
-    /// Drops whole days before `before` in which nothing is open, and keys that have expired by the store's clock.
+    /// Drops whole days before `before` in which nothing is open, and keys that have expired by the store's clock. Of such a
+    /// day no instant gets a second run, however far the clock is set back: a plan leaves out what was reserved before,
+    /// and a backfill is refused as a conflict.
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
 }

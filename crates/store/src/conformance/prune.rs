@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, Outcome, RunId, RunState};
-use punctual_node::ports::{Accepted, Gated, Planned, Pruned, Settled};
+use punctual_core::model::{NewRun, Origin, Outcome, RunId, RunState};
+use punctual_node::ports::{Accepted, Gated, Planned, Pruned, Settled, StoreError};
 
 use super::subject::{A, JOB, KEY_TTL, Subject, second, sent, unsent, wait};
 
@@ -85,6 +85,30 @@ pub(super) async fn no_instant_of_a_dropped_day_fires_again(t: &mut Subject) {
     assert_eq!(t.store().due(&leases, second(60), 9).await.unwrap(), []);
     assert_eq!(t.clock(job).await.next_fire, second(120));
     assert_eq!(t.loaded(&leases).await, []);
+}
+
+pub(super) async fn no_instant_of_a_dropped_day_runs_again_when_the_clock_was_set_back(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let job = t.job("job", Some(second(60))).await;
+    let plan = t.step(&leases, job).await;
+    let run = plan.runs[0].id;
+    t.plan(plan).await;
+    t.closed(run, Outcome::Succeeded).await;
+    assert_eq!(t.prune_everything().await, dropped(1, 0));
+    t.reopen();
+    // An edit in a time that was there before names the same instant again.
+    let mut change = t.edit(job).await;
+    change.clock.next_fire = Some(second(60));
+    t.store().change(change).await.unwrap();
+    let again = t.step(&leases, job).await;
+    assert_eq!(again.runs[0].fire_time, second(60));
+    assert_eq!(t.plan(again).await, Planned::Moved(vec![]));
+    let next = t.step(&leases, job).await;
+    let id = next.runs[0].id;
+    assert_eq!(t.plan(next).await, Planned::Moved(vec![id]), "what never had a run gets one");
+    let backfill = NewRun { origin: Origin::Backfill, ..t.run(job, second(60)).await };
+    let refused = t.store().accept(vec![backfill], vec![]).await;
+    assert!(matches!(&refused, Err(StoreError::Conflict(said)) if said.contains("dropped")), "{refused:?}");
 }
 
 pub(super) async fn a_number_of_a_dropped_day_is_not_given_again(t: &mut Subject) {

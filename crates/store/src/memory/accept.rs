@@ -4,6 +4,8 @@ use calendar::Timestamp;
 use punctual_core::model::{NewRun, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
+use crate::forgotten::check_remembered;
+
 use super::leases::shards_of;
 use super::merge::least;
 use super::state::{State, Wish};
@@ -22,7 +24,8 @@ impl State {
         now: Timestamp,
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
-    ) -> Vec<Accepted> {
+    ) -> Result<Vec<Accepted>, StoreError> {
+        check_remembered(&runs, self.pruned_to)?;
         for (shard, kind) in left {
             self.leave(shard, kind);
         }
@@ -30,7 +33,7 @@ impl State {
             Ok(id) => Accepted::New(id),
             Err(there) => Accepted::Duplicate(there),
         };
-        runs.into_iter().map(accepted).collect()
+        Ok(runs.into_iter().map(accepted).collect())
     }
 
     /// What lies there already is not left twice: whoever asks again, because an answer was lost, adds nothing.

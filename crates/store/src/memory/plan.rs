@@ -1,7 +1,7 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, ShardId, StoppedReason, When};
+use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId, StoppedReason, When};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::leases::shards_of;
@@ -53,7 +53,11 @@ impl State {
         if !is_as_read || !self.is_current(now, plan.lease) {
             return Planned::Overtaken;
         }
-        let reserved = plan.runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+        let before = self.jobs[&id].planned.reserved;
+        // It had its run, and what became of that is forgotten with its day.
+        let is_forgotten = |run: &NewRun| run.id.day() < self.pruned_to && run.fire_time <= before;
+        let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !is_forgotten(run)).collect();
+        let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         self.edit_job(id, |job| {
             job.next_fire = plan.next;
             job.planned.decided = job.planned.decided.max(plan.decided_to);
@@ -65,7 +69,7 @@ impl State {
         if let Some((run, close)) = plan.skipped {
             self.insert_closed(now, run, close);
         }
-        Planned::Moved(plan.runs.into_iter().filter_map(|run| self.insert(now, run).ok()).collect())
+        Planned::Moved(runs.into_iter().filter_map(|run| self.insert(now, run).ok()).collect())
     }
 
     /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.

@@ -23,6 +23,7 @@ impl State {
     /// again.
     fn drop_day(&mut self, day: u32) {
         self.buckets.remove(&day);
+        self.pruned_to = self.pruned_to.max(day + 1);
         let of_day = RunId::new(day, 0)..=RunId::new(day, RunId::PER_DAY - 1);
         let ids: Vec<RunId> = self.runs.range(of_day).map(|(id, _)| *id).collect();
         for run in ids.iter().filter_map(|id| self.runs.remove(id)) {

@@ -57,6 +57,8 @@ pub(super) struct State {
     /// The last number that was given away, per day. It outlives the day's runs.
     pub(super) sequences: BTreeMap<u32, u64>,
     pub(super) buckets: BTreeMap<u32, Bucket>,
+    /// Of days before this one, something was dropped.
+    pub(super) pruned_to: u32,
 
     pub(super) arrivals: BTreeMap<u64, Arrival>,
     pub(super) arrivals_by_shard: BTreeSet<(ShardId, u64)>,
@@ -230,6 +232,7 @@ impl State {
             counts: BTreeMap::new(),
             sequences: BTreeMap::new(),
             buckets: BTreeMap::new(),
+            pruned_to: 0,
             arrivals: BTreeMap::new(),
             arrivals_by_shard: BTreeSet::new(),
             left: BTreeSet::new(),

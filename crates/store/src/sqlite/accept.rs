@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use super::code::{bits, instant};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
+use crate::forgotten::check_remembered;
 
 impl Keeper {
     pub(super) fn allot(&mut self, day: u32, count: u64) -> Result<u64, Trouble> {
@@ -29,6 +30,7 @@ impl Keeper {
         runs: &[NewRun],
         left: &[(ShardId, ArrivalKind)],
     ) -> Result<Vec<Accepted>, Trouble> {
+        check_remembered(runs, self.side.counters.pruned_to as u32)?;
         let mut pen = self.pen();
         for (shard, kind) in left {
             pen.leave(*shard, *kind)?;

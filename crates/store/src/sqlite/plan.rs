@@ -1,7 +1,7 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, ShardId, StoppedReason};
+use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId, StoppedReason};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -66,7 +66,8 @@ impl Keeper {
 impl Pen<'_> {
     fn plan(&mut self, plan: &Plan) -> rusqlite::Result<Planned> {
         let job = plan.clock.job;
-        let reserved = plan.runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+        let runs = self.remembered(plan);
+        let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         let mut update = self.conn.prepare_cached(
             "update clocks
              set next_fire = ?4, decided_to = max(decided_to, ?5), reserved_to = max(reserved_to, ?6)
@@ -90,11 +91,19 @@ impl Pen<'_> {
         if let Some((run, close)) = &plan.skipped {
             self.write_closed(run, close)?;
         }
-        let mut written = Vec::with_capacity(plan.runs.len());
-        for run in &plan.runs {
+        let mut written = Vec::with_capacity(runs.len());
+        for run in runs {
             written.extend(self.write_run(run)?.ok());
         }
         Ok(Planned::Moved(written))
+    }
+
+    /// The runs of a plan without those that had a run which is forgotten with its day.
+    fn remembered<'a>(&self, plan: &'a Plan) -> Vec<&'a NewRun> {
+        let pruned_to = self.side.counters.pruned_to;
+        let reserved = plan.clock.planned.reserved;
+        let is_forgotten = |run: &NewRun| u64::from(run.id.day()) < pruned_to && run.fire_time <= reserved;
+        plan.runs.iter().filter(|run| !is_forgotten(run)).collect()
     }
 
     /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.

@@ -23,6 +23,7 @@ impl Keeper {
             // planned again.
             self.side.forget_day(number);
             self.side.days.drop(&self.conn, number)?;
+            self.side.counters.pruned_to = self.side.counters.pruned_to.max(u64::from(number) + 1);
             pruned.buckets += 1;
         }
         let mut delete = self.conn.prepare_cached(
