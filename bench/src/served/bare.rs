@@ -48,7 +48,7 @@ async fn call(agent: SocketAddr, left: Arc<AtomicU64>) -> Result<(), Failure> {
             .body(Full::new(Bytes::from_static(b"{\"hello\":\"agent\"}")))?;
         sender.send_request(request).await?.into_body().collect().await?;
     }
-    drop(sender);
-    connection.await??;
+    // One that came too late for any request has nothing to end well.
+    connection.abort();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use punctual_protocol::FieldError;
 
 use crate::problem::Problem;
 use crate::query::Query;
@@ -19,8 +20,9 @@ pub(crate) fn read(list: char, query: &Query) -> Result<Option<u64>, Problem> {
         let digits = text.strip_prefix(list)?;
         digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
     });
-    let said = "?cursor: is none of this list; take next_cursor of the page before, or begin without one";
-    place.map(Some).ok_or_else(|| Problem::malformed(said).at("?cursor"))
+    let detail = "is none of this list; take next_cursor of the page before, or begin without one".into();
+    let wrong = || Problem::parameters(vec![FieldError { pointer: "?cursor".into(), detail }]);
+    place.map(Some).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ pub(crate) async fn pass(
         let said = "Idempotency-Key: a stream is answered while it is read; give its lines keys of their own";
         return Err(Problem::malformed(said));
     }
-    let digest = repeat::sum(&parts.method, &parts.uri, &body);
+    // Only who may ask again pays for a sum over the body.
+    let key = key.map(|key| (key, repeat::sum(&parts.method, &parts.uri, &body)));
     let request_id = request_id.to_owned();
     let call = Call {
         caller,
@@ -54,7 +55,7 @@ pub(crate) async fn pass(
     };
     match key {
         None => carry_out(front, operation, call).await,
-        Some(key) => {
+        Some((key, digest)) => {
             if let Some(answer) = repeat::begin(front, &key, digest).await? {
                 return Ok(answer);
             }

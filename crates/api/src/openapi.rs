@@ -159,9 +159,15 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         let schema = json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,19}")$"#});
         all.push(json!({"name": "If-Match", "in": "header", "description": about, "schema": schema}));
     }
+    if operation.is_resumed {
+        let about = "The id of the last event that was received.";
+        let schema = json!({"type": "string", "maxLength": 64, "pattern": "^[0-9a-f]+-[0-9]+$"});
+        all.push(json!({"name": "Last-Event-ID", "in": "header", "description": about, "schema": schema}));
+    }
     if operation.has_idempotency() {
         let about = "Makes a repetition of this request the same request: it gets the first one's answer.";
-        let schema = json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"});
+        let schema =
+            json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"});
         all.push(json!({"name": "Idempotency-Key", "in": "header", "description": about, "schema": schema}));
     }
     all
@@ -192,9 +198,13 @@ fn responses(operation: &Operation, schemas: &mut Schemas) -> Value {
         let content: Map<String, Value> = content
             .iter()
             .map(|(media, schema)| {
-                let text = || json!({"type": "string"});
-                let schema = schema.map_or_else(text, |schema| schema(&mut schemas.written).to_value());
-                ((*media).into(), json!({"schema": schema}))
+                let described = match schema {
+                    Some(schema) => json!({"schema": schema(&mut schemas.written).to_value()}),
+                    // What goes on and on has pieces, and OpenAPI 3.1 no word for them.
+                    None if *media == "text/event-stream" => json!({}),
+                    None => json!({"schema": {"type": "string"}}),
+                };
+                ((*media).into(), described)
             })
             .collect();
         if !content.is_empty() {

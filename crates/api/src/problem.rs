@@ -101,6 +101,12 @@ impl Problem {
         Problem::invalid(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
     }
 
+    /// Parameters that are wrong.
+    pub(crate) fn parameters(errors: Vec<FieldError>) -> Problem {
+        let detail = errors.first().map(|one| format!("{}: {}", one.pointer, one.detail)).unwrap_or_default();
+        Problem { errors, ..Problem::malformed(detail) }
+    }
+
     /// The same refusal, about a place in what was asked.
     pub(crate) fn at(mut self, pointer: impl Into<String>) -> Problem {
         if self.errors.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::Query as Pairs;
 use calendar::Timestamp;
-use http::{StatusCode, Uri};
+use http::Uri;
 use punctual_core::model::RunState;
 use punctual_protocol::FieldError;
 use serde_json::{Value, json};
@@ -120,9 +120,7 @@ impl Query {
                 Err(detail) => errors.push(FieldError { pointer: format!("?{name}"), detail }),
             }
         }
-        let Some(first) = errors.first() else { return Ok(Query(query)) };
-        let detail = format!("{}: {}", first.pointer, first.detail);
-        Err(Problem { errors, ..Problem::new(StatusCode::BAD_REQUEST, detail) })
+        if errors.is_empty() { Ok(Query(query)) } else { Err(Problem::parameters(errors)) }
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {

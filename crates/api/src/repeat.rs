@@ -25,8 +25,9 @@ const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::E
 /// The key of a request, if it brings one.
 pub(crate) fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<RequestKey>, Problem> {
     let Some(value) = headers.get(KEY) else { return Ok(None) };
-    let is_key = |text: &&str| (1..=128).contains(&text.len());
-    let said = "Idempotency-Key: expected 1 to 128 visible characters";
+    let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    let is_key = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(is_plain);
+    let said = "Idempotency-Key: expected 1 to 128 visible ASCII characters";
     let key = value.to_str().ok().filter(is_key).ok_or_else(|| Problem::malformed(said))?;
     Ok(Some(RequestKey { by: format!("token:{}", caller.id).into(), key: key.to_owned().into() }))
 }

@@ -1,6 +1,8 @@
 //! The routes, one file per resource; and what their handlers have in common.
 
+mod after;
 mod commands;
+mod edits;
 mod events;
 mod jobs;
 mod runs;
@@ -25,10 +27,14 @@ use crate::convert::job_ref::JobRef;
 use crate::problem::Problem;
 use crate::table::{Call, Operation};
 
+/// The header with which jobs come.
+const TAG: (&str, &str) = ("ETag", "The version of the job.");
+
 /// Every operation there is.
 pub(crate) fn all() -> Vec<Operation> {
     let by_resource = [
         jobs::operations(),
+        edits::operations(),
         commands::operations(),
         schedules::operations(),
         submit::operations(),

@@ -81,6 +81,8 @@ pub(crate) struct Operation {
     pub(crate) is_opened: fn(&Settings) -> bool,
     pub(crate) query: &'static [Param],
     pub(crate) has_if_match: bool,
+    /// Whether it goes on where it was cut.
+    pub(crate) is_resumed: bool,
     pub(crate) takes: Takes,
     pub(crate) answers: Vec<Answered>,
     pub(crate) refusals: &'static [u16],
@@ -99,6 +101,7 @@ impl Operation {
             is_opened: |_| false,
             query: &[],
             has_if_match: false,
+            is_resumed: false,
             takes: Takes::Nothing,
             answers: Vec::new(),
             refusals: &[],
@@ -148,6 +151,11 @@ impl Operation {
 
     pub(crate) fn if_match(mut self) -> Operation {
         self.has_if_match = true;
+        self
+    }
+
+    pub(crate) fn resumed(mut self) -> Operation {
+        self.is_resumed = true;
         self
     }
 

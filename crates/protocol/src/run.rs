@@ -106,6 +106,7 @@ pub struct BulkCancel {
 /// Which runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("minProperties" = 1))]
 pub struct BulkFilter {
     /// Of this job: `app/name`, or a number.
     #[schemars(schema_with = "schema::maybe_job")]

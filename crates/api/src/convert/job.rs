@@ -18,6 +18,29 @@ const LIST_MAX: usize = 32;
 /// The longest description, in characters.
 const DESCRIPTION_MAX: usize = 4_096;
 
+/// Every field that can be written.
+pub(crate) const WRITTEN: [&str; 19] = [
+    "name",
+    "app",
+    "description",
+    "tags",
+    "enabled",
+    "schedule",
+    "target",
+    "misfire",
+    "retry",
+    "timeout",
+    "delivery",
+    "priority",
+    "class",
+    "lane",
+    "windows",
+    "calendar",
+    "jitter",
+    "after",
+    "failure_limit",
+];
+
 /// What reading a job depends on.
 pub(crate) struct Context<'a> {
     pub(crate) zones: &'a Zones,
@@ -140,6 +163,9 @@ fn comes_later(object: &Object<'_>) {
         && spot.span().is_some_and(|jitter| !jitter.is_zero())
     {
         spot.fault("jitter comes with a later version; leave it out, or 0s");
+    }
+    if let Some(spot) = object.may("exclusive") {
+        spot.fault("`exclusive` comes with a later version; leave it out");
     }
 }
 

@@ -8,7 +8,7 @@ use punctual_protocol::{BackfillRange, Backfilled, FireTimes, Job, Page, Role, R
 
 use super::jobs::shown;
 use super::runs::{self, RUN_PARAMS};
-use super::{by, job, json, ok};
+use super::{TAG, by, job, json, ok};
 use crate::app::Front;
 use crate::body;
 use crate::convert::fields::{Faults, Spot};
@@ -24,16 +24,15 @@ const COUNT: Param =
 pub(super) fn operations() -> Vec<Operation> {
     let operator = Permission::Role(Role::Operator);
     let viewer = Permission::Role(Role::Viewer);
-    let tag = &[("ETag", "The version of the job.")];
     vec![
         Operation::post("/api/v1/jobs/{id}/start", "startJob", |front, call| Box::pin(start(front, call)))
             .about("jobs", "Lets a job fire by itself.")
             .needs(operator)
-            .answers_with::<Job>(200, "The job.", tag),
+            .answers_with::<Job>(200, "The job.", &[TAG]),
         Operation::post("/api/v1/jobs/{id}/stop", "stopJob", |front, call| Box::pin(stop(front, call)))
             .about("jobs", "Stops a job from firing by itself.")
             .needs(operator)
-            .answers_with::<Job>(200, "The job; no send of it begins any more.", tag),
+            .answers_with::<Job>(200, "The job; no send of it begins any more.", &[TAG]),
         Operation::post("/api/v1/jobs/{id}/run", "runJob", |front, call| Box::pin(run_now(front, call)))
             .about("jobs", "Runs a job now, whether it is stopped or not.")
             .needs(operator)

@@ -31,6 +31,7 @@ pub(super) fn operations() -> Vec<Operation> {
                  event says that some were missed.",
             )
             .needs(Permission::Role(Role::Viewer))
+            .resumed()
             .answers_as(200, "Events, until the connection is closed.", vec![("text/event-stream", None)], &[]),
     ]
 }

@@ -171,7 +171,8 @@ fn take_stream(front: Arc<Front>, call: Call, body: Body) -> axum::response::Res
     let dry_run = query.flag("dry_run");
     tokio::spawn(async move {
         let jobs = Jobs { front: &front, caller: &caller, known: BTreeMap::new(), looks: true };
-        let intake = Intake { jobs, answers, dry_run, request_id, line: 0, waiting: Vec::new(), bytes: 0 };
+        let intake =
+            Intake { jobs, answers, dry_run, request_id, line: 0, waiting: Vec::new(), first: 0, bytes: 0 };
         intake.run(&front, body).await;
     });
     (StatusCode::OK, [(header::CONTENT_TYPE, "application/x-ndjson")], answer).into_response()
@@ -185,8 +186,9 @@ struct Intake<'a> {
     request_id: String,
     /// Lines read so far.
     line: u64,
-    /// Lines that are not yet written, and how many bytes they were.
+    /// Lines that are not yet written, the number of the first of them, and how many bytes they were.
     waiting: Vec<Submission>,
+    first: u64,
     bytes: usize,
 }
 
@@ -251,6 +253,9 @@ impl Intake<'_> {
         match self.understand(front, line).await {
             Err(problem) => self.refuse(front, problem).await,
             Ok(submission) => {
+                if self.waiting.is_empty() {
+                    self.first = self.line;
+                }
                 self.waiting.push(submission);
                 self.bytes += line.len();
                 let is_full = self.waiting.len() >= BATCH_MAX || self.bytes >= CHUNK_BYTES;
@@ -273,8 +278,8 @@ impl Intake<'_> {
         if submissions.is_empty() {
             return Ok(());
         }
-        let count = submissions.len() as u64;
         if self.dry_run {
+            let count = submissions.len() as u64;
             return self.tell(&Accepted { accepted: count, duplicates: 0, ids: Vec::new() }).await;
         }
         let node = Arc::clone(&front.node);
@@ -283,20 +288,15 @@ impl Intake<'_> {
                 (front.nudge)();
                 self.tell(&accepted(&kept)).await
             }
-            Err(problem) => {
-                // All of the chunk or nothing: the first line of it is the first that was not taken.
-                let first = self.line.saturating_sub(count) + 1;
-                self.end(first, &problem).await
-            }
+            // All of the chunk or nothing: the first line of it is the first that was not taken.
+            Err(problem) => self.end(self.first, &problem).await,
         }
     }
 
     /// Answers everything before the line that is wrong, then says what is wrong with it.
     async fn refuse(&mut self, front: &Arc<Front>, problem: Problem) -> Result<(), Over> {
-        let line = self.line;
-        self.line -= 1;
         self.write(front).await?;
-        self.end(line, &problem).await
+        self.end(self.line, &problem).await
     }
 
     async fn end(&mut self, line: u64, problem: &Problem) -> Result<(), Over> {

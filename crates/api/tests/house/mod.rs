@@ -1,0 +1,364 @@
+//! A front door before an empty house: tokens of every role, one job, one run, and a store that answers nothing but
+//! what time it is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use calendar::{Timestamp, Zones};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use punctual_api::{App, EventLog, Settings, digest, router};
+use punctual_core::model::*;
+use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::*;
+use punctual_node::{Node, Ports};
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// The app of the one job.
+pub(crate) const APP: &str = "reports";
+
+/// Tokens are called by their role, and by their apps where these are not all.
+pub(crate) const ROLES: [&str; 4] = ["viewer", "operator", "editor", "admin"];
+
+/// A token that may do everything to jobs of another app.
+pub(crate) const ELSEWHERE: &str = "elsewhere";
+
+fn now() -> Timestamp {
+    "2026-03-08T07:00:00Z".parse().unwrap()
+}
+
+fn silent<T>() -> Result<T, StoreError> {
+    Err(StoreError::Unknown("nobody answers".into()))
+}
+
+struct House;
+
+impl Clock for House {
+    fn boot(&self) -> Boot {
+        Boot(Duration::from_secs(1))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn bits(&self) -> u64 {
+        self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
+    }
+}
+
+impl Dispatch for House {
+    fn send(&self, _: Vec<Dispatched>) {}
+    fn kill(&self, _: Vec<Kill>) {}
+    fn acknowledge(&self, _: Vec<Receipt>) {}
+}
+
+impl Peers for House {
+    fn tell(&self, _: NodeId, _: Hint) {}
+}
+
+#[async_trait]
+impl Store for House {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        let nodes = vec![NodeRow { node: renewal.node, address: "".into() }];
+        let (shards, changes, arrivals) = (vec![], vec![], vec![]);
+        Ok(Renewed { now: now(), nodes, shards, changes, latest: ChangeId(0), arrivals })
+    }
+    async fn acquire(&self, _: NodeId, _: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        silent()
+    }
+    async fn release(&self, _: NodeId, _: Vec<Lease>, _: Timestamp) -> Result<(), StoreError> {
+        silent()
+    }
+    async fn due(&self, _: &[Lease], _: Timestamp, _: usize) -> Result<Vec<ClockRow>, StoreError> {
+        silent()
+    }
+    async fn jobs(&self, _: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        silent()
+    }
+    async fn plan(&self, _: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        silent()
+    }
+    async fn load(&self, _: &[Lease], _: Mark, _: Timestamp, _: usize) -> Result<Loaded, StoreError> {
+        silent()
+    }
+    async fn adopt(&self, _: &[Lease]) -> Result<Adopted, StoreError> {
+        silent()
+    }
+    async fn unpark(&self, _: Lease, _: JobId, _: usize, _: Timestamp) -> Result<Vec<RunId>, StoreError> {
+        silent()
+    }
+    async fn fetch(&self, _: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        silent()
+    }
+    async fn gate(&self, _: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        silent()
+    }
+    async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        silent()
+    }
+    async fn allot(&self, _: u32, _: u64) -> Result<u64, StoreError> {
+        silent()
+    }
+    async fn accept(
+        &self,
+        _: Vec<NewRun>,
+        _: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        silent()
+    }
+    async fn arrivals(&self, _: &[Lease], _: usize) -> Result<Vec<Arrival>, StoreError> {
+        silent()
+    }
+    async fn consume(&self, _: &[u64]) -> Result<(), StoreError> {
+        silent()
+    }
+    async fn change(&self, _: Change) -> Result<Changed, StoreError> {
+        silent()
+    }
+    async fn is_in_force(&self, _: ChangeId) -> Result<bool, StoreError> {
+        silent()
+    }
+    async fn prune(&self, _: Timestamp) -> Result<Pruned, StoreError> {
+        silent()
+    }
+}
+
+fn the_job() -> JobView {
+    let definition = Definition {
+        app: APP.into(),
+        name: "nightly".into(),
+        description: String::new(),
+        tags: vec![],
+        schedule: ScheduleKind::Manual.into(),
+        target: Target::Http(Http::post("http://agent")),
+        misfire: Misfire::default(),
+        retry: Retry::default(),
+        timeout: Duration::from_secs(30),
+        delivery: Delivery::AtLeastOnce,
+        priority: 5,
+        block: Block::default(),
+        windows: vec![],
+        after: vec![],
+        failure_limit: 0,
+    };
+    JobView {
+        id: JobId(1),
+        version: 1,
+        state: JobState::Enabled,
+        definition,
+        next_fire: None,
+        shard: ShardId(0),
+        counts: Counts::default(),
+    }
+}
+
+fn the_run() -> RunView {
+    RunView {
+        id: RunId(1),
+        job: JobId(1),
+        shard: ShardId(0),
+        fire_time: now(),
+        due: now(),
+        origin: Origin::OneShot,
+        state: RunState::Pending,
+        reason: "".into(),
+        closed_at: None,
+        range: None,
+        priority: 5,
+        payload: None,
+        key: None,
+        of: None,
+        ready_at: None,
+        attempts: vec![],
+    }
+}
+
+fn page<T, C>(item: T, is_wanted: bool) -> Page<T, C> {
+    Page { items: if is_wanted { vec![item] } else { vec![] }, next: None }
+}
+
+fn is_ours(apps: Option<&Vec<String>>) -> bool {
+    apps.is_none_or(|apps| apps.iter().any(|app| app == APP))
+}
+
+#[async_trait]
+impl Browse for House {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        Ok(Some(the_job()).filter(|job| job.id == id))
+    }
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
+        Ok(Some(the_job()).filter(|job| job.definition.app == app && job.definition.name == name))
+    }
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        _: Option<JobId>,
+        _: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
+        Ok(page(the_job(), is_ours(filter.apps.as_ref())))
+    }
+    async fn revisions(&self, _: JobId) -> Result<Vec<Revision>, StoreError> {
+        Ok(vec![])
+    }
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
+        Ok(Some(the_run()).filter(|run| run.id == id))
+    }
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        _: Option<RunId>,
+        _: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError> {
+        Ok(page(the_run(), is_ours(filter.apps.as_ref())))
+    }
+    async fn counts(&self, _: Option<JobId>) -> Result<Counts, StoreError> {
+        Ok(Counts::default())
+    }
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
+        Ok(vec![])
+    }
+}
+
+/// What was asked with a key, and what was answered.
+type Asked = BTreeMap<RequestKey, (Digest, Option<KeptAnswer>)>;
+
+#[derive(Default)]
+struct Doorman {
+    asked: Mutex<Asked>,
+}
+
+fn token(id: u32, name: &'static str, role: &'static str, app: &str) -> TokenRow {
+    TokenRow {
+        id,
+        name: name.into(),
+        digest: digest(name),
+        role: role.into(),
+        apps: vec![app.into()],
+        created_at: now(),
+        expires_at: None,
+    }
+}
+
+#[async_trait]
+impl Door for Doorman {
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        let mut rows: Vec<TokenRow> = (1..).zip(ROLES).map(|(id, role)| token(id, role, role, "*")).collect();
+        rows.push(token(5, ELSEWHERE, "admin", "billing"));
+        let expired = TokenRow { expires_at: Some(now()), ..token(6, "expired", "admin", "*") };
+        rows.push(expired);
+        Ok(rows)
+    }
+    async fn add_token(&self, _: TokenRow) -> Result<u32, StoreError> {
+        silent()
+    }
+    async fn add_first_token(&self, _: TokenRow) -> Result<bool, StoreError> {
+        silent()
+    }
+    async fn revoke_token(&self, _: u32) -> Result<bool, StoreError> {
+        silent()
+    }
+    async fn begin(&self, key: RequestKey, digest: Digest, _: Timestamp) -> Result<Begun, StoreError> {
+        let mut asked = self.asked.lock().unwrap();
+        Ok(match asked.get(&key) {
+            None => {
+                asked.insert(key, (digest, None));
+                Begun::New
+            }
+            Some((other, _)) if *other != digest => Begun::Other,
+            Some((_, None)) => Begun::Open,
+            Some((_, Some(answer))) => Begun::Answered(answer.clone()),
+        })
+    }
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
+        let mut asked = self.asked.lock().unwrap();
+        match answer {
+            None => _ = asked.remove(&key),
+            Some(answer) => asked.get_mut(&key).unwrap().1 = Some(answer),
+        }
+        Ok(())
+    }
+    async fn forget_requests(&self, _: Timestamp) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// The front door.
+pub(crate) async fn open() -> Router {
+    let entropy = Arc::new(Counter(7.into()));
+    let ports = Ports {
+        clock: Arc::new(House),
+        entropy: Arc::clone(&entropy) as _,
+        store: Arc::new(House),
+        dispatch: Arc::new(House),
+        peers: Arc::new(House),
+    };
+    let zones = Arc::new(Zones::bundled());
+    let node = Arc::new(Node::new(ports, punctual_node::Settings::default(), Arc::clone(&zones)));
+    node.renew().await;
+    assert!(node.now().is_some(), "the node knows the time");
+    router(App {
+        node,
+        browse: Arc::new(House),
+        door: Arc::new(Doorman::default()),
+        zones,
+        entropy,
+        nudge: Arc::new(|| {}),
+        check_target: Arc::new(|_| vec![]),
+        metrics: Arc::new(String::new),
+        is_ready: Arc::new(|| Ok(())),
+        settings: Settings { payload_max: 100, body_max: 2_000, ..Settings::default() },
+        events: EventLog::new(),
+    })
+    .unwrap()
+}
+
+/// An answer, read to its end.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// A request with JSON, and with a token if that is not empty.
+pub(crate) fn request(method: &str, path: &str, token: &str, body: &str) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// The head of an answer; what goes on for ever is not read.
+pub(crate) async fn head(door: &Router, request: Request<Body>) -> (StatusCode, HeaderMap) {
+    let response = door.clone().oneshot(request).await.unwrap();
+    (response.status(), response.headers().clone())
+}
+
+/// The whole answer.
+pub(crate) async fn ask(door: &Router, request: Request<Body>) -> Answer {
+    let response = door.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    Answer { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.to_vec()).unwrap() }
+}
