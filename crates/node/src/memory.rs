@@ -8,14 +8,14 @@ use punctual_core::cluster::{ClusterTime, Tenure};
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, ChangeId, Decided, Epoch, JobId, NodeId, Origin, RunId, ShardId, Text, Token,
+    Attempt, ChangeId, Decided, Epoch, JobId, NodeId, Origin, RunId, ShardId, Target, Text, Token,
 };
 use punctual_core::policy::{Pace, Pool};
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
 
 use crate::ids::Blocks;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, Known};
 use crate::ports::{Boot, Gate, Lease, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
 use crate::settings::{Planted, Settings};
@@ -216,6 +216,9 @@ pub(crate) struct Memory {
     /// wheel holds.
     pub(crate) between: BTreeSet<(Timestamp, RunId)>,
     pub(crate) ready: BTreeSet<Rank>,
+    /// Everything in it before this waits for the fast pool. Where that is full they need not be looked at again and again:
+    /// with 7,000 in the queue and a place becoming free every 50 µs, that was a fifth of a node's time.
+    pub(crate) fast_below: Option<Rank>,
     /// Runs in the hands of a step.
     pub(crate) busy: BTreeSet<RunId>,
     pub(crate) flights: FxHashMap<RunId, Flight>,
@@ -267,6 +270,7 @@ impl Memory {
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
             between: BTreeSet::new(),
             ready: BTreeSet::new(),
+            fast_below: None,
             busy: BTreeSet::new(),
             flights: FxHashMap::default(),
             deadlines: BTreeSet::new(),
@@ -453,8 +457,24 @@ impl Memory {
         self.busy.remove(&id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.place = Place::Ready;
-        let rank = run.rank(id);
+        let (job, rank) = (run.job, run.rank(id));
+        self.line_up(job, rank);
+    }
+
+    /// Puts a run into the queue of what is due.
+    fn line_up(&mut self, job: JobId, rank: Rank) {
+        if self.fast_below.is_some_and(|below| rank < below) && !self.is_surely_fast(job) {
+            self.fast_below = Some(rank);
+        }
         self.ready.insert(rank);
+    }
+
+    fn is_surely_fast(&self, job: JobId) -> bool {
+        let is_http = match self.jobs.get(job) {
+            Some(Known::Job(job)) => matches!(job.definition.target, Target::Http(_)),
+            _ => false,
+        };
+        is_http && !self.paces.contains_key(&job)
     }
 
     /// Takes a run into the hands of a step.
@@ -609,7 +629,7 @@ impl Memory {
         if let Some(rank) = active.queue.pop_first() {
             if let Some(run) = self.runs.get_mut(&rank.run) {
                 run.place = Place::Ready;
-                self.ready.insert(rank);
+                self.line_up(job, rank);
             }
             self.wakes.fire = true;
         }
@@ -627,6 +647,7 @@ impl Memory {
     /// A job was changed: it is read again before anything is done for it, and what waits for it may go on.
     pub(crate) fn note_change(&mut self, job: JobId) {
         self.jobs.forget(job);
+        self.fast_below = None;
         self.call_parked(job, true);
         // Its limit may be another: whatever waits for a place asks again.
         let queue = self.active.get_mut(&job).map(|active| std::mem::take(&mut active.queue));

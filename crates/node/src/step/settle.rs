@@ -490,6 +490,8 @@ impl Memory {
     /// Remembers how long a send took, of jobs that have been slow.
     fn note_pace(&mut self, job: JobId, now: Timestamp, took: Duration) {
         if took > SLOW_SEND || self.paces.contains_key(&job) {
+            // It may be in the slow pool from now on.
+            self.fast_below = None;
             let pace = self.paces.entry(job).or_default();
             pace.record(now, took);
             if pace.is_blank() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
+use punctual_core::engine::fire::Rank;
 use punctual_core::model::{RunId, Target};
 use punctual_core::policy::{Placement, Pool, pool};
 
@@ -17,6 +18,24 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(100);
 
 /// When places are free and something is due, the next round comes this soon: by then more may be due.
 const NEXT_ROUND: Duration = Duration::from_millis(1);
+
+/// What was chosen from the queue.
+struct Choice {
+    picked: Vec<RunId>,
+    /// See [`Memory::fast_below`].
+    fast_below: Option<Rank>,
+    /// Whether everything that was passed over so far waits for the fast pool.
+    is_unbroken: bool,
+}
+
+impl Choice {
+    fn pass_over(&mut self, rank: Rank, pool: Pool) {
+        self.is_unbroken &= pool == Pool::Fast;
+        if self.is_unbroken {
+            self.fast_below = self.fast_below.max(Some(rank));
+        }
+    }
+}
 
 impl Settings {
     /// How many runs may be due and waiting for a place.
@@ -51,7 +70,8 @@ impl Node {
             memory.make_ready(id);
         }
         memory.wakes.load |= memory.has_room_again();
-        let picked = self.choose(&memory, now);
+        let Choice { picked, fast_below, .. } = self.choose(&memory, now);
+        memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
         for id in &picked {
             memory.make_busy(*id);
@@ -60,27 +80,38 @@ impl Node {
     }
 
     /// The runs that may go now, in their order.
-    fn choose(&self, memory: &Memory, now: Timestamp) -> Vec<RunId> {
-        let (mut picked, mut taken, mut caught_up) = (Vec::new(), [0_u32; 2], 0);
-        for rank in &memory.ready {
-            if picked.len() >= self.settings.fire_max {
+    fn choose(&self, memory: &Memory, now: Timestamp) -> Choice {
+        let mut choice = Choice { picked: Vec::new(), fast_below: memory.fast_below, is_unbroken: true };
+        let (mut taken, mut caught_up) = ([0_u32; 2], 0);
+        let has_place = |pool: Pool, taken: &[u32; 2]| {
+            let open = memory.open[pool as usize] + taken[pool as usize];
+            pool::place(&self.settings.limits, pool, open, 0) == Placement::Send
+        };
+        let (mut ranks, mut has_jumped) = (memory.ready.range(..), false);
+        while let Some(rank) = ranks.next() {
+            let has_share = !rank.is_caught_up || caught_up < self.settings.catch_up_max;
+            if choice.picked.len() >= self.settings.fire_max || !has_share {
                 break;
             }
-            if rank.is_caught_up && caught_up >= self.settings.catch_up_max {
-                continue;
+            if !has_jumped && !has_place(Pool::Fast, &taken) {
+                has_jumped = true;
+                if let Some(below) = choice.fast_below.filter(|below| below > rank) {
+                    ranks = memory.ready.range(below..);
+                    continue;
+                }
             }
             let Some(run) = memory.runs.get(&rank.run) else { continue };
             if let Some(pool) = memory.pool_of(run, now) {
-                let open = memory.open[pool as usize] + taken[pool as usize];
-                if pool::place(&self.settings.limits, pool, open, 0) != Placement::Send {
+                if !has_place(pool, &taken) {
+                    choice.pass_over(*rank, pool);
                     continue;
                 }
                 taken[pool as usize] += 1;
             }
             caught_up += usize::from(rank.is_caught_up);
-            picked.push(rank.run);
+            choice.picked.push(rank.run);
         }
-        picked
+        choice
     }
 
     /// When this step wants to be called again.
@@ -95,7 +126,7 @@ impl Node {
         }
         // Where no place is free, nothing is chosen: places become free by ends, and those wake this step.
         let in_queue = match memory.ready.first() {
-            Some(first) if !self.choose(&memory, now).is_empty() => {
+            Some(first) if !self.choose(&memory, now).picked.is_empty() => {
                 Some(boot.plus(if first.is_caught_up { CATCH_UP_PAUSE } else { NEXT_ROUND }))
             }
             _ => None,
