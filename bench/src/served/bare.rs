@@ -24,10 +24,14 @@ pub(crate) async fn call_in_a_loop(
     count: u64,
 ) -> Result<Duration, Failure> {
     let left = Arc::new(AtomicU64::new(count));
+    let mut streams = Vec::new();
+    for _ in 0..connections {
+        streams.push(TcpStream::connect(agent).await?);
+    }
     let started = watch.elapsed();
     let mut callers = JoinSet::new();
-    for _ in 0..connections {
-        callers.spawn(call(agent, Arc::clone(&left)));
+    for stream in streams {
+        callers.spawn(call(stream, Arc::clone(&left)));
     }
     while let Some(called) = callers.join_next().await {
         called??;
@@ -35,8 +39,7 @@ pub(crate) async fn call_in_a_loop(
     Ok(watch.elapsed() - started)
 }
 
-async fn call(agent: SocketAddr, left: Arc<AtomicU64>) -> Result<(), Failure> {
-    let stream = TcpStream::connect(agent).await?;
+async fn call(stream: TcpStream, left: Arc<AtomicU64>) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -46,6 +49,7 @@ async fn call(agent: SocketAddr, left: Arc<AtomicU64>) -> Result<(), Failure> {
             .header("content-type", "application/json")
             .header("punctual-run-id", "1")
             .body(Full::new(Bytes::from_static(b"{\"hello\":\"agent\"}")))?;
+        sender.ready().await?;
         sender.send_request(request).await?.into_body().collect().await?;
     }
     // One that came too late for any request has nothing to end well.

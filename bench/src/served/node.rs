@@ -55,6 +55,7 @@ impl Served {
             .header("authorization", format!("Bearer {}", self.token))
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))?;
+        self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?;
         let status = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();

@@ -181,9 +181,11 @@ impl Turn<'_> {
     }
 
     /// When the queues are full, the last in line wait in the store, so that what can go is not behind what cannot. They
-    /// are called back when there is room again.
+    /// are called back when there is room again. A queue that empties within two seconds holds nobody up for long, and
+    /// to park from it would double what is written for each run.
     fn park_surplus(&mut self) {
-        if !self.memory.is_ready_full(self.settings) {
+        let is_flowing = self.memory.flow.a_second >= self.settings.ready_max() / 2;
+        if !self.memory.is_ready_full(self.settings) || is_flowing {
             return;
         }
         let surplus = self.memory.ready.len() - self.settings.ready_max() / 2;

@@ -73,6 +73,7 @@ impl Node {
         let Choice { picked, fast_below, .. } = self.choose(&memory, now);
         memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
+        memory.flow.note(boot, picked.len());
         for id in &picked {
             memory.make_busy(*id);
         }
