@@ -46,10 +46,13 @@ async fn nothing_that_the_document_allows_breaks_the_server_or_the_document() {
     command
         .args(["run", &format!("{}/openapi.json", server.url)])
         .args(["--header", &format!("Authorization: Bearer {}", server.token)])
-        .args(["--checks", "all", "--max-examples", "15", "--workers", "2", "--seed", "1"])
+        // A schema cannot say what a cron expression or a cursor is, so not everything that fits it is accepted. A stream
+        // of events has no end, and whoever revokes tokens at random soon has none.
+        .args(["--checks", "all", "--exclude-checks", "positive_data_acceptance"])
+        .args(["--exclude-path", "/api/v1/events", "--exclude-operation-id", "revokeToken"])
+        .args(["--max-examples", "15", "--workers", "2", "--seed", "1"])
         .args(["--phases", "examples,coverage,fuzzing", "--request-timeout", "10", "--no-color"])
-        .args(["--exclude-path-regex", "/events$"])
-        .current_dir(&folder_for(&report));
+        .current_dir(folder_for(&report));
     let output =
         tokio::task::spawn_blocking(move || command.output().expect("it starts")).await.expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout);
