@@ -211,13 +211,6 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 }
 
 #[test]
-fn without_a_command_it_says_that_serving_comes_next() {
-    let output = punctual(&[]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).contains("Serving comes next"), "{}", stdout(&output));
-}
-
-#[test]
 fn the_version_names_the_zone_data() {
     for arguments in [["version"], ["--version"]] {
         let output = punctual(&arguments);

@@ -114,3 +114,23 @@ async fn agents_inside_are_out_of_reach_unless_allowed() {
     let run = server.post(&format!("/jobs/{id}/run"), json!({})).await.json()["run"].as_u64().expect("an id");
     assert_eq!(server.ended(run).await["state"], "succeeded");
 }
+
+#[test]
+fn without_a_command_it_serves() {
+    let folder = Folder::new();
+    let mut child = command()
+        .env("PUNCTUAL_SERVER__LISTEN", "127.0.0.1:0")
+        .env("PUNCTUAL_DATA", folder.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("address") {
+        assert!(std::io::BufRead::read_line(&mut lines, &mut said).expect("text") > 0, "{said}");
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(said.contains("http://127.0.0.1:"), "{said}");
+}
