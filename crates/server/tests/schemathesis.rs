@@ -42,21 +42,31 @@ async fn nothing_that_the_document_allows_breaks_the_server_or_the_document() {
     std::fs::write(&config, "[targets]\npublic = false\n").expect("a file");
     let server = Server::start_with(&folder, &["--config", config.to_str().expect("text")]).await;
     let report = folder.path().join("report");
-    let mut command = Command::new(program);
-    command
-        .args(["run", &format!("{}/openapi.json", server.url)])
-        .args(["--header", &format!("Authorization: Bearer {}", server.token)])
-        // A schema cannot say what a cron expression or a cursor is, so not everything that fits it is accepted. A stream
-        // of events has no end, and whoever revokes tokens at random soon has none.
-        .args(["--checks", "all", "--exclude-checks", "positive_data_acceptance"])
-        .args(["--exclude-path", "/api/v1/events", "--exclude-operation-id", "revokeToken"])
-        .args(["--max-examples", "15", "--workers", "2", "--seed", "1"])
-        .args(["--phases", "examples,coverage,fuzzing", "--request-timeout", "10", "--no-color"])
-        .current_dir(folder_for(&report));
-    let output =
-        tokio::task::spawn_blocking(move || command.output().expect("it starts")).await.expect("it ends");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    // Now and then the tool stumbles over itself while it makes up cases. Then it is asked again with other dice; what it
+    // has to say against us is believed the first time.
+    let mut said = String::new();
+    for seed in ["1", "2", "3"] {
+        let mut command = Command::new(&program);
+        command
+            .args(["run", &format!("{}/openapi.json", server.url)])
+            .args(["--header", &format!("Authorization: Bearer {}", server.token)])
+            // A schema cannot say what a cron expression or a cursor is, so not everything that fits it is accepted. A
+            // stream of events has no end, and whoever revokes tokens at random soon has none.
+            .args(["--checks", "all", "--exclude-checks", "positive_data_acceptance"])
+            .args(["--exclude-path", "/api/v1/events", "--exclude-operation-id", "revokeToken"])
+            .args(["--max-examples", "15", "--workers", "1", "--seed", seed])
+            .args(["--phases", "examples,coverage,fuzzing", "--request-timeout", "10", "--no-color"])
+            .current_dir(folder_for(&report));
+        let output = tokio::task::spawn_blocking(move || command.output().expect("it starts")).await;
+        let output = output.expect("it ends");
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(!said.contains("= FAILURES ="), "{said}");
+        if output.status.success() {
+            said.clear();
+            break;
+        }
+    }
+    assert!(said.is_empty(), "the tool could not do its work: {said}");
     assert_eq!(server.get("/jobs").await.status, 200, "it lives on");
 }
 
