@@ -160,8 +160,9 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         all.push(json!({"name": "If-Match", "in": "header", "description": about, "schema": schema}));
     }
     if operation.is_resumed {
-        let about = "The id of the last event that was received.";
-        let schema = json!({"type": "string", "maxLength": 64, "pattern": "^[0-9a-f]+-[0-9]+$"});
+        let about =
+            "The id of the last event that was received. After one that is not known here comes a `reset`.";
+        let schema = json!({"type": "string"});
         all.push(json!({"name": "Last-Event-ID", "in": "header", "description": about, "schema": schema}));
     }
     if operation.has_idempotency() {

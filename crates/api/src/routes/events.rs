@@ -37,7 +37,8 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn listen(front: Arc<Front>, call: Call) -> Answer {
-    let last = call.headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    // To refuse an id that is not ours would end the listening of a browser for good; a reset lets it go on.
+    let last = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
     let resumed = last.map(|last| front.events.after(last));
     let (pieces, body) = stream::open(4);
     tokio::spawn(tell(front, call.caller, resumed, pieces));

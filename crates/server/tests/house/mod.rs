@@ -4,6 +4,7 @@
 
 mod agent;
 mod asking;
+mod window;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) use agent::{Agent, Answer};
 pub(crate) use asking::{Reply, ask};
 use serde_json::{Value, json};
+pub(crate) use window::Window;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
