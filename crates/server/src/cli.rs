@@ -104,8 +104,7 @@ impl Outcome {
 }
 
 pub(crate) fn run() -> ExitCode {
-    let outcome = match Arguments::parse().command.unwrap_or_else(|| Command::Serve(serve::Serve::default()))
-    {
+    let outcome = match Arguments::parse().command.unwrap_or_else(serving) {
         Command::Serve(asked) => serve::run(&asked),
         Command::Cron(command) => cron::run(command),
         Command::Job(arguments) => job::run(arguments),
@@ -116,6 +115,12 @@ pub(crate) fn run() -> ExitCode {
         Command::Version => Outcome::data(format!("punctual {}\n", version())),
     };
     tell(&outcome)
+}
+
+/// What `punctual` alone means, its variables and defaults included.
+fn serving() -> Command {
+    let serve = Arguments::parse_from(["punctual", "serve"]).command;
+    serve.expect("a command was named")
 }
 
 fn completions(shell: Shell) -> Outcome {

@@ -115,22 +115,40 @@ async fn agents_inside_are_out_of_reach_unless_allowed() {
     assert_eq!(server.ended(run).await["state"], "succeeded");
 }
 
-#[test]
-fn without_a_command_it_serves() {
-    let folder = Folder::new();
+/// Starts the binary without a command, and says what it greets with.
+fn greeting(variables: &[(&str, &std::ffi::OsStr)]) -> String {
     let mut child = command()
-        .env("PUNCTUAL_SERVER__LISTEN", "127.0.0.1:0")
-        .env("PUNCTUAL_DATA", folder.path())
+        .envs(variables.iter().copied())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::null())
         .spawn()
         .expect("the binary starts");
     let mut lines = std::io::BufReader::new(child.stdout.take().expect("piped"));
     let mut said = String::new();
-    while !said.contains("address") {
-        assert!(std::io::BufRead::read_line(&mut lines, &mut said).expect("text") > 0, "{said}");
-    }
-    child.kill().expect("it runs");
+    while !said.contains("token") && std::io::BufRead::read_line(&mut lines, &mut said).expect("text") > 0 {}
+    child.kill().expect("it was started");
     child.wait().expect("it ends");
+    said
+}
+
+#[test]
+fn without_a_command_it_serves() {
+    let folder = Folder::new();
+    let said = greeting(&[
+        ("PUNCTUAL_SERVER__LISTEN", "127.0.0.1:0".as_ref()),
+        ("PUNCTUAL_DATA", folder.path().as_os_str()),
+    ]);
     assert!(said.contains("http://127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn without_a_command_it_reads_the_configuration_like_serve_does() {
+    let folder = Folder::new();
+    let (config, data) = (folder.path().join("punctual.toml"), folder.path().join("elsewhere"));
+    let text = format!("[server]\nlisten = \"127.0.0.1:0\"\ndata = {data:?}\n");
+    std::fs::write(&config, text).expect("a file");
+    // Were the file not read, there would be no folder to keep anything in.
+    let said =
+        greeting(&[("PUNCTUAL_CONFIG", config.as_os_str()), ("PUNCTUAL_DATA", "/dev/null/nowhere".as_ref())]);
+    assert!(said.contains(data.to_str().expect("text")), "{said}");
 }

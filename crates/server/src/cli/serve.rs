@@ -10,7 +10,7 @@ use crate::config::{self, Flags, Read, environment};
 use crate::{logs, serve};
 
 /// What can be said when serving. Everything else is in the configuration file.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub(crate) struct Serve {
     /// Where to listen [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
