@@ -15,6 +15,7 @@ mod serve;
 mod session;
 mod table;
 mod token;
+mod trust;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -130,6 +130,7 @@ const SETTINGS: &[(&str, &str, Set)] = &[
 /// Variables that are ours and name no setting of the file.
 const VARIABLES: &[&str] = &[
     "PUNCTUAL_ADMIN_TOKEN",
+    "PUNCTUAL_CA",
     "PUNCTUAL_CONFIG",
     "PUNCTUAL_DATA",
     "PUNCTUAL_EXECUTOR_TOKEN",

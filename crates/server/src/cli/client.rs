@@ -4,7 +4,6 @@
 //! be stale. Redirects are not followed, so a token goes nowhere but to the server that was named.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +23,7 @@ use url::Url;
 
 use super::failure::Failure;
 use super::reach::Surroundings;
+use super::trust;
 
 /// How long a connection may take to come about, and a request to be answered.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -40,6 +40,8 @@ pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(super) struct Client {
     base: Url,
     token: Option<HeaderValue>,
+    /// How servers are recognised, where the address says https.
+    secured: Option<TlsConnector>,
     advice: Option<String>,
 }
 
@@ -85,6 +87,7 @@ impl Client {
         Client {
             base: surroundings.url.clone(),
             token: surroundings.token.as_ref().map(secret),
+            secured: surroundings.secured.clone(),
             advice: surroundings.advice.clone(),
         }
     }
@@ -224,15 +227,14 @@ impl Client {
         let late = |_| self.unreachable(&format!("no connection within {}s", CONNECT_WITHIN.as_secs()));
         let socket = connected.map_err(late)?.map_err(|error| self.unreachable(&in_words(&error)))?;
         socket.set_nodelay(true).ok();
-        if self.base.scheme() == "https" {
-            let name = rustls::pki_types::ServerName::try_from(host.to_owned())
-                .map_err(|_| Failure::usage(format!("`{host}` is no name that a certificate can be for")))?;
-            let shaken = timeout(CONNECT_WITHIN, tls().connect(name, socket)).await;
-            let secured = shaken.map_err(late)?;
-            return self
-                .exchange(secured.map_err(|error| self.unreachable(&error.to_string()))?, request)
-                .await;
-        }
+        let Some(secured) = &self.secured else { return self.exchange(socket, request).await };
+        let name = rustls::pki_types::ServerName::try_from(host.to_owned())
+            .map_err(|_| Failure::usage(format!("`{host}` is no name that a certificate can be for")))?;
+        let shaken = timeout(CONNECT_WITHIN, secured.connect(name, socket)).await.map_err(late)?;
+        let socket = shaken.map_err(|error| match trust::doubt(&error, host) {
+            Some(doubt) => Failure::Broken(format!("cannot trust {}: {doubt}", self.shown())),
+            None => self.unreachable(&error.to_string()),
+        })?;
         self.exchange(socket, request).await
     }
 
@@ -240,7 +242,12 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let broken = |error: hyper::Error| self.unreachable(&chain(&error));
+        let broken = |error: hyper::Error| match error.is_parse() && self.secured.is_none() {
+            true => {
+                Failure::Broken(format!("{} does not speak HTTP: is its address https://…?", self.shown()))
+            }
+            false => self.unreachable(&chain(&error)),
+        };
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(broken)?;
         // It ends with the answer, whose reader is told of every error; so nobody waits for it here.
         tokio::spawn(connection);
@@ -264,11 +271,15 @@ impl Client {
     }
 
     pub(super) fn unreachable(&self, reason: &str) -> Failure {
-        let base = self.base.as_str().trim_end_matches('/');
         Failure::Unreachable(format!(
-            "cannot reach {base}: {reason}\n\
-             is `punctual serve` running? --server or PUNCTUAL_URL name another address"
+            "cannot reach {}: {reason}\n\
+             is `punctual serve` running? --server or PUNCTUAL_URL name another address",
+            self.shown()
         ))
+    }
+
+    fn shown(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
     }
 }
 
@@ -285,17 +296,6 @@ fn read_page(page: Value) -> Result<(Vec<Value>, Option<String>), Failure> {
         }
         _ => Err(Failure::Broken("the server answered something that is no list".into())),
     }
-}
-
-fn tls() -> TlsConnector {
-    let roots = rustls::RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider knows today's protocols")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
 }
 
 fn in_words(error: &io::Error) -> String {
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     fn client(base: &str) -> Client {
-        Client { base: Url::parse(base).unwrap(), token: None, advice: None }
+        Client { base: Url::parse(base).unwrap(), token: None, secured: None, advice: None }
     }
 
     #[test]

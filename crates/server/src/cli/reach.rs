@@ -5,9 +5,11 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 use super::failure::Failure;
+use super::trust;
 use crate::config::environment;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
@@ -21,6 +23,9 @@ pub(crate) struct Reach {
     /// A file that holds the token [default: PUNCTUAL_TOKEN, else the local server's own admin-token]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
     token_file: Option<PathBuf>,
+    /// A file with certificate authorities to trust beyond the public ones, PEM [default: PUNCTUAL_CA]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
+    ca: Option<PathBuf>,
     /// Refused with advice: other users of the machine can read command lines.
     #[arg(long, global = true, hide = true)]
     token: Option<String>,
@@ -55,6 +60,8 @@ pub(super) enum Output {
 pub(super) struct Surroundings {
     pub(super) url: Url,
     pub(super) token: Option<String>,
+    /// How servers are recognised, where the address says https.
+    pub(super) secured: Option<TlsConnector>,
     /// What to do when the server wants a token and we have none.
     pub(super) advice: Option<String>,
     pub(super) output: Output,
@@ -77,6 +84,9 @@ impl Reach {
         let said = |name: &str| variables.get(name).filter(|said| !said.is_empty()).cloned();
         let url = self.server.clone().or_else(|| said("PUNCTUAL_URL"));
         let url = address(url.as_deref().unwrap_or(DEFAULT_URL))?;
+        let authorities = self.ca.clone().or_else(|| said("PUNCTUAL_CA").map(PathBuf::from));
+        let is_secured = url.scheme() == "https";
+        let secured = is_secured.then(|| trust::connector(authorities.as_deref())).transpose()?;
         let (token, advice) = match (&self.token_file, said("PUNCTUAL_TOKEN")) {
             (Some(path), _) => (Some(named_token(path)?), None),
             (None, Some(token)) => (Some(one_line(&token, "PUNCTUAL_TOKEN")?), None),
@@ -87,6 +97,7 @@ impl Reach {
         Ok(Surroundings {
             url,
             token,
+            secured,
             advice,
             output: self.output,
             is_coloured: is_terminal && !self.no_color.unwrap_or_default(),
