@@ -6,6 +6,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 use punctual_node::ports::{Dispatched, Entropy};
+use punctual_protocol::is_secret_header;
 use url::Url;
 
 use crate::blueprint::{Blueprint, Content, Kind, Path, header_value, host_header};
@@ -24,10 +25,6 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-
-/// Words in a header's name that say that its value is for one receiver only.
-const SECRET_WORDS: &[&str] =
-    &["auth", "cookie", "key", "password", "secret", "session", "token", "webhook-"];
 
 impl Blueprint {
     /// The request of an attempt, at the first address or at one that it was redirected to.
@@ -130,10 +127,11 @@ impl Hop {
         let cannot = || "the redirect leads to a url that cannot be sent".to_owned();
         headers.insert(header::HOST, host_header(&self.url).ok_or_else(cannot)?);
         if self.has_left_origin {
-            // Names say what they are for; a secret under a name that does not is the job's to know.
-            let is_secret = |name: &HeaderName| SECRET_WORDS.iter().any(|word| name.as_str().contains(word));
-            let secrets: Vec<HeaderName> =
-                headers.keys().filter(|name| is_secret(name) && **name != FENCING_TOKEN).cloned().collect();
+            let is_signature = |name: &HeaderName| name.as_str().contains("webhook-");
+            let stays = |name: &HeaderName| {
+                is_secret_header(name.as_str()) && *name != FENCING_TOKEN || is_signature(name)
+            };
+            let secrets: Vec<HeaderName> = headers.keys().filter(|name| stays(name)).cloned().collect();
             secrets.iter().for_each(|name| drop(headers.remove(name)));
         }
         self.url[url::Position::BeforePath..url::Position::AfterQuery].parse().map_err(|_| cannot())

@@ -185,7 +185,7 @@ pub struct Http {
     /// The whole address.
     #[schemars(length(min = 1, max = 8192))]
     pub url: String,
-    /// Beyond those that we add.
+    /// Beyond those that we add. Values whose names speak of keys, tokens, passwords and the like are shown as `…`.
     #[serde(default)]
     #[schemars(schema_with = "schema::headers")]
     pub headers: BTreeMap<String, String>,

@@ -8,6 +8,7 @@ mod problem;
 mod run;
 mod schedule;
 mod schema;
+mod secret;
 mod span;
 mod token;
 
@@ -21,6 +22,7 @@ pub use run::{
     Reschedule, Run, RunCreated, RunState, RunSubmission, Runs, StreamError, Why, WishDone,
 };
 pub use schedule::{BackfillRange, Dialect, FireTimes, Gap, Overlap, Preview, PreviewAsked, Schedule};
+pub use secret::{MASKED_HEADER, MASKED_SECRET, is_secret_header};
 pub use span::{Span, SpanError};
 pub use token::{NewToken, Role, Token, TokenMade, Tokens};
 

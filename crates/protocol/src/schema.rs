@@ -83,7 +83,7 @@ pub(crate) fn headers(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "maxProperties": 64,
         "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$"},
-        "additionalProperties": {"type": "string", "maxLength": 8192, "pattern": "^[\\t\\x20-\\x7e]*$"},
+        "additionalProperties": {"type": "string", "maxLength": 8192, "pattern": "^([\\t\\x20-\\x7e]*|\u{2026})$"},
     })
 }
 

@@ -265,3 +265,34 @@ async fn what_must_arrive_at_most_once_does_even_when_the_node_is_killed() {
     assert_eq!(state(&server.ended(run).await), "lost");
     assert_eq!(agent.count(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_that_open_doors_are_sent_and_shown_to_nobody() {
+    let (folder, agent) = (Folder::new(), Agent::content().await);
+    let server = Server::start(&folder).await;
+    let mut wanted = job("guarded", json!({"kind": "manual"}), &agent.url("/"));
+    wanted["target"]["headers"] = json!({"Authorization": "Bearer sesame", "X-Tenant": "north"});
+    let id = server.create(wanted).await;
+    let masked = json!({"Authorization": "…", "X-Tenant": "north"});
+    let path = format!("/jobs/{id}");
+    let shown = server.get(&path).await.json();
+    assert_eq!(shown["target"]["headers"], masked);
+    // A part is changed, then the whole is written as it was shown.
+    let patch = json!({"target": {"headers": {"X-Tenant": "south"}}});
+    assert_eq!(server.ask("PATCH", &path, Some(patch)).await.status, 200);
+    let (app, name) = ("test", "guarded");
+    let mut whole = json!({"app": app, "name": name, "description": "twice"});
+    whole["schedule"] = shown["schedule"].clone();
+    whole["target"] = shown["target"].clone();
+    let put = server.ask("PUT", &format!("/jobs/by-name/{app}/{name}"), Some(whole.clone())).await;
+    assert_eq!((put.status, &put.json()["target"]["headers"]), (200, &masked), "{}", put.text());
+    let run = server.post(&format!("{path}/run"), json!({})).await.json()["run"].as_u64().expect("an id");
+    assert_eq!(server.ended(run).await["state"], "succeeded");
+    assert_eq!(agent.seen()[0].header("authorization"), "Bearer sesame");
+    let elsewhere = Agent::content().await;
+    whole["target"]["url"] = json!(elsewhere.url("/"));
+    let moved = server.ask("PUT", &format!("/jobs/by-name/{app}/{name}"), Some(whole)).await;
+    assert_eq!(moved.status, 422, "{}", moved.text());
+    let revisions = server.get(&format!("{path}/revisions")).await.text();
+    assert!(revisions.contains('…') && !revisions.contains("sesame"), "{revisions}");
+}

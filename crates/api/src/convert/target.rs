@@ -1,6 +1,5 @@
-//! Targets: from JSON to the model, and back without the secret.
+//! Targets: from JSON to the model, and back without the secrets.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use base64::Engine;
@@ -9,12 +8,10 @@ use http::{HeaderName, HeaderValue};
 use punctual_core::model::{Http, PAYLOAD_MAX, Target};
 use punctual_core::policy::Block;
 use punctual_protocol as wire;
+use punctual_protocol::{MASKED_HEADER, MASKED_SECRET, is_secret_header};
 
 use super::fields::{Object, Spot, suggest};
 use crate::app::CheckTarget;
-
-/// What stands in the place of a secret that is set.
-pub(crate) const MASKED: &str = "whsec_\u{2026}";
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 
@@ -24,7 +21,7 @@ const HEADERS_MAX: usize = 64;
 /// Checks what only those who send can check: the address.
 pub(crate) type CheckHttp<'a> = &'a CheckTarget;
 
-/// Reads a target and what becomes of runs that meet; `before` has the secret that masked text stands for.
+/// Reads a target and what becomes of runs that meet; `before` has the secrets that masked text stands for.
 pub(crate) fn read(spot: Spot<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> Option<(Target, Block)> {
     let object = spot.object()?;
     let kind = object.must("kind")?;
@@ -79,7 +76,8 @@ fn http(object: &Object<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> O
             Some(url)
         }
     });
-    let headers = object.may("headers").map_or(Some(Vec::new()), headers);
+    let kept = Kept::of(before, url.as_deref());
+    let headers = object.may("headers").map_or(Some(Vec::new()), |spot| headers(&spot, &kept));
     let body = object.may_null("body").map(|spot| body(&spot));
     let success_codes = object.may("success_codes").map_or(Some(Vec::new()), |spot| codes(&spot));
     let follows_redirects = object.may("follow_redirects").map_or(Some(false), |spot| spot.flag());
@@ -109,21 +107,65 @@ fn method(spot: &Spot<'_>) -> Option<String> {
     spot.refuse(format!("unknown method; known are {}; write {hint} in capitals", METHODS.join(", ")))
 }
 
-fn headers(spot: Spot<'_>) -> Option<Vec<(String, String)>> {
+/// What masked values of headers stand for.
+struct Kept<'a> {
+    headers: &'a [(String, String)],
+    /// Whether they would go where they went before.
+    is_same_receiver: bool,
+}
+
+impl<'a> Kept<'a> {
+    fn of(before: Option<&'a Target>, url: Option<&str>) -> Kept<'a> {
+        match before {
+            Some(Target::Http(http)) => {
+                let is_same_receiver = url.is_some_and(|url| receiver(url) == receiver(&http.url));
+                Kept { headers: &http.headers, is_same_receiver }
+            }
+            _ => Kept { headers: &[], is_same_receiver: false },
+        }
+    }
+
+    /// Whoever may change a job but not see its secrets must not have them sent to an address of their own.
+    fn value(&self, name: &str) -> Result<String, &'static str> {
+        let is_it = |(kept, _): &&(String, String)| kept.eq_ignore_ascii_case(name) && is_secret_header(name);
+        match self.headers.iter().find(is_it) {
+            None => Err("stands for a value that is set, and none is; write the value itself"),
+            Some(_) if !self.is_same_receiver => {
+                Err("stands for a value that was for another address; write the value itself")
+            }
+            Some((_, value)) => Ok(value.clone()),
+        }
+    }
+}
+
+/// Scheme, host and port as they are written; none where they cannot be told apart from the path.
+fn receiver(url: &str) -> Option<[&str; 3]> {
+    let mut parts = url.splitn(4, '/');
+    let parts = [parts.next()?, parts.next()?, parts.next()?];
+    (parts[1].is_empty() && !parts[2].is_empty()).then_some(parts)
+}
+
+fn headers(spot: &Spot<'_>, kept: &Kept<'_>) -> Option<Vec<(String, String)>> {
     let fields = spot.raw().as_object();
     let Some(fields) = fields else { return spot.refuse("expected an object of texts") };
     if fields.len() > HEADERS_MAX {
         return spot.refuse(format!("has {} headers; at most {HEADERS_MAX} are sent", fields.len()));
     }
     let read: Vec<Option<(String, String)>> =
-        spot.entries().into_iter().map(|(name, spot)| header(name, &spot)).collect();
+        spot.entries().into_iter().map(|(name, spot)| header(name, &spot, kept)).collect();
     read.into_iter().collect()
 }
 
-fn header(name: &str, spot: &Spot<'_>) -> Option<(String, String)> {
+fn header(name: &str, spot: &Spot<'_>, kept: &Kept<'_>) -> Option<(String, String)> {
     let text = spot.text()?;
     if name.len() > 128 || HeaderName::try_from(name).is_err() {
         return spot.refuse("its name is no name of a header");
+    }
+    if text == MASKED_HEADER {
+        return match kept.value(name) {
+            Ok(value) => Some((name.into(), value)),
+            Err(reason) => spot.refuse(reason),
+        };
     }
     let is_plain =
         text.len() <= 8_192 && text.bytes().all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
@@ -148,7 +190,7 @@ fn codes(spot: &Spot<'_>) -> Option<Vec<u16>> {
 
 fn secret(spot: &Spot<'_>, before: Option<&Target>) -> Option<String> {
     let text = spot.text()?;
-    if text == MASKED {
+    if text == MASKED_SECRET {
         let kept = match before {
             Some(Target::Http(http)) => http.signing_secret.clone(),
             _ => None,
@@ -164,7 +206,7 @@ fn secret(spot: &Spot<'_>, before: Option<&Target>) -> Option<String> {
     }
 }
 
-/// Shows a target, its secret masked.
+/// Shows a target, its secrets masked.
 pub(crate) fn show(target: &Target, block: Block) -> wire::Target {
     let shown = (block != Block::default()).then(|| block.to_string());
     let concurrency = match block {
@@ -178,15 +220,20 @@ pub(crate) fn show(target: &Target, block: Block) -> wire::Target {
         Target::Http(http) => wire::Target::Http(wire::Http {
             method: http.method.clone(),
             url: http.url.clone(),
-            headers: http.headers.iter().cloned().collect::<BTreeMap<_, _>>(),
+            headers: http.headers.iter().map(shown_header).collect(),
             body: http.body.as_deref().and_then(|body| serde_json::from_str(body).ok()),
             success_codes: http.success_codes.clone(),
             follow_redirects: http.follows_redirects,
-            signing_secret: http.signing_secret.as_ref().map(|_| MASKED.into()),
+            signing_secret: http.signing_secret.as_ref().map(|_| MASKED_SECRET.into()),
             block: shown,
             concurrency,
         }),
     }
+}
+
+fn shown_header((name, value): &(String, String)) -> (String, String) {
+    let shown = if is_secret_header(name) { MASKED_HEADER } else { value };
+    (name.clone(), shown.into())
 }
 
 #[cfg(test)]
@@ -249,9 +296,43 @@ mod tests {
         let value = json!({"kind": "http", "url": "http://a/", "signing_secret": SECRET});
         let (target, block) = try_read(&value, None).unwrap();
         let shown = serde_json::to_value(show(&target, block)).unwrap();
-        assert_eq!(shown["signing_secret"], MASKED);
+        assert_eq!(shown["signing_secret"], MASKED_SECRET);
         assert_eq!(try_read(&shown, Some(&target)).unwrap().0, target);
         assert_eq!(try_read(&shown, None).unwrap_err(), ["/signing_secret"]);
+    }
+
+    #[test]
+    fn headers_that_open_doors_are_masked_and_the_mask_stands_for_them() {
+        let value = json!({"kind": "http", "url": "http://a/x",
+                           "headers": {"Authorization": "Bearer b", "X-Api-Key": "c", "X-Tenant": "d"}});
+        let (target, block) = try_read(&value, None).unwrap();
+        let mut shown = serde_json::to_value(show(&target, block)).unwrap();
+        let masked = json!({"Authorization": MASKED_HEADER, "X-Api-Key": MASKED_HEADER, "X-Tenant": "d"});
+        assert_eq!(shown["headers"], masked);
+        assert_eq!(try_read(&shown, Some(&target)).unwrap().0, target);
+        assert_eq!(try_read(&shown, None).unwrap_err(), ["/headers/Authorization", "/headers/X-Api-Key"]);
+        // Another path of the same receiver, a header that goes, one that is replaced.
+        shown["url"] = json!("http://a/y?z");
+        shown["headers"] = json!({"authorization": MASKED_HEADER, "X-Api-Key": "e"});
+        let Target::Http(changed) = try_read(&shown, Some(&target)).unwrap().0 else { panic!("{shown}") };
+        let expected = [("X-Api-Key", "e"), ("authorization", "Bearer b")];
+        assert_eq!(changed.headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        // What never was masked cannot be meant.
+        shown["headers"] = json!({"X-Tenant": MASKED_HEADER});
+        assert_eq!(try_read(&shown, Some(&target)).unwrap_err(), ["/headers/X-Tenant"]);
+    }
+
+    #[test]
+    fn a_masked_header_goes_to_nobody_but_its_receiver() {
+        let value = json!({"kind": "http", "url": "http://a:1/x", "headers": {"Cookie": "b"}});
+        let (target, _) = try_read(&value, None).unwrap();
+        for url in
+            ["http://b:1/x", "http://a:2/x", "https://a:1/x", "http://a:1@b/x", "http://a:1", "http:///b/x"]
+        {
+            let edit = json!({"kind": "http", "url": url, "headers": {"Cookie": MASKED_HEADER}});
+            let is_kept = try_read(&edit, Some(&target)).is_ok();
+            assert_eq!(is_kept, url == "http://a:1", "{url}");
+        }
     }
 
     #[test]

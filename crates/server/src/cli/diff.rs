@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use punctual_protocol::{MASKED_HEADER, MASKED_SECRET, is_secret_header};
 use serde_json::Value;
 
 use super::table::printable;
@@ -15,9 +16,8 @@ pub(super) struct Change {
 }
 
 /// Fields that are never shown, because they open doors.
-const SECRET: &str = "signing_secret";
-/// What a server shows in a secret's place.
-const HIDDEN: &str = "whsec_…";
+const SECRET: &str = "target.signing_secret";
+const HEADERS: &str = "target.headers.";
 
 /// The fields that differ, in order. Null is the same as not being there.
 pub(super) fn between(before: &Value, after: &Value) -> Vec<Change> {
@@ -49,10 +49,25 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &
 }
 
 impl Change {
-    /// A secret that was replaced by another: the server shows neither.
-    pub(super) fn of_secret() -> Change {
-        let mask = || Some(Value::from(HIDDEN));
-        Change { path: format!("target.{SECRET}"), before: mask(), after: mask() }
+    /// Secrets that may have been replaced by others: those that are written out in the job. Which of them, the server
+    /// does not show.
+    pub(super) fn of_secrets(wanted: &Value) -> Vec<Change> {
+        let (target, written) = (&wanted["target"], |value: &&Value| value.as_str().is_some());
+        let headers = target["headers"].as_object().into_iter().flatten();
+        let named = headers.map(|(name, value)| (format!("{HEADERS}{name}"), value));
+        let all = named.chain([(SECRET.to_owned(), &target["signing_secret"])]);
+        let replaced = all.filter_map(|(path, value)| {
+            let mask = Value::from(mask(&path)?);
+            let is_replaced = written(&value) && *value != mask;
+            is_replaced.then(|| Change { path, before: Some(mask.clone()), after: Some(mask) })
+        });
+        let mut replaced: Vec<Change> = replaced.collect();
+        if replaced.is_empty() {
+            // The server sees a difference all the same, so it is one to be written.
+            let mask = || Some(Value::from(MASKED_SECRET));
+            replaced.push(Change { path: SECRET.into(), before: mask(), after: mask() });
+        }
+        replaced
     }
 
     /// For programs.
@@ -62,11 +77,7 @@ impl Change {
     }
 
     fn shown(&self, value: &Value) -> Value {
-        if self.is_of_secret() { HIDDEN.into() } else { value.clone() }
-    }
-
-    fn is_of_secret(&self) -> bool {
-        self.path.rsplit('.').next() == Some(SECRET)
+        mask(&self.path).map_or_else(|| value.clone(), Value::from)
     }
 
     fn lines(&self, is_coloured: bool) -> String {
@@ -80,6 +91,14 @@ impl Change {
         };
         line("-", RED, &self.before) + &line("+", GREEN, &self.after)
     }
+}
+
+/// What is shown in the place of a field that is never shown.
+fn mask(path: &str) -> Option<&'static str> {
+    if path == SECRET {
+        return Some(MASKED_SECRET);
+    }
+    path.strip_prefix(HEADERS).filter(|name| is_secret_header(name)).map(|_| MASKED_HEADER)
 }
 
 const RED: &str = "31";
@@ -149,8 +168,19 @@ mod tests {
         let expected = "~ a/b\n  + target.signing_secret: \"whsec_…\"\n";
         assert_eq!(shown(json!({}), written.clone()), expected);
         assert_eq!(between(&json!({}), &written)[0].as_json()["after"], "whsec_…");
-        let replaced = show("a/b", Fate::Changed, &[Change::of_secret()], false);
+        let replaced = show("a/b", Fate::Changed, &Change::of_secrets(&written), false);
         assert_eq!(replaced.matches("whsec_…").count(), 2);
+    }
+
+    #[test]
+    fn headers_that_open_doors_are_never_shown() {
+        let written = json!({"target": {"headers": {"X-Tenant": "a", "X-Api-Key": "b", "Cookie": "…"}}});
+        let expected = "~ a/b\n  + target.headers.Cookie: \"…\"\n  + target.headers.X-Api-Key: \"…\"\n  \
+                        + target.headers.X-Tenant: \"a\"\n";
+        assert_eq!(shown(json!({}), written.clone()), expected);
+        let replaced = show("a/b", Fate::Changed, &Change::of_secrets(&written), false);
+        let expected = "~ a/b\n  - target.headers.X-Api-Key: \"…\"\n  + target.headers.X-Api-Key: \"…\"\n";
+        assert_eq!(replaced, expected);
     }
 
     #[test]

@@ -98,17 +98,17 @@ async fn plan(client: &Client, app: String, name: String, wanted: Value) -> Resu
     let judged = judged.map_err(|failure| at(&format!("{app}/{name}: "), failure))?;
     let warnings = warnings(&judged);
     let changes = match &current {
-        Some(current) => changes(current, judged),
+        Some(current) => changes(current, judged, &wanted),
         None => diff::between(&json!({}), &wanted),
     };
     Ok(Step { app, name, wanted, current, changes, warnings })
 }
 
 /// What differs. A version that would grow though nothing seems to differ means a secret, which is never shown.
-fn changes(current: &Value, judged: Value) -> Vec<Change> {
+fn changes(current: &Value, judged: Value, wanted: &Value) -> Vec<Change> {
     let is_newer = judged["version"].as_u64() > current["version"].as_u64();
     let changes = diff::between(&writable(current.clone()), &writable(judged));
-    if changes.is_empty() && is_newer { vec![Change::of_secret()] } else { changes }
+    if changes.is_empty() && is_newer { Change::of_secrets(wanted) } else { changes }
 }
 
 impl Step {
