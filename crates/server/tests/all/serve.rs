@@ -2,13 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
-mod house;
-
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use house::{Agent, Answer, Folder, Server, ask, command, eventually, job};
+use crate::house::{Agent, Answer, Folder, Server, ask, command, eventually, job};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

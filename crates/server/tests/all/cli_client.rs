@@ -1,11 +1,9 @@
 //! `punctual job`, and how the server is reached, as a person or a script meets them.
 
-mod scripted;
-
 use std::fs;
 use std::net::TcpListener;
 
-use scripted::*;
+use crate::scripted::*;
 use serde_json::{Value, json};
 
 fn job(id: u32, name: &str, expression: &str) -> Value {

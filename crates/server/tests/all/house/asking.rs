@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 /// An answer.
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    pub(crate) headers: http::HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
@@ -22,10 +21,6 @@ impl Reply {
 
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
-    }
-
-    pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
 }
 
@@ -65,5 +60,5 @@ async fn ask_once(
     let (head, body) = answer.into_parts();
     let body = body.collect().await.map_err(|error| told(&error))?.to_bytes().to_vec();
     connection.abort();
-    Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
+    Ok(Reply { status: head.status.as_u16(), body })
 }

@@ -3,13 +3,11 @@
 //! Two operations have passes of their own: a stream of events has no end, and whoever revokes tokens at random soon
 //! has none.
 
-mod house;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use house::{Folder, Server, Window, ask};
+use crate::house::{Folder, Server, Window, ask};
 use serde_json::{Value, json};
 
 /// What is installed, from PyPI.

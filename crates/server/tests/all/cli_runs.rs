@@ -1,8 +1,6 @@
 //! `punctual run`, `punctual token` and the rest of the client, as a person or a script meets them.
 
-mod scripted;
-
-use scripted::*;
+use crate::scripted::*;
 use serde_json::{Value, json};
 
 fn run(id: u64, state: &str, reason: &str) -> Value {

@@ -2,12 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
-mod house;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use house::{Folder, Server, command, eventually};
+use crate::house::{Folder, Server, command, eventually};
 
 fn openssl(folder: &Path, arguments: &str) {
     let mut command = Command::new("openssl");

@@ -1,5 +1,4 @@
 //! A real `punctual serve` on a free port with its own folder, a real agent, and somebody who asks.
-#![allow(dead_code, unused_imports, reason = "every test binary uses its own part of it")]
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
 mod agent;
@@ -137,10 +136,6 @@ impl Server {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
         self.child.wait().expect("it has ended")
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
     }
 }
 

@@ -1,11 +1,9 @@
 //! What a person was promised, tried on the real binary with a real agent.
 
-mod house;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use house::{Agent, Answer, Folder, Server, eventually, from_now, job, millis};
+use crate::house::{Agent, Answer, Folder, Server, eventually, from_now, job, millis};
 use serde_json::{Value, json};
 
 /// How late a run may arrive on a machine that does other things too.
