@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_core::event::Event;
 use punctual_node::ports::{Boot, Clock};
-use punctual_node::{Node, Wakes};
+use punctual_node::{Bells, Node};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -23,35 +23,8 @@ pub(crate) struct Driver {
 struct Rounds {
     node: Arc<Node>,
     watch: Arc<Watch>,
-    bells: Bells,
+    bells: Bells<Notify>,
     failures: AtomicU64,
-}
-
-/// One bell a step.
-#[derive(Default)]
-struct Bells {
-    renew: Notify,
-    plan: Notify,
-    load: Notify,
-    fire: Notify,
-    settle: Notify,
-    reap: Notify,
-    tend: Notify,
-}
-
-impl Bells {
-    fn ring(&self, wakes: Wakes) {
-        let bells = [
-            (wakes.renew, &self.renew),
-            (wakes.plan, &self.plan),
-            (wakes.load, &self.load),
-            (wakes.fire, &self.fire),
-            (wakes.settle, &self.settle),
-            (wakes.reap, &self.reap),
-            (wakes.tend, &self.tend),
-        ];
-        bells.into_iter().filter(|(is_due, _)| *is_due).for_each(|(_, bell)| bell.notify_one());
-    }
 }
 
 impl Driver {
@@ -76,7 +49,7 @@ impl Driver {
 
     /// Looks whether somebody was woken from outside of the steps, such as by a submission.
     pub(crate) fn ring(&self) {
-        self.rounds.bells.ring(self.rounds.node.take_wakes());
+        self.rounds.ring();
     }
 
     /// How often the store did not do what it was asked.
@@ -91,11 +64,15 @@ impl Driver {
 }
 
 impl Rounds {
+    fn ring(&self) {
+        self.bells.due(self.node.take_wakes()).for_each(Notify::notify_one);
+    }
+
     /// Ends only when its task is ended.
     async fn go<F: Future<Output = Boot>>(&self, bell: &Notify, step: impl Fn() -> F) {
         loop {
             let next = step().await;
-            self.bells.ring(self.node.take_wakes());
+            self.ring();
             self.note(&self.node.take_events());
             let pause = next.since(self.watch.boot());
             if pause.is_zero() {
@@ -115,7 +92,7 @@ impl Rounds {
             for report in executors.answered().await {
                 self.node.report(report);
             }
-            self.bells.ring(self.node.take_wakes());
+            self.ring();
         }
     }
 

@@ -5,6 +5,7 @@
 //! one node may run side by side, each kind at most once at a time. The memory between them is behind a lock that is
 //! never held across an await.
 
+mod bells;
 mod desk;
 mod ids;
 mod inbox;
@@ -21,6 +22,7 @@ use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
 use punctual_core::model::NodeId;
 
+pub use bells::Bells;
 pub use desk::{Backfill, Cancelled, DeskError, Submission};
 pub use memory::Wakes;
 pub use settings::{Planted, Settings};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use punctual_core::event::Event;
 use punctual_node::ports::{Boot, Clock, Report};
-use punctual_node::{Node, Wakes};
+use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -18,34 +18,8 @@ pub(crate) type Listener = Box<dyn Fn(&[Event]) + Send + Sync>;
 /// A node with a bell for each of its steps.
 pub(crate) struct Rounds {
     node: Arc<Node>,
-    bells: Bells,
+    bells: Bells<Notify>,
     listener: Listener,
-}
-
-#[derive(Default)]
-struct Bells {
-    renew: Notify,
-    plan: Notify,
-    load: Notify,
-    fire: Notify,
-    settle: Notify,
-    reap: Notify,
-    tend: Notify,
-}
-
-impl Bells {
-    fn ring(&self, wakes: Wakes) {
-        let bells = [
-            (wakes.renew, &self.renew),
-            (wakes.plan, &self.plan),
-            (wakes.load, &self.load),
-            (wakes.fire, &self.fire),
-            (wakes.settle, &self.settle),
-            (wakes.reap, &self.reap),
-            (wakes.tend, &self.tend),
-        ];
-        bells.into_iter().filter(|(is_due, _)| *is_due).for_each(|(_, bell)| bell.notify_one());
-    }
 }
 
 impl Rounds {
@@ -63,7 +37,7 @@ impl Rounds {
 
     /// Rings for whatever has become due, and tells what happened.
     pub(crate) fn nudge(&self) {
-        self.bells.ring(self.node.take_wakes());
+        self.bells.due(self.node.take_wakes()).for_each(Notify::notify_one);
         let events = self.node.take_events();
         if !events.is_empty() {
             (self.listener)(&events);

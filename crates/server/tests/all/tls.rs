@@ -1,7 +1,5 @@
 //! A server with a certificate, and the command line over https. The certificates are made here, by openssl.
 
-#![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
