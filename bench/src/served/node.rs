@@ -19,7 +19,8 @@ pub(crate) struct Served {
     child: Child,
     authority: String,
     token: String,
-    sender: SendRequest<Full<Bytes>>,
+    /// None until something is asked.
+    sender: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Served {
@@ -36,10 +37,7 @@ impl Served {
         let authority = address(&mut lines)?;
         std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
         let token = std::fs::read_to_string(folder.join("admin-token"))?;
-        let stream = TcpStream::connect(&authority).await?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let mut served = Served { child, authority, token, sender };
+        let mut served = Served { child, authority, token, sender: None };
         while served.ask("GET", "/readyz", &Value::Null).await.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
@@ -55,14 +53,28 @@ impl Served {
             .header("authorization", format!("Bearer {}", self.token))
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))?;
-        self.sender.ready().await?;
-        let answer = self.sender.send_request(request).await?;
+        let answer = self.sender().await?.send_request(request).await?;
         let status = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();
         if !status.is_success() {
             return Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&body)).into());
         }
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// The connection, or another where the node has closed it: it does so when nothing is asked for a while.
+    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, Failure> {
+        let is_open = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !is_open {
+            let stream = TcpStream::connect(&self.authority).await?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            self.sender = Some(sender);
+        }
+        self.sender.as_mut().ok_or_else(|| "there is no connection".into())
     }
 
     /// The process.

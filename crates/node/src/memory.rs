@@ -90,29 +90,42 @@ pub(crate) enum Place {
     Flight,
 }
 
-/// How many runs left the queue of what is due.
+/// How fast the queue of what is due empties. Only time in which something waits in it counts: a second in which nothing
+/// was due says nothing about how many could have gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flow {
-    /// In the last full second; as many as one likes if nobody was there to count.
-    pub(crate) a_second: usize,
+    /// How many left it in the last full second; none if that is not known.
+    a_second: Option<usize>,
     since: Boot,
     count: usize,
 }
 
 impl Flow {
-    fn start() -> Flow {
-        Flow { a_second: usize::MAX, since: Boot::default(), count: 0 }
+    fn starting(since: Boot) -> Flow {
+        Flow { a_second: None, since, count: 0 }
     }
 
-    /// So many left now.
-    pub(crate) fn note(&mut self, boot: Boot, count: usize) {
+    /// So many left now, and whether others are still waiting.
+    pub(crate) fn note(&mut self, boot: Boot, count: usize, is_waiting: bool) {
         let second = Duration::from_secs(1);
-        self.count += count;
         let passed = boot.since(self.since);
-        if passed >= second {
-            self.a_second = if passed < second * 2 { self.count } else { usize::MAX };
-            (self.since, self.count) = (boot, 0);
+        self.count += count;
+        // When nobody was there to count for long, nothing is known either.
+        if !is_waiting || passed >= second * 2 {
+            *self = Flow::starting(boot);
+        } else if passed >= second {
+            *self = Flow { a_second: Some(self.count), since: boot, count: 0 };
         }
+    }
+
+    /// Whether so many leave within two seconds, as far as is known.
+    pub(crate) fn takes(&self, many: usize) -> bool {
+        self.a_second.is_none_or(|a_second| a_second >= many / 2)
+    }
+
+    /// When it can be told anew.
+    pub(crate) fn next_look(&self) -> Boot {
+        self.since.plus(Duration::from_secs(1))
     }
 }
 
@@ -242,7 +255,6 @@ pub(crate) struct Memory {
     /// wheel holds.
     pub(crate) between: BTreeSet<(Timestamp, RunId)>,
     pub(crate) ready: BTreeSet<Rank>,
-    /// How fast it empties.
     pub(crate) flow: Flow,
     /// Everything in it before this waits for the fast pool. Where that is full they need not be looked at again and again:
     /// with 7,000 in the queue and a place becoming free every 50 µs, that was a fifth of a node's time.
@@ -298,7 +310,7 @@ impl Memory {
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
             between: BTreeSet::new(),
             ready: BTreeSet::new(),
-            flow: Flow::start(),
+            flow: Flow::starting(Boot::default()),
             fast_below: None,
             busy: BTreeSet::new(),
             flights: FxHashMap::default(),

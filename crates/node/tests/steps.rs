@@ -8,11 +8,12 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Child, Delivery, JobState, Outcome, RunState, Schedule, ScheduleKind, StoppedReason, When,
+    AttemptOutcome, Child, Definition, Delivery, JobState, Outcome, RunState, Schedule, ScheduleKind,
+    StoppedReason, Target, When,
 };
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
-use punctual_node::ports::{Accepted, Browse};
+use punctual_node::ports::{Accepted, Browse, Store};
 use punctual_node::{Cancelled, DeskError, Settings, Submission};
 
 use house::{House, at, closed, definition, every, now_or_never};
@@ -533,4 +534,58 @@ fn a_wheel_too_small_for_the_herd_still_fires_all_of_it() {
     now_or_never(node.submit(vec![one_shot(job, "10:00:05"); 100])).unwrap();
     house.until(&[&node], "10:00:10");
     assert_eq!(house.sent().len(), 100);
+}
+
+/// A node that has room for ten runs which are due, and sends two at once.
+fn narrow() -> Settings {
+    let limits = Limits { fast_open: 2, fast_queue: 5, slow_open: 1, slow_queue: 5 };
+    Settings { limits, fire_max: 5, ..Settings::default() }
+}
+
+fn parked(house: &House, runs: &[Accepted]) -> usize {
+    let ids: Vec<_> = runs.iter().map(|run| id(&[*run])).collect();
+    let rows = now_or_never(house.store.fetch(&ids)).unwrap();
+    rows.iter().filter(|row| row.is_parked).count()
+}
+
+#[test]
+fn a_herd_after_a_quiet_second_is_not_put_aside() {
+    let house = House::with(narrow());
+    let node = house.node();
+    let job = house.create(&node, definition("herd", ScheduleKind::Manual));
+    let herd = now_or_never(node.submit(vec![one_shot(job, "10:00:10.500"); 30])).unwrap();
+    house.until(&[&node], "10:00:10.500");
+    assert_eq!(parked(&house, &herd), 0, "nobody knows yet how fast they go");
+    let mut sent = 0;
+    while sent < 30 {
+        let sends = house.take_sends();
+        assert!(!sends.is_empty(), "{sent} were sent");
+        sent += sends.len();
+        for send in &sends {
+            house.report(&node, send, AttemptOutcome::Succeeded);
+        }
+        house.step(&node);
+        assert_eq!(parked(&house, &herd), 0);
+    }
+}
+
+#[test]
+fn what_cannot_go_makes_way_for_what_could_after_a_second() {
+    let house = House::with(narrow());
+    let node = house.node();
+    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+    let target = Target::Executor { handler: "other".into() };
+    let other = house.create(&node, Definition { target, ..definition("other", ScheduleKind::Manual) });
+    let herd = now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 30])).unwrap();
+    now_or_never(node.submit(vec![one_shot(other, "10:00:10.500")])).unwrap();
+    house.until(&[&node], "10:00:10");
+    assert!(!house.sent().is_empty());
+    assert_eq!(parked(&house, &herd), 0);
+    // It asks to be called again by then, though nothing ends that would wake it.
+    let boot = house.now().as_millis() - at("00:00:00").as_millis();
+    let asked = now_or_never(node.fire()).0.as_millis() as i64;
+    assert!((1..=1_000).contains(&(asked - boot)), "{asked} at {boot}");
+    house.until(&[&node], "10:00:12");
+    assert_eq!(house.sent(), ["10:00:10 #1"]);
+    assert!(parked(&house, &herd) > 0);
 }

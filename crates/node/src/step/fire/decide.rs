@@ -184,7 +184,7 @@ impl Turn<'_> {
     /// are called back when there is room again. A queue that empties within two seconds holds nobody up for long, and
     /// to park from it would double what is written for each run.
     fn park_surplus(&mut self) {
-        let is_flowing = self.memory.flow.a_second >= self.settings.ready_max() / 2;
+        let is_flowing = self.memory.flow.takes(self.settings.ready_max());
         if !self.memory.is_ready_full(self.settings) || is_flowing {
             return;
         }

@@ -73,7 +73,8 @@ impl Node {
         let Choice { picked, fast_below, .. } = self.choose(&memory, now);
         memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
-        memory.flow.note(boot, picked.len());
+        let is_waiting = memory.ready.len() > picked.len();
+        memory.flow.note(boot, picked.len(), is_waiting);
         for id in &picked {
             memory.make_busy(*id);
         }
@@ -137,7 +138,9 @@ impl Node {
         let between = memory.between.first().map(|(ready_at, _)| *ready_at);
         let waiting = [in_wheel, between].into_iter().flatten().min();
         let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
-        [in_queue, waiting].into_iter().flatten().fold(idle, Boot::min)
+        // What cannot go may have to make way for what could.
+        let overfull = is_full.then(|| memory.flow.next_look());
+        [in_queue, waiting, overfull].into_iter().flatten().fold(idle, Boot::min)
     }
 }
 
