@@ -7,16 +7,19 @@
 //! - [`retry`]: when a failed attempt is followed by another.
 //! - [`block`]: what a run does that meets another of its job.
 //! - [`pool`]: which jobs send apart from the others, because their targets are slow.
+//! - [`route`]: which executor of its app a run goes to.
 
 pub mod block;
 pub mod misfire;
 pub mod pool;
 pub mod retry;
+pub mod route;
 
 pub use block::{Admission, Block};
 pub use misfire::{Catchup, Misfire};
 pub use pool::{Limits, Pace, Placement, Pool};
 pub use retry::{Multiplier, Retry};
+pub use route::{Choice, Route, Routes};
 
 /// The same cases on every run; `PROPTEST_CASES` asks for more of them.
 #[cfg(test)]
