@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 
-use crate::model::{Attempt, Epoch, JobId, Outcome, RunId, ShardId, Skip, StoppedReason, Text};
+use crate::model::{Attempt, Epoch, JobId, LogId, Outcome, RunId, ShardId, Skip, StoppedReason, Text};
+use crate::registry::ChangeKind;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,56 @@ pub enum Event {
         run: RunId,
         /// Which try.
         attempt: Attempt,
+    },
+    /// A report came that nobody waits for, or from somebody who has no say; it changed nothing.
+    ReportRefused {
+        /// The number of the gate that it named.
+        log: LogId,
+        /// Why.
+        reason: Text,
+    },
+    /// Something became of an executor.
+    Executor {
+        /// Of which app.
+        app: Text,
+        /// Its address.
+        address: Text,
+        /// What.
+        what: ChangeKind,
+    },
+    /// Somebody wanted to register, or to leave, and may not.
+    RegistrationRefused {
+        /// Under which app.
+        app: Text,
+        /// With which address.
+        address: Text,
+        /// Why.
+        reason: Text,
+    },
+    /// There are so many executors that something must be wrong.
+    RegistryCrowded {
+        /// How many.
+        count: usize,
+    },
+    /// An executor was told to end an attempt.
+    KillAsked {
+        /// Of which run.
+        run: RunId,
+        /// Of which job.
+        job: JobId,
+        /// Which try.
+        attempt: Attempt,
+    },
+    /// What the executor made of that.
+    KillAnswered {
+        /// Of which run.
+        run: RunId,
+        /// Which try.
+        attempt: Attempt,
+        /// Whether it says that it obeyed.
+        is_confirmed: bool,
+        /// What it said.
+        said: Text,
     },
     /// This node acts for a shard from now on.
     ShardTaken {

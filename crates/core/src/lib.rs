@@ -5,4 +5,5 @@ pub mod engine;
 pub mod event;
 pub mod model;
 pub mod policy;
+pub mod registry;
 pub mod wheel;

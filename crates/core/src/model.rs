@@ -3,6 +3,7 @@
 //! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
 
 mod attempt;
+mod handed;
 mod ids;
 mod job;
 mod names;
@@ -11,11 +12,14 @@ mod schedule;
 mod settlement;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
+pub use handed::handed_on;
 pub use ids::{Attempt, ChangeId, Epoch, JobId, LogId, NodeId, RunId, ShardId, Token};
 pub use job::{
-    Child, Definition, Delivery, Http, Job, JobMove, JobState, PAYLOAD_MAX, Poison, StoppedReason, Target,
-    When, WindowSpec,
+    Child, Definition, Delivery, Executor, Glue, GlueKind, Http, Job, JobMove, JobState, PAYLOAD_MAX, Poison,
+    StoppedReason, Target, When, WindowSpec,
 };
-pub use run::{Decided, IllegalMove, NewRun, Origin, Outcome, Payload, RunMove, RunState, Skip, Text};
+pub use run::{
+    Decided, IllegalMove, Join, NewRun, Origin, Outcome, Part, Payload, RunMove, RunState, Skip, Text,
+};
 pub use schedule::{Schedule, ScheduleKind};
 pub use settlement::{Close, Fence, Hold, Settlement, Then};

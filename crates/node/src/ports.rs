@@ -3,8 +3,10 @@
 //! Edges implement these; the simulator implements them with faults. What a port promises is in its comments, and
 //! the conformance suite in `store` holds every store to it.
 
+mod apps;
 mod browse;
 mod door;
+mod logs;
 mod store;
 
 use std::sync::Arc;
@@ -13,17 +15,21 @@ use std::time::Duration;
 use calendar::Timestamp;
 pub use punctual_core::cluster::Boot;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, ChangeId, Job, JobId, LogId, NodeId, Payload, RunId, ShardId, Text, Token,
+    Attempt, AttemptOutcome, ChangeId, Job, JobId, LogId, NodeId, Origin, Part, Payload, RunId, ShardId,
+    Text, Token,
 };
+use punctual_core::registry::{Dialect, Secret};
 
+pub use apps::{AppRow, Apps, Beat, ExecutorRow, Registered};
 pub use browse::{
     AttemptRow, Browse, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
 };
 pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
+pub use logs::{KeptLog, KillNote, Logs};
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
     JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow,
-    Settled, ShardRow, Store, StoreError, Waiting,
+    SentRow, Settled, ShardRow, Split, Store, StoreError, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.
@@ -43,8 +49,12 @@ pub trait Dispatch: Send + Sync {
     /// Takes attempts and sends each at most once by itself; whoever wants another try asks again.
     fn send(&self, sends: Vec<Dispatched>);
 
-    /// Wishes attempts to end. They may be gone already, and may not obey.
+    /// Wishes attempts to end. They may be gone already, and may not obey. To an executor nothing of the same job is sent
+    /// before it has answered, or had its time to.
     fn kill(&self, kills: Vec<Kill>);
+
+    /// Asks executors something. Every probe is answered through the inbox, at the latest after a few seconds.
+    fn probe(&self, probes: Vec<Probe>);
 
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
@@ -69,10 +79,119 @@ pub struct Dispatched {
     pub possible_duplicate: bool,
     /// What the run brings.
     pub payload: Option<Payload>,
+    /// Where the run comes from.
+    pub origin: Origin,
+    /// When it was gated, or else decided to be sent.
+    pub sent_at: Timestamp,
+    /// The executor that was chosen; none for an agent.
+    pub address: Option<Address>,
+    /// Which part of a broadcast run it is.
+    pub part: Option<Part>,
+}
+
+/// An executor, with what is needed to speak to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Its base address, as it was registered.
+    pub url: Text,
+    /// How it wants to be spoken to.
+    pub dialect: Dialect,
+    /// The app it belongs to.
+    pub app: Text,
+    /// What it wants to see, if its app has a token of its own.
+    pub access_token: Option<Arc<Secret>>,
+}
+
+/// A question to executors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Which of these may have a run: they are asked in order, and the first that says yes has it.
+    Choose {
+        /// The run.
+        run: RunId,
+        /// The attempt that is to be made.
+        attempt: Attempt,
+        /// The run's job.
+        job: JobId,
+        /// What they are asked.
+        by: Asked,
+        /// In which order.
+        addresses: Vec<Address>,
+    },
+    /// Whether it is there.
+    Alive {
+        /// Who.
+        address: Address,
+    },
+    /// Whether it has a run of this job.
+    Has {
+        /// Of which job.
+        job: JobId,
+        /// Who.
+        address: Address,
+    },
+}
+
+/// What executors are asked when one is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Whether they are there.
+    Beat,
+    /// Whether they are idle.
+    Idle,
+}
+
+/// What came of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// Who has the run; nobody if none said yes.
+    Chosen {
+        /// The run.
+        run: RunId,
+        /// The attempt.
+        attempt: Attempt,
+        /// Its address.
+        url: Option<Text>,
+        /// What they said, for people.
+        said: Text,
+    },
+    /// Whether it is there.
+    Alive {
+        /// Of which app.
+        app: Text,
+        /// Who.
+        url: Text,
+        /// Whether it answered as an executor does.
+        is_there: bool,
+    },
+    /// Whether it has a run of the job.
+    Has {
+        /// Of which job.
+        job: JobId,
+        /// Of which app.
+        app: Text,
+        /// Who.
+        url: Text,
+        /// Whether it says so; none if it did not answer.
+        has: Option<bool>,
+    },
+}
+
+/// What came of a kill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// The run.
+    pub run: RunId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Whether the executor said that it obeyed.
+    pub is_confirmed: bool,
+    /// What it said.
+    pub said: Text,
 }
 
 /// An attempt that should end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kill {
     /// The run.
     pub run: RunId,
@@ -82,6 +201,8 @@ pub struct Kill {
     pub attempt: Attempt,
     /// Its token.
     pub token: Token,
+    /// The executor that has it; none for an agent.
+    pub address: Option<Address>,
 }
 
 /// What an executor or agent says about an attempt.
@@ -119,6 +240,17 @@ pub enum Further {
     Useless,
     /// The target is gone for good, so its job is of no use either.
     Gone,
+}
+
+/// What dispatch hears, on its way to the inbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// How an attempt ended.
+    Report(Report),
+    /// What came of a probe.
+    Probed(Probed),
+    /// What came of a kill.
+    Killed(Killed),
 }
 
 /// The name of a report between dispatch and the inbox.

@@ -50,12 +50,15 @@ pub fn wanted(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
     match run.origin {
         _ if run.decided != Decided::NotYet => Wanted::Start(run.decided),
         Origin::Schedule | Origin::OneShot => by_lateness(job, run, now),
-        Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Parent => Wanted::Start(Decided::OnTime),
+        Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Parent | Origin::Part => {
+            Wanted::Start(Decided::OnTime)
+        }
     }
 }
 
 fn by_state(job: &Job, run: &Candidate) -> Option<Wanted> {
-    let is_asked_for = matches!(run.origin, Origin::Manual | Origin::Backfill | Origin::Retry);
+    // A part was begun with the whole.
+    let is_asked_for = matches!(run.origin, Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Part);
     match &job.state {
         JobState::Deleted => Some(Wanted::Skip(Skip::JobDeleted)),
         _ if is_asked_for => None,
@@ -74,7 +77,7 @@ fn is_edited_away(job: &Job, run: &Candidate) -> Option<Wanted> {
 
 /// Who says "now" means now; everything else keeps to the windows.
 fn by_windows(job: &Job, run: &Candidate, now: Timestamp) -> Option<Wanted> {
-    if matches!(run.origin, Origin::Manual | Origin::Retry) {
+    if matches!(run.origin, Origin::Manual | Origin::Retry | Origin::Part) {
         return None;
     }
     match job.exclusions.judge(run.fire_time) {

@@ -7,7 +7,7 @@ use calendar::{Exclusions, Outside, Rule, Timestamp, Window, Zones};
 
 use super::names::names;
 use super::{JobId, Outcome, Schedule, Text};
-use crate::policy::{Block, Misfire, Retry};
+use crate::policy::{Block, Misfire, Retry, Route};
 
 /// The longest payload or body that is kept and sent.
 pub const PAYLOAD_MAX: usize = 1 << 20;
@@ -67,11 +67,73 @@ pub enum Target {
     /// An HTTP endpoint.
     Http(Http),
     /// A handler of the app's executors.
-    Executor {
-        /// Its name.
-        handler: String,
-    },
+    Executor(Executor),
 }
+
+/// What executors are asked to do, and which of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executor {
+    /// The name of the handler; empty for a script.
+    pub handler: String,
+    /// What the handler gets when the run brings no payload, as JSON: a string goes out as plain text, anything else as it
+    /// is.
+    pub params: Option<String>,
+    /// Which executor of the app.
+    pub route: Route,
+    /// The script that is sent along instead of naming a handler.
+    pub glue: Option<Glue>,
+}
+
+impl Executor {
+    /// A handler of any executor, each in its turn.
+    pub fn of(handler: impl Into<String>) -> Executor {
+        Executor { handler: handler.into(), params: None, route: Route::default(), glue: None }
+    }
+}
+
+/// A script that travels with the run. XXL-JOB calls it GLUE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glue {
+    /// What runs it.
+    pub kind: GlueKind,
+    /// Its text.
+    pub source: String,
+    /// What its author says about this version.
+    pub remark: String,
+    /// When kind or source last changed. Executors compare it for equality, so it changes with them and never else.
+    pub changed_at: Timestamp,
+}
+
+/// What runs a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GlueKind {
+    /// Java source, compiled by the executor.
+    Groovy,
+    /// bash.
+    Shell,
+    /// Python 3.
+    Python,
+    /// Python 2.
+    Python2,
+    /// node.
+    NodeJs,
+    /// PowerShell.
+    PowerShell,
+    /// PHP.
+    Php,
+}
+
+names!(
+    GlueKind,
+    "script kind",
+    Groovy = "groovy",
+    Shell = "shell",
+    Python = "python",
+    Python2 = "python2",
+    NodeJs = "nodejs",
+    PowerShell = "powershell",
+    Php = "php",
+);
 
 /// A request to an HTTP agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -300,9 +362,23 @@ impl Job {
         Ok(Job { id, version, changed_at, state, definition, rule, exclusions, children })
     }
 
-    /// Whether an attempt is written down before it is sent.
+    /// Whether an attempt is written down before it is sent. What goes to executors is, because they report later, to
+    /// whichever node they reach, and by the number of the gate.
     pub fn is_gated(&self) -> bool {
-        self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
+        self.executor().is_some() || self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
+    }
+
+    /// What it asks of executors, if it is for them.
+    pub fn executor(&self) -> Option<&Executor> {
+        match &self.definition.target {
+            Target::Executor(executor) => Some(executor),
+            Target::Http(_) => None,
+        }
+    }
+
+    /// Whether each of its runs goes to every executor of the app, in parts.
+    pub fn is_broadcast(&self) -> bool {
+        self.executor().is_some_and(|executor| executor.route == Route::ShardingBroadcast)
     }
 
     /// Whether its runs must be counted, and so live on one shard.
@@ -323,13 +399,19 @@ impl Job {
 
 impl Definition {
     fn check(&self) -> Result<(), Poison> {
-        let body = match &self.target {
-            Target::Http(http) => http.body.as_deref().unwrap_or(""),
-            Target::Executor { .. } => "",
+        let texts = match &self.target {
+            Target::Http(http) => [("/target/body", http.body.as_deref()), ("", None)],
+            Target::Executor(executor) => [
+                ("/target/params", executor.params.as_deref()),
+                ("/target/glue/source", executor.glue.as_ref().map(|glue| glue.source.as_str())),
+            ],
         };
-        if body.len() > PAYLOAD_MAX {
-            let said = format!("{} bytes: at most {PAYLOAD_MAX} are sent", body.len());
-            return Err(Poison::new("/target/body", &said));
+        for (pointer, text) in texts {
+            let length = text.map_or(0, str::len);
+            if length > PAYLOAD_MAX {
+                let said = format!("{length} bytes: at most {PAYLOAD_MAX} are sent");
+                return Err(Poison::new(pointer, &said));
+            }
         }
         if self.priority > 9 {
             return Err(Poison::new("/priority", &format!("{}: expected 0 to 9", self.priority)));

@@ -31,6 +31,8 @@ pub enum Origin {
     Retry,
     /// Another job ended.
     Parent,
+    /// A broadcast run was split: this one is for one of the executors.
+    Part,
 }
 
 names!(
@@ -42,6 +44,7 @@ names!(
     Backfill = "backfill",
     Retry = "retry",
     Parent = "parent",
+    Part = "part",
 );
 
 impl Origin {
@@ -127,6 +130,28 @@ impl NewRun {
     pub fn birth_day(origin: Origin, fire_time: Timestamp, due: Timestamp) -> u32 {
         RunId::day_of(if origin.is_named_by_schedule() { fire_time } else { due })
     }
+}
+
+/// What part of a broadcast run this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Counted from 0.
+    pub index: u32,
+    /// How many there are.
+    pub total: u32,
+    /// The executor it was made for.
+    pub address: Text,
+}
+
+/// What has become of the parts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Join {
+    /// How many there are.
+    pub total: u32,
+    /// How many have not ended.
+    pub open: u32,
+    /// How many ended well.
+    pub succeeded: u32,
 }
 
 /// How a run ended, for good.

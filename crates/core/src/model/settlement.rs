@@ -26,6 +26,8 @@ pub struct Settlement {
     /// The fire time, if the schedule named it. Should the job be a fixed delay whose clock waits for the end of just this
     /// run, the close sets the clock, by the schedule as it is stored: the writer may know an older one.
     pub named: Option<Timestamp>,
+    /// The run that this one is a part of. Its close counts there, and nowhere else.
+    pub part_of: Option<RunId>,
 }
 
 /// What a settlement relies on. The run must be open in every case.

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Payload, RunId, RunState,
-    ShardId, Text, Token,
+    Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Part, Payload, RunId,
+    RunState, ShardId, Text, Token,
 };
 
-use super::store::StoreError;
+use super::store::{SentRow, StoreError};
 
 /// One page of a list, and where the next begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +119,8 @@ pub struct RunView {
     pub ready_at: Option<Timestamp>,
     /// Its attempts, oldest first.
     pub attempts: Vec<AttemptRow>,
+    /// Which part of the run [`RunView::of`] it is.
+    pub part: Option<Part>,
 }
 
 /// An attempt: ended, or on its way.
@@ -202,10 +204,16 @@ pub trait Browse: Send + Sync {
     /// Earlier and present definitions of a job, oldest first.
     async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError>;
 
+    /// The parts of a broadcast run, by index.
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError>;
+
+    /// The gates of a run, by attempt, also of attempts that have ended.
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError>;
+
     /// One run, with its attempts.
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError>;
 
-    /// Runs by id, highest first, below `before`.
+    /// Runs by id, highest first, below `before`. Parts are not among them.
     async fn run_list(
         &self,
         filter: &RunFilter,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, ChangeId, Child, Close, Decided, Definition, Epoch, Hold, JobId, JobState, LogId, NewRun,
-    NodeId, Origin, Payload, RunId, Settlement, ShardId, StoppedReason, Text, Token,
+    Attempt, ChangeId, Child, Close, Decided, Definition, Epoch, Hold, JobId, JobState, Join, LogId, NewRun,
+    NodeId, Origin, Part, Payload, RunId, Settlement, ShardId, StoppedReason, Text, Token,
 };
 use punctual_core::wheel::Mark;
 
@@ -253,6 +253,8 @@ pub struct OpenSend {
     pub executor: Text,
     /// When the next attempt is due, if the last one has ended.
     pub retry: Option<(Timestamp, Attempt)>,
+    /// What has become of its parts, if it was split.
+    pub join: Option<Join>,
 }
 
 /// What the last holders of shards left behind.
@@ -277,6 +279,36 @@ pub struct RunRow {
     pub is_gated: bool,
     /// Whether it is parked.
     pub is_parked: bool,
+    /// The run that it is a part of, and which.
+    pub part: Option<(RunId, Part)>,
+}
+
+/// A broadcast run that falls into parts. Its own gate says that it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The gate of the whole.
+    pub gate: Gate,
+    /// The parts: runs with [`Origin::Part`], of the same job and shard, each `of` the whole.
+    pub parts: Vec<(NewRun, Part)>,
+}
+
+/// Whose number a gate has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentRow {
+    /// The number.
+    pub log: LogId,
+    /// The run.
+    pub run: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Its token.
+    pub token: Token,
+    /// When it was gated.
+    pub sent_at: Timestamp,
+    /// Where it went.
+    pub executor: Text,
 }
 
 /// A send, written down before its first byte.
@@ -322,6 +354,8 @@ pub enum Settled {
         consecutive_failures: u32,
         /// Whether it ended a fixed delay that names no further instant, and the job was stopped with it.
         is_over: bool,
+        /// The run that it was the last open part of, and what has become of all of them.
+        joined: Option<(RunId, Join)>,
     },
     /// Nothing was written: the run was closed before, or the fence did not hold.
     Stale,
@@ -477,10 +511,20 @@ pub trait Store: Send + Sync {
     /// free or has this very token.
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError>;
 
+    /// Writes the gates of broadcast runs, each together with its parts or not at all; the answers are in the order of the
+    /// splits. Asked again with the same token, the parts that are there stay, and none is added.
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError>;
+
+    /// Whose these numbers are, in no order; unknown ones are left out. Gates of dropped days are unknown.
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError>;
+
+    /// The parts of a run that are not closed, by index.
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError>;
+
     // --- settling ---
 
     /// Writes ends with all that follows, each alone or not at all; the answers are in the order of the settlements.
-    /// The rows of gates outlive the close of their run. For every child an [`ArrivalKind::Run`] is left for the holder
+    /// The rows of gates outlive the close of their run. The close of a part changes no counts of the job. For every child an [`ArrivalKind::Run`] is left for the holder
     /// of its shard.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
