@@ -277,6 +277,7 @@ fn settlement(run: &Waiting) -> Settlement {
         }),
         children: Vec::new(),
         named: None,
+        part_of: None,
     }
 }
 

@@ -5,15 +5,18 @@
 //! of all of them to a macro, which makes tests of them.
 
 mod accept;
+mod apps;
 mod browse;
 mod change;
 mod door;
 mod gate;
 mod leases;
 mod load;
+mod logs;
 mod plan;
 mod prune;
 mod settle;
+mod split;
 mod subject;
 
 use std::pin::Pin;
@@ -141,6 +144,25 @@ macro_rules! conformance_cases {
                 a_run_keeps_its_place_until_it_is_closed_and_needs_no_second
                 a_run_that_is_parked_gives_its_place_back_and_asks_again
                 a_resource_without_places_holds_everybody_back
+                a_gate_is_found_by_its_number_until_its_day_is_dropped
+                the_gates_of_a_run_are_listed_by_attempt
+            }
+            split {
+                the_parts_are_written_with_the_gate_of_the_whole
+                a_split_asked_again_adds_nothing
+                what_cannot_be_gated_is_not_split
+                splits_of_a_batch_stand_alone
+                the_last_part_that_ends_tells_of_the_whole
+                the_end_of_a_part_counts_once
+                a_part_that_waits_or_is_refused_has_not_ended
+                the_end_of_a_part_counts_with_its_whole_alone
+                the_clock_of_a_delay_waits_for_the_whole
+                parts_are_seen_with_their_whole_and_in_no_list
+                parts_live_where_their_ids_say
+                a_part_outlives_its_whole
+                what_is_dropped_of_parts_is_gone
+                a_second_split_counts_anew_with_what_is_open_of_the_first
+                the_end_of_a_part_of_a_run_that_was_not_split_tells_nothing
             }
             settle {
                 the_first_end_stands_and_nothing_settled_moves_again
@@ -249,6 +271,28 @@ macro_rules! conformance_cases {
                 a_request_is_as_old_as_its_beginning
                 many_requests_are_forgotten_at_once
                 no_token_and_no_request_is_pruned
+            }
+            apps {
+                an_executor_that_beats_is_registered_with_its_app
+                a_beat_moves_the_time_and_the_dialect_but_not_the_joining
+                an_executor_that_leaves_is_forgotten_and_its_app_stays
+                who_was_not_heard_of_for_longer_is_buried
+                a_beat_from_before_the_clock_was_set_back_ends_in_its_time
+                an_app_is_put_if_it_has_the_version
+                an_app_is_kept_as_it_was_put
+                odd_texts_of_an_executor_are_kept
+                who_beats_or_has_a_job_leaves_an_app_as_people_set_it
+                a_job_brings_its_app
+                an_app_that_has_jobs_is_not_removed
+                no_app_and_no_executor_is_pruned
+            }
+            logs {
+                a_log_is_kept_in_place_of_what_was_kept_before
+                every_attempt_of_every_run_has_a_log_of_its_own
+                odd_texts_of_logs_and_notes_are_kept
+                the_last_note_about_an_attempt_stands
+                nothing_is_kept_beside_a_run_that_is_not_there
+                what_is_kept_goes_with_the_day_of_the_run
             }
             prune {
                 closed_days_before_the_time_are_dropped_and_later_ones_stay

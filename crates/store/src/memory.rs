@@ -5,6 +5,7 @@
 //! every future is ready at its first poll.
 
 mod accept;
+mod apps;
 mod browse;
 mod change;
 mod door;
@@ -12,10 +13,12 @@ mod dump;
 mod gate;
 mod leases;
 mod load;
+mod logs;
 mod merge;
 mod plan;
 mod prune;
 mod settle;
+mod split;
 mod state;
 
 use std::sync::{Mutex, MutexGuard};
@@ -23,13 +26,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, Definition, JobId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
+use punctual_core::model::{
+    Attempt, ChangeId, Definition, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
+};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Begun, Browse, Bucket, Change, Changed, ClockRow,
-    Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, Lease, Loaded, Page, Plan,
-    Planned, Pruned, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, Settled, Store,
-    StoreError, TokenRow,
+    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
+    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
+    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
 };
 
 use self::state::State;
@@ -150,6 +155,21 @@ impl Store for Memory {
         Ok(gates.into_iter().map(|gate| state.gate(gate)).collect())
     }
 
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        let now = self.now();
+        let mut state = self.state();
+        Ok(splits.into_iter().map(|split| state.split(now, split)).collect())
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        let state = self.state();
+        Ok(logs.iter().filter_map(|log| state.sent_row(*log)).collect())
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.state().open_parts(run))
+    }
+
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         let now = self.now();
         let mut state = self.state();
@@ -217,6 +237,14 @@ impl Browse for Memory {
         Ok(self.state().revisions(job))
     }
 
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
+        Ok(self.state().part_views(run))
+    }
+
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
+        Ok(self.state().sends(run))
+    }
+
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
         Ok(self.state().run_view(id))
     }
@@ -269,5 +297,56 @@ impl Door for Memory {
     async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
         self.state().forget_requests(before);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Apps for Memory {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        Ok(self.state().registered())
+    }
+
+    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        let now = self.now();
+        self.state().beat(now, beats);
+        Ok(())
+    }
+
+    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
+        Ok(self.state().forget_executor(app, address))
+    }
+
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        let now = self.now();
+        Ok(self.state().bury(now, dead))
+    }
+
+    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
+        self.state().put_app(app, expected)
+    }
+
+    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
+        self.state().remove_app(name)
+    }
+}
+
+#[async_trait]
+impl Logs for Memory {
+    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
+        Ok(self.state().log(run, attempt))
+    }
+
+    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
+        self.state().keep_log(run, attempt, log);
+        Ok(())
+    }
+
+    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
+        self.state().note_kill(run, note);
+        Ok(())
+    }
+
+    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
+        Ok(self.state().kills(run))
     }
 }

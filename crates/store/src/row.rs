@@ -6,8 +6,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, Definition, Http, JobId, Schedule, ScheduleKind, Target, WindowSpec};
-use punctual_core::policy::{Misfire, Multiplier, Retry};
+use punctual_core::model::{
+    Child, Definition, Executor, Glue, Http, JobId, Schedule, ScheduleKind, Target, WindowSpec,
+};
+use punctual_core::policy::{Misfire, Multiplier, Retry, Route};
 use serde::{Deserialize, Serialize};
 
 /// A definition as text.
@@ -76,7 +78,21 @@ enum TargetForm {
     },
     Executor {
         handler: String,
+        #[serde(default)]
+        params: Option<String>,
+        #[serde(default)]
+        route: Option<String>,
+        #[serde(default)]
+        glue: Option<GlueForm>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+struct GlueForm {
+    kind: String,
+    source: String,
+    remark: String,
+    changed_at: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,7 +197,23 @@ impl From<&Target> for TargetForm {
                 follows_redirects: http.follows_redirects,
                 signing_secret: http.signing_secret.clone(),
             },
-            Target::Executor { handler } => TargetForm::Executor { handler: handler.clone() },
+            Target::Executor(executor) => TargetForm::Executor {
+                handler: executor.handler.clone(),
+                params: executor.params.clone(),
+                route: Some(executor.route.to_string()),
+                glue: executor.glue.as_ref().map(GlueForm::from),
+            },
+        }
+    }
+}
+
+impl From<&Glue> for GlueForm {
+    fn from(glue: &Glue) -> GlueForm {
+        GlueForm {
+            kind: glue.kind.to_string(),
+            source: glue.source.clone(),
+            remark: glue.remark.clone(),
+            changed_at: glue.changed_at.as_millis(),
         }
     }
 }
@@ -206,7 +238,7 @@ impl DefinitionForm {
             description: self.description,
             tags: self.tags,
             schedule: self.schedule.understand()?,
-            target: self.target.understand(),
+            target: self.target.understand()?,
             misfire: Misfire { policy: word(&self.misfire.policy)?, threshold: self.misfire.threshold },
             retry: Retry {
                 max_attempts: self.retry.max_attempts,
@@ -248,8 +280,8 @@ impl ScheduleForm {
 }
 
 impl TargetForm {
-    fn understand(self) -> Target {
-        match self {
+    fn understand(self) -> Result<Target, String> {
+        Ok(match self {
             TargetForm::Http {
                 method,
                 url,
@@ -267,8 +299,25 @@ impl TargetForm {
                 follows_redirects,
                 signing_secret,
             }),
-            TargetForm::Executor { handler } => Target::Executor { handler },
-        }
+            // Before there were routes, each executor had its turn.
+            TargetForm::Executor { handler, params, route, glue } => Target::Executor(Executor {
+                handler,
+                params,
+                route: route.as_deref().map(word).transpose()?.unwrap_or(Route::Round),
+                glue: glue.map(GlueForm::understand).transpose()?,
+            }),
+        })
+    }
+}
+
+impl GlueForm {
+    fn understand(self) -> Result<Glue, String> {
+        Ok(Glue {
+            kind: word(&self.kind)?,
+            source: self.source,
+            remark: self.remark,
+            changed_at: Timestamp::from_millis(self.changed_at),
+        })
     }
 }
 
@@ -281,7 +330,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use calendar::{Dialect, Gap, Outside, Overlap};
-    use punctual_core::model::{Delivery, When};
+    use punctual_core::model::{Delivery, GlueKind, When};
     use punctual_core::policy::{Block, misfire};
 
     use super::*;
@@ -335,18 +384,29 @@ mod tests {
             ScheduleKind::Once { at: Timestamp::from_millis(-1) },
             ScheduleKind::Manual,
         ];
-        let targets = [
-            Target::Executor { handler: "h".into() },
-            Target::Http(Http {
-                method: "POST".into(),
-                url: "http://localhost/".into(),
-                headers: vec![("a".into(), "b".into())],
-                body: None,
-                success_codes: vec![200, 404],
-                follows_redirects: true,
-                signing_secret: Some("whsec_AAAA".into()),
-            }),
-        ];
+        let glue = |kind: &GlueKind| Glue {
+            kind: *kind,
+            source: "#!/bin/sh\necho \"定时\"\r\n".into(),
+            remark: "".into(),
+            changed_at: Timestamp::from_millis(-1),
+        };
+        let scripts = GlueKind::ALL.iter().map(|kind| Executor {
+            glue: Some(glue(kind)),
+            params: Some("[1]".into()),
+            ..Executor::of("")
+        });
+        let routes = Route::ALL.iter().map(|route| Executor { route: *route, ..Executor::of("h") });
+        let executors = scripts.chain(routes).map(Target::Executor);
+        let targets = [Target::Http(Http {
+            method: "POST".into(),
+            url: "http://localhost/".into(),
+            headers: vec![("a".into(), "b".into())],
+            body: None,
+            success_codes: vec![200, 404],
+            follows_redirects: true,
+            signing_secret: Some("whsec_AAAA".into()),
+        })];
+        let targets: Vec<Target> = executors.chain(targets).collect();
         for kind in kinds {
             for target in &targets {
                 let definition = definition(kind.clone(), target.clone());
@@ -369,7 +429,17 @@ mod tests {
             signing_secret: None,
             ..Http::post("http://localhost/")
         };
-        let expected = definition(ScheduleKind::Manual, Target::Http(http));
+        check_old_target(old, Target::Http(http));
+    }
+
+    #[test]
+    fn a_target_from_before_routes_and_scripts_still_reads() {
+        let executor = Executor { handler: "h".into(), params: None, route: Route::Round, glue: None };
+        check_old_target(r#"{"kind":"executor","handler":"h"}"#, Target::Executor(executor));
+    }
+
+    fn check_old_target(old: &str, target: Target) {
+        let expected = definition(ScheduleKind::Manual, target);
         let new = definition_to_text(&expected);
         let (before, rest) = new.split_once("\"target\":").unwrap();
         let (_, after) = rest.split_once("},\"misfire\"").unwrap();
@@ -379,13 +449,13 @@ mod tests {
 
     #[test]
     fn text_that_is_no_definition_is_refused_with_the_reason() {
-        let good =
-            definition_to_text(&definition(ScheduleKind::Manual, Target::Executor { handler: "h".into() }));
+        let good = definition_to_text(&definition(ScheduleKind::Manual, Target::Executor(Executor::of("h"))));
         for (from, to, said) in [
             ("{", "", "expected"),
             ("\"at_most_once\"", "\"sometimes\"", "sometimes"),
             ("\"multiplier_per_mille\":1500", "\"multiplier_per_mille\":0", "multiplier"),
             ("\"name\"", "\"nome\"", "name"),
+            ("\"round\"", "\"nearest\"", "nearest"),
         ] {
             let error = definition_from_text(&good.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(said), "{error}");

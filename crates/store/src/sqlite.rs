@@ -5,6 +5,7 @@
 //! what is younger is kept in memory (`tail`, `known`) and read again at the next start (`keeper`).
 
 mod accept;
+mod apps;
 mod births;
 mod browse;
 mod change;
@@ -20,11 +21,13 @@ mod known;
 mod layer;
 mod lease;
 mod load;
+mod logs;
 mod pen;
 mod plan;
 mod prune;
 mod reader;
 mod settle;
+mod split;
 mod sweep;
 mod tail;
 mod trouble;
@@ -37,13 +40,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, JobId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::model::{
+    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
+};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Begun, Browse, Bucket, Change, Changed, ClockRow,
-    Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, Lease, Loaded, Page, Plan,
-    Planned, Pruned, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, Settled, Store,
-    StoreError, TokenRow,
+    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
+    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
+    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -89,6 +94,9 @@ impl Default for Limits {
         Limits { pages: None, tail: 262_144 }
     }
 }
+
+/// How many bytes of text count as a row of a round.
+const ROW_TEXT: usize = 256;
 
 /// A store in one file.
 pub struct Sqlite {
@@ -273,6 +281,20 @@ impl Store for Sqlite {
         self.ask(gates.len(), move |keeper| keeper.gate(&gates)).await
     }
 
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        let rows = splits.iter().map(|split| 1 + split.parts.len()).sum();
+        self.ask(rows, move |keeper| keeper.split(&splits)).await
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        let logs = logs.to_vec();
+        self.look(move |keeper| keeper.sent(&logs)).await
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        self.look(move |keeper| keeper.open_parts(run)).await
+    }
+
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.ask(settlements.len(), move |keeper| keeper.settle(&settlements)).await
     }
@@ -337,6 +359,14 @@ impl Browse for Sqlite {
         self.readers().read(move |reader| reader.revisions(job)).await
     }
 
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
+        self.readers().read(move |reader| reader.parts(run)).await
+    }
+
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
+        self.readers().read(move |reader| reader.sends(run)).await
+    }
+
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
         self.readers().read(move |reader| reader.run(id)).await
     }
@@ -391,5 +421,56 @@ impl Door for Sqlite {
         // Round by round, each with what others ask meanwhile.
         while self.ask(FORGET_MAX, move |keeper| keeper.forget_requests(before)).await? == FORGET_MAX {}
         Ok(())
+    }
+}
+
+/// Through the writer, `registered` too: who is sent to does not wait until the readers have found what others look for.
+#[async_trait]
+impl Apps for Sqlite {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        self.look(Keeper::registered).await
+    }
+
+    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        self.ask(beats.len(), move |keeper| keeper.beat(&beats)).await
+    }
+
+    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
+        let (app, address) = (app.to_owned(), address.to_owned());
+        self.ask(1, move |keeper| keeper.leave(&app, &address)).await
+    }
+
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        self.ask(1, move |keeper| keeper.bury(dead)).await
+    }
+
+    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
+        self.ask(1, move |keeper| keeper.put_app(&app, expected)).await
+    }
+
+    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
+        let name = name.to_owned();
+        self.ask(1, move |keeper| keeper.remove_app(&name)).await
+    }
+}
+
+#[async_trait]
+impl Logs for Sqlite {
+    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
+        self.readers().read(move |reader| reader.log(run, attempt)).await
+    }
+
+    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
+        // A long text takes as much of a round as many short rows.
+        let rows = 1 + log.text.len() / ROW_TEXT;
+        self.ask(rows, move |keeper| keeper.keep_log(run, attempt, &log)).await
+    }
+
+    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
+        self.ask(1, move |keeper| keeper.note_kill(run, &note)).await
+    }
+
+    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
+        self.readers().read(move |reader| reader.kills(run)).await
     }
 }

@@ -4,6 +4,7 @@
 //! A verb is drawn as a few small numbers. What they stand for is decided when its turn comes, from what the memory
 //! store holds then: so most verbs speak of things that are there, and some of things that are not.
 
+mod model_values;
 mod model_verbs;
 
 use std::fmt::Debug;
@@ -13,19 +14,21 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use calendar::Timestamp;
+use model_values::{
+    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
+};
 use model_verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb, verb};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Child, Close, Decided, Definition, Delivery, Epoch,
-    Fence, Hold, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, RunState, Schedule, ScheduleKind,
-    Settlement, ShardId, StoppedReason, Target, Then, Token, When,
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Epoch, Fence, Hold, JobId, LogId,
+    NewRun, NodeId, Origin, Outcome, Part, RunId, RunState, Settlement, ShardId, StoppedReason, Then, Token,
 };
-use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_core::registry::{Dialect, Secret};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    ArrivalKind, Change, ClockEdit, ClockRow, Gate, JobFilter, KeptAnswer, Lease, Plan, PlannedTo, Renewal,
-    RequestKey, RunFilter, StoreError, TokenRow,
+    AppRow, ArrivalKind, Beat, Change, ClockEdit, ClockRow, Gate, JobFilter, KeptAnswer, KeptLog, KillNote,
+    Lease, Plan, PlannedTo, Renewal, RunFilter, Split, StoreError, TokenRow,
 };
 use punctual_store::conformance::Whole;
 use punctual_store::memory::{Dump, JobDump, RunDump};
@@ -188,6 +191,18 @@ impl Pair {
                 let gates: Vec<Gate> = drawn.into_iter().map(|gate| self.gate(&dump, gate)).collect();
                 self.same(async |store: &dyn Whole| store.gate(gates.clone()).await).await.unwrap();
             }
+            Verb::Split(drawn) => {
+                let dump = self.dump();
+                let mut splits = Vec::new();
+                for (gate, parts) in drawn {
+                    splits.push(self.split(self.gate(&dump, gate), &parts).await);
+                }
+                self.same(async |store: &dyn Whole| store.split(splits.clone()).await).await.unwrap();
+            }
+            Verb::Sent(numbers) => {
+                let logs: Vec<LogId> = numbers.iter().map(|number| LogId(u64::from(number % 32))).collect();
+                self.sent(&logs).await;
+            }
             Verb::Settle(drawn) => {
                 let dump = self.dump();
                 let mut ends = Vec::new();
@@ -256,6 +271,51 @@ impl Pair {
                 let forget = async |store: &dyn Whole| store.forget_requests(at(before)).await;
                 self.same(forget).await.unwrap();
             }
+            Verb::Beat(drawn) => {
+                let beat = |(app, address, dialect): &(u8, u8, u8)| Beat {
+                    app: app_of(*app).into(),
+                    address: address_of(*address).into(),
+                    dialect: Dialect::ALL[usize::from(*dialect)],
+                };
+                let beats: Vec<Beat> = drawn.iter().map(beat).collect();
+                self.same(async |store: &dyn Whole| store.beat(beats.clone()).await).await.unwrap();
+            }
+            Verb::Leave { app, address } => {
+                let leave = async |store: &dyn Whole| store.leave(app_of(app), address_of(address)).await;
+                self.same(leave).await.unwrap();
+            }
+            Verb::Bury(dead) => {
+                let dead = Duration::from_secs([0, 1, 5, 60][usize::from(dead)]);
+                self.same(async |store: &dyn Whole| store.bury(dead).await).await.unwrap();
+            }
+            Verb::PutApp { app, addresses, expected } => {
+                let addresses = addresses.map(|last| (0..last).map(|n| address_of(n).into()).collect());
+                let access_token = Some(Secret::new(&format!("put at {}", self.now().as_millis())));
+                let row = AppRow {
+                    name: app_of(app).into(),
+                    title: "".into(),
+                    addresses,
+                    access_token,
+                    version: 0,
+                };
+                let expected = expected.map(u64::from);
+                let _ = self.same(async |store: &dyn Whole| store.put_app(row.clone(), expected).await).await;
+            }
+            Verb::RemoveApp(app) => {
+                let _ = self.same(async |store: &dyn Whole| store.remove_app(app_of(app)).await).await;
+            }
+            Verb::KeepLog { run, attempt, lines } => {
+                let (run, attempt) = (self.run(run), Attempt(attempt.into()));
+                let (text, next_line) = ("line\n".repeat(lines.into()), u64::from(lines) + 1);
+                let log = KeptLog { text, next_line, is_complete: lines == 3 };
+                let keep = async |store: &dyn Whole| store.keep_log(run, attempt, log.clone()).await;
+                self.same(keep).await.unwrap();
+            }
+            Verb::NoteKill { run, attempt, is_confirmed } => {
+                let (run, attempt, at) = (self.run(run), Attempt(attempt.into()), self.now());
+                let note = KillNote { attempt, at, is_confirmed, said: "".into() };
+                self.same(async |store: &dyn Whole| store.note_kill(run, note.clone()).await).await.unwrap();
+            }
         }
     }
 
@@ -283,6 +343,10 @@ impl Pair {
 
     fn change_id(&self, number: u8) -> ChangeId {
         ChangeId(u64::from(number) % (self.dump().changes.len() as u64 + 2))
+    }
+
+    fn run(&self, number: u8) -> RunId {
+        pick(&self.dump().runs, number).map_or(RunId(3), |run| run.run.id)
     }
 
     fn job(&self, number: u8) -> Option<JobDump> {
@@ -416,12 +480,30 @@ impl Pair {
         }
     }
 
+    async fn split(&self, gate: Gate, dues: &[u8]) -> Split {
+        let total = dues.len() as u32;
+        let mut parts = Vec::new();
+        for (index, due) in (0..).zip(dues) {
+            let run = self.new_run(Origin::Part, gate.job, self.now(), at(*due)).await;
+            let part = Part { index, total, address: format!("address {index}").into() };
+            parts.push((NewRun { of: Some(gate.run), ..run }, part));
+        }
+        Split { gate, parts }
+    }
+
     fn close(&self, outcome: Outcome) -> Close {
         Close { outcome, reason: outcome.name().into(), closed_at: self.now(), range: None }
     }
 
     async fn end(&self, dump: &Dump, drawn: &DrawnEnd) -> Settlement {
-        let run = pick(&dump.runs, drawn.run).map(|run| &run.run);
+        let dumped = pick(&dump.runs, drawn.run);
+        let run = dumped.map(|run| &run.run);
+        let part_of = match drawn.whole {
+            // Somebody else's, or a part that is ended as if it were none.
+            0..5 => pick(&dump.runs, drawn.whole).map(|run| run.run.id),
+            5..10 => None,
+            _ => dumped.filter(|run| run.part.is_some()).and_then(|run| run.run.of),
+        };
         let job = run.map_or(JobId(1), |run| run.job);
         let version = dump.jobs.iter().find(|there| there.id == job).map_or(1, |job| job.version);
         let attempt = Attempt(u32::from(drawn.attempt));
@@ -460,6 +542,7 @@ impl Pair {
             then,
             children,
             named: drawn.next_fire.map(|next| run.filter(|_| next > 1).map_or(at(next), |run| run.fire_time)),
+            part_of,
         }
     }
 
@@ -507,6 +590,15 @@ impl Pair {
         let _ = self.same(adopt).await;
     }
 
+    async fn sent(&self, logs: &[LogId]) {
+        let sent = async |store: &dyn Whole| {
+            let mut rows = store.sent(logs).await?;
+            rows.sort_by_key(|row| row.log);
+            Ok(rows)
+        };
+        self.same(sent).await.unwrap();
+    }
+
     async fn pages(&self, filter: &RunFilter, limit: usize) {
         let mut before = None;
         loop {
@@ -524,6 +616,7 @@ impl Pair {
             self.compare_jobs().await;
             self.compare_runs().await;
             self.compare_door().await;
+            self.same(async |store: &dyn Whole| store.registered().await).await.unwrap();
         }
         self.clock.fetch_add(3_600_000, Ordering::SeqCst);
         self.lives = self.lives.map(|life| life + 1);
@@ -591,7 +684,15 @@ impl Pair {
         self.same(fetch).await.unwrap();
         for id in &ids {
             self.same(async |store: &dyn Whole| store.run(*id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.parts(*id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.open_parts(*id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.sends(*id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.kills(*id).await).await.unwrap();
+            for attempt in (1..4).map(Attempt) {
+                self.same(async |store: &dyn Whole| store.log(*id, attempt).await).await.unwrap();
+            }
         }
+        self.sent(&(0..64).map(LogId).collect::<Vec<LogId>>()).await;
         let storage = async |store: &dyn Whole| {
             let mut buckets = store.storage().await?;
             buckets.iter_mut().for_each(|bucket| bucket.bytes = 0);
@@ -606,83 +707,6 @@ const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 fn told(clock: &Arc<AtomicI64>) -> StoreClock {
     let clock = Arc::clone(clock);
     Arc::new(move || Timestamp::from_millis(clock.load(Ordering::SeqCst)))
-}
-
-/// One of few instants, on three days.
-fn at(number: u8) -> Timestamp {
-    const SECONDS: [i64; 8] = [-90_000, -1, 0, 1, 2, 60, 86_400, 86_401];
-    SECONDS
-        .get(usize::from(number))
-        .map_or(Timestamp::MAX, |seconds| Timestamp::from_millis(BEGIN_MS + seconds * 1_000))
-}
-
-fn pick<T>(rows: &[T], number: u8) -> Option<&T> {
-    // The last number stands for something that is not there.
-    let is_there = number < u8::MAX && !rows.is_empty();
-    is_there.then(|| &rows[usize::from(number) % rows.len()])
-}
-
-fn shard_ids(shards: u8) -> Vec<ShardId> {
-    (0..SHARDS).filter(|shard| shards >> shard & 1 == 1).map(ShardId).collect()
-}
-
-fn key_of(number: u8) -> Option<&'static str> {
-    ["a", "b"].get(usize::from(number)).copied()
-}
-
-fn name_of(number: u8) -> String {
-    format!("Job {}", char::from(b'a' + number))
-}
-
-fn job_state(number: u8) -> JobState {
-    match number {
-        0 => JobState::Stopped(StoppedReason::Asked),
-        1 => JobState::Stopped(StoppedReason::FailureLimit),
-        2 => JobState::Deleted,
-        _ => JobState::Enabled,
-    }
-}
-
-fn definition(job: &NewJob) -> Definition {
-    let after = job.after.map(|(parent, when)| Child {
-        job: JobId(u32::from(parent) + 1),
-        when: When::ALL[usize::from(when)],
-    });
-    Definition {
-        app: ["shop", "mail"][usize::from(job.name % 2)].into(),
-        name: name_of(job.name),
-        description: String::new(),
-        tags: Vec::new(),
-        schedule: Schedule::from(match job.name % 2 {
-            0 => ScheduleKind::Delay { delay: Duration::from_secs(1) },
-            _ => ScheduleKind::Manual,
-        }),
-        target: Target::Executor { handler: "work".into() },
-        misfire: Misfire::default(),
-        retry: Retry::default(),
-        timeout: Duration::from_secs(30),
-        delivery: Delivery::AtLeastOnce,
-        priority: 5,
-        block: Block::default(),
-        windows: Vec::new(),
-        after: after.into_iter().collect(),
-        failure_limit: 0,
-    }
-}
-
-fn apps_of(number: u8) -> Option<Vec<String>> {
-    let apps: &[&str] = match number {
-        4 => &["shop"],
-        5 => &["mail"],
-        6 => &["shop", "mail"],
-        7 => &["none"],
-        _ => return None,
-    };
-    Some(apps.iter().map(|app| (*app).to_owned()).collect())
-}
-
-fn request(key: u8) -> RequestKey {
-    RequestKey { by: ["1", "2"][usize::from(key % 2)].into(), key: ["a", "b"][usize::from(key / 2)].into() }
 }
 
 fn kind(error: &StoreError) -> &'static str {

@@ -118,7 +118,7 @@ fn ends_that_do_not_fit_leave_their_runs_open_for_another_try() {
         store.limit_pages(None).await.unwrap();
         let settled = store.settle(settlements).await.unwrap();
         let done = |(settled, failures): (&Settled, u32)| {
-            *settled == Settled::Done { consecutive_failures: failures, is_over: false }
+            *settled == Settled::Done { consecutive_failures: failures, is_over: false, joined: None }
         };
         assert!(settled.iter().zip(1..).all(done), "counted from the start");
     });

@@ -3,8 +3,12 @@
 mod sqlite_support;
 
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, Http, NodeId, Outcome, RunId, RunState, ShardId, Target, Then};
-use punctual_node::ports::{Browse, Door, JobFilter, Renewal, RunFilter, Store, StoreError, TokenRow};
+use punctual_core::model::{
+    Attempt, ChangeId, Http, JobId, LogId, NodeId, Outcome, RunId, RunState, ShardId, Target, Then, Token,
+};
+use punctual_node::ports::{
+    AppRow, Apps, Browse, Door, JobFilter, Renewal, RunFilter, SentRow, Store, StoreError, TokenRow,
+};
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use rusqlite::Connection;
 use sqlite_support::{
@@ -89,6 +93,60 @@ fn make_first_schema(path: &std::path::Path) {
             RunId::day_start(day).as_millis() + 1,
         ))
         .unwrap();
+    }
+    // The second day's run was sent.
+    let day = RunId::day_of(second(86_400));
+    let id = RunId::new(day, 2).0;
+    conn.execute_batch(&format!(
+        "create table sends_{day} (
+             run integer not null, attempt integer not null, token integer not null, log integer not null,
+             executor text not null, sent_at integer not null, is_open integer not null,
+             primary key (run, attempt)
+         ) strict, without rowid;
+         create index sends_{day}_open on sends_{day} (run, attempt) where is_open = 1;
+         insert into sends_{day} (run, attempt, token, log, executor, sent_at, is_open)
+         values ({id}, 1, 5, 7, 'worker', 3, 1);
+         insert into counters (name, value) values ('log', 7);"
+    ))
+    .unwrap();
+}
+
+#[test]
+fn a_database_of_the_first_schema_has_an_app_for_every_job_and_finds_gates_by_number() {
+    let folder = Folder::new();
+    make_first_schema(&folder.database());
+    let conn = Connection::open(folder.database()).unwrap();
+    conn.execute_batch(
+        "insert into jobs (id, version, changed_at, state, reason, app, name, definition)
+         select 1 + value, 1, 0, iif(value = 3, 2, 1), '', iif(value = 3, 'gone', 'app'), value, definition
+         from jobs, json_each('[1, 2, 3]');",
+    )
+    .unwrap();
+    drop(conn);
+    for _ in 0..2 {
+        let store = Sqlite::open(&folder.database(), options(Limits::default())).unwrap();
+        block_on(async {
+            let registered = store.registered().await.unwrap();
+            let app = AppRow {
+                name: "app".into(),
+                title: "".into(),
+                addresses: None,
+                access_token: None,
+                version: 1,
+            };
+            assert_eq!(registered.apps, [app], "once, and none for jobs that are deleted");
+            let sent = store.sent(&[LogId(6), LogId(7), LogId(8)]).await.unwrap();
+            let expected = SentRow {
+                log: LogId(7),
+                run: RunId::new(RunId::day_of(second(86_400)), 2),
+                job: JobId(1),
+                attempt: Attempt(1),
+                token: Token(5),
+                sent_at: Timestamp::from_millis(3),
+                executor: "worker".into(),
+            };
+            assert_eq!(sent, [expected]);
+        });
     }
 }
 

@@ -5,9 +5,15 @@ mod sqlite_support;
 use std::path::Path;
 use std::time::Duration;
 
-use calendar::{Dialect, Gap, Overlap, Timestamp};
-use punctual_core::model::{JobId, Outcome, RunId, ScheduleKind, Then};
-use punctual_node::ports::{Browse, Door, JobFilter, RunFilter, Settled, Store, StoreError, TokenRow};
+use calendar::{Gap, Overlap, Timestamp};
+use punctual_core::model::{
+    Attempt, Epoch, JobId, NewRun, Origin, Outcome, Part, RunId, ScheduleKind, Settlement, Then, Token,
+};
+use punctual_core::registry::Dialect;
+use punctual_node::ports::{
+    AppRow, Apps, Beat, Browse, Door, Gate, JobFilter, Lease, RunFilter, Settled, Split, Store, StoreError,
+    TokenRow,
+};
 use punctual_store::sqlite::{Limits, Sqlite};
 use rusqlite::Connection;
 use sqlite_support::{
@@ -115,7 +121,7 @@ fn a_schedule_that_means_nothing_is_handed_over_for_the_engine_to_judge() {
     let store = open(&folder.database());
     let nowhere = ScheduleKind::Cron {
         expression: "* * * * *".into(),
-        dialect: Dialect::Unix,
+        dialect: calendar::Dialect::Unix,
         zone: "Nowhere/Land".into(),
         gap: Gap::default(),
         overlap: Overlap::default(),
@@ -166,6 +172,82 @@ fn runs_that_cannot_be_read_are_left_out_and_the_others_go_on() {
             assert!(matches!(settled.unwrap()[..], [Settled::Done { .. }]), "{column}");
         });
     }
+}
+
+#[test]
+fn an_app_or_executor_that_cannot_be_read_does_not_take_the_others_with_it() {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    let beat = |app: &'static str| Beat { app: app.into(), address: "a".into(), dialect: Dialect::Native };
+    block_on(store.beat(["one", "two", "three"].map(beat).to_vec())).unwrap();
+    drop(store);
+    poison(
+        &folder.database(),
+        "update apps set addresses = '[1]' where name = 'one';
+         update executors set dialect = 'klingon' where app = 'two';",
+    );
+    let store = open(&folder.database());
+    block_on(async {
+        let registered = store.registered().await.unwrap();
+        let apps: Vec<_> = registered.apps.iter().map(|app| app.name.as_ref()).collect();
+        let executors: Vec<_> = registered.executors.iter().map(|row| row.app.as_ref()).collect();
+        assert_eq!((apps, executors), (vec!["three", "two"], vec!["one", "three"]));
+        // Saying it anew mends it.
+        store.beat(vec![beat("two")]).await.unwrap();
+        let told = AppRow { name: "one".into(), addresses: None, ..registered.apps[0].clone() };
+        assert_eq!(store.put_app(told, None).await.unwrap(), 2);
+        let registered = store.registered().await.unwrap();
+        assert_eq!((registered.apps.len(), registered.executors.len()), (3, 3));
+    });
+}
+
+/// A run that was split into two parts: the run, and the parts.
+async fn split(store: &Sqlite) -> (RunId, [RunId; 2]) {
+    let whole = one_shot(1, second(0));
+    let gate = Gate {
+        lease: Lease { shard: whole.shard, epoch: Epoch(1) },
+        run: whole.id,
+        job: whole.job,
+        attempt: Attempt(1),
+        token: Token::new(Epoch(1), Attempt(1)),
+        executor: "".into(),
+        sent_at: second(0),
+        holds: Vec::new(),
+    };
+    let part = |index: u32| {
+        let run = one_shot(u64::from(index) + 2, second(0));
+        let run = NewRun { origin: Origin::Part, of: Some(whole.id), ..run };
+        (run, Part { index, total: 2, address: "a".into() })
+    };
+    let (id, parts) = (whole.id, [0, 1].map(part));
+    let ids = parts.each_ref().map(|(run, _)| run.id);
+    store.accept(vec![whole], Vec::new()).await.unwrap();
+    store.split(vec![Split { gate, parts: parts.to_vec() }]).await.unwrap();
+    (id, ids)
+}
+
+#[test]
+fn a_part_that_cannot_be_read_is_left_out_and_its_end_still_counts() {
+    let folder = Folder::new();
+    let store = open(&folder.database());
+    let (whole, parts) = block_on(split(&store));
+    drop(store);
+    let (day, first) = (parts[0].day(), parts[0]);
+    poison(&folder.database(), &format!("update parts_{day} set part = -1 where run = {first}"));
+    let store = open(&folder.database());
+    block_on(async {
+        let fetched = store.fetch(&parts).await.unwrap();
+        assert_eq!(fetched.iter().map(|row| row.waiting.run).collect::<Vec<_>>(), parts[1..]);
+        assert!(matches!(store.run(first).await, Err(StoreError::Corrupt { .. })));
+        let seen = store.parts(whole).await.unwrap();
+        assert_eq!(seen.iter().map(|part| part.id).collect::<Vec<_>>(), parts[1..]);
+        assert_eq!(store.open_parts(whole).await.unwrap(), parts, "or nobody would ever end it");
+        let close = || Then::Close(close(Outcome::Cancelled));
+        let end = |run| Settlement { part_of: Some(whole), ..sent(run, 1, close()) };
+        let said = store.settle(parts.map(end).to_vec()).await.unwrap();
+        let joined = |said: &Settled| matches!(said, Settled::Done { joined: Some(_), .. });
+        assert_eq!(said.iter().map(joined).collect::<Vec<_>>(), [false, true]);
+    });
 }
 
 #[test]

@@ -319,5 +319,6 @@ fn as_written(run: &NewRun) -> RunView {
         of: run.of,
         ready_at: None,
         attempts: Vec::new(),
+        part: None,
     }
 }

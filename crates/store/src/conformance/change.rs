@@ -6,11 +6,11 @@ use std::time::Duration;
 use calendar::{Dialect, Gap, Outside, Overlap, Timestamp};
 use punctual_core::cluster::home;
 use punctual_core::model::{
-    ChangeId, Child, Close, Decided, Definition, Delivery, Http, JobId, JobState, NewRun, Origin, Outcome,
-    RunState, Schedule, ScheduleKind, StoppedReason, Target, When, WindowSpec,
+    ChangeId, Child, Close, Decided, Definition, Delivery, Executor, Glue, GlueKind, Http, JobId, JobState,
+    NewRun, Origin, Outcome, RunState, Schedule, ScheduleKind, StoppedReason, Target, When, WindowSpec,
 };
 use punctual_core::policy::misfire::Policy;
-use punctual_core::policy::{Block, Misfire, Multiplier, Retry};
+use punctual_core::policy::{Block, Misfire, Multiplier, Retry, Route};
 use punctual_node::ports::{Change, ClockEdit, JobRow, Plan, PlannedTo, Renewal, Revision, StoreError};
 
 use super::subject::{
@@ -403,8 +403,21 @@ fn targets() -> Vec<Target> {
     };
     // A header may come twice, and in this order.
     let headers = [("x-b", "2"), ("x-a", "1"), ("x-b", "1")];
-    let handlers = ["", "work", "定时"].map(|handler| Target::Executor { handler: handler.into() });
-    [http(&[], None), http(&[], Some("")), http(&headers, Some("{}"))].into_iter().chain(handlers).collect()
+    let requests = [http(&[], None), http(&[], Some("")), http(&headers, Some("{}"))];
+    requests.into_iter().chain(executors().into_iter().map(Target::Executor)).collect()
+}
+
+fn executors() -> Vec<Executor> {
+    let handlers = ["", "work", "定时"].map(Executor::of);
+    let routes = Route::ALL.iter().map(|route| Executor { route: *route, ..Executor::of("work") });
+    let script = |kind: &GlueKind| {
+        let (source, remark) = ("echo \"定时\"\r\n".into(), "it's new".into());
+        let glue = Glue { kind: *kind, source, remark, changed_at: Timestamp::from_millis(-1) };
+        Executor { glue: Some(glue), ..Executor::of("") }
+    };
+    let params = ["", "[1]"].map(|params| Executor { params: Some(params.into()), ..Executor::of("work") });
+    let scripts = GlueKind::ALL.iter().map(script);
+    handlers.into_iter().chain(params).chain(routes).chain(scripts).collect()
 }
 
 fn window(outside: Outside) -> WindowSpec {

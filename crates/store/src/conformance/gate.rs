@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::model::{Hold, LogId, Outcome, RunId, Text, Then};
-use punctual_node::ports::{Gate, Gated, Settled};
+use punctual_node::ports::{Gate, Gated, SentRow, Settled};
 
 use super::subject::{A, JOB, Subject, close, gate, park, second, sent, token, unsent, wait};
 
@@ -53,7 +53,7 @@ pub(super) async fn no_gate_is_written_for_a_closed_run(t: &mut Subject) {
 pub(super) async fn a_gate_that_comes_after_a_skip_finds_the_key_taken(t: &mut Subject) {
     let run = t.accepted(JOB, second(1)).await;
     let skip = unsent(run, 1, Then::Close(close(Outcome::Skipped, second(2))));
-    assert_eq!(t.settle(skip).await, Settled::Done { consecutive_failures: 0, is_over: false });
+    assert_eq!(t.settle(skip).await, Settled::Done { consecutive_failures: 0, is_over: false, joined: None });
     t.reopen();
     assert_eq!(t.gated(run, 1, 5).await, Gated::Taken(None));
     assert_eq!(t.view(run).await.attempts, []);
@@ -171,6 +171,69 @@ pub(super) async fn a_run_that_is_parked_gives_its_place_back_and_asks_again(t: 
 pub(super) async fn a_resource_without_places_holds_everybody_back(t: &mut Subject) {
     let run = t.accepted(JOB, second(1)).await;
     assert_eq!(t.gate(holding(run, 1, &[("closed", 0)])).await, Gated::Held("closed".into()));
+}
+
+pub(super) async fn a_gate_is_found_by_its_number_until_its_day_is_dropped(t: &mut Subject) {
+    let mut expected = Vec::new();
+    // On three days, and not in the order of time.
+    for seconds in [86_400, 1, 172_800, 2, 86_401] {
+        let run = t.accepted(JOB, second(seconds)).await;
+        expected.push(t.sent_row(run, 1).await);
+        t.settle(sent(run, 1, wait(1, 2))).await;
+        expected.push(t.sent_row(run, 2).await);
+    }
+    let logs: Vec<LogId> = expected.iter().map(|row| row.log).collect();
+    assert_eq!(t.sent(&logs).await, expected);
+    t.reopen();
+    for row in &expected {
+        assert_eq!(t.sent(&[row.log]).await, std::slice::from_ref(row));
+    }
+    for row in expected.iter().filter(|row| row.attempt.0 == 2) {
+        t.settle(sent(row.run, 2, Then::Close(close(Outcome::Failed, second(9))))).await;
+    }
+    t.reopen();
+    assert_eq!(t.sent(&logs).await, expected, "also when all are closed");
+    let unknown = [LogId(0), LogId(logs[logs.len() - 1].0 + 1), LogId(u64::MAX)];
+    assert_eq!(t.sent(&unknown).await, []);
+    assert_eq!(t.sent(&[]).await, []);
+    t.store().prune(RunId::day_start(expected[0].run.day())).await.unwrap();
+    let day = expected[2].run.day();
+    expected.retain(|row| row.run.day() != day);
+    assert_eq!(t.sent(&logs).await, expected);
+    t.prune_everything().await;
+    assert_eq!(t.sent(&logs).await, []);
+}
+
+pub(super) async fn the_gates_of_a_run_are_listed_by_attempt(t: &mut Subject) {
+    let (run, other) = (t.accepted(JOB, second(1)).await, t.accepted(JOB, second(2)).await);
+    assert_eq!(t.store().sends(run).await.unwrap(), []);
+    let mut expected = vec![t.sent_row(run, 1).await];
+    t.sent_row(other, 1).await;
+    t.settle(sent(run, 1, wait(5, 2))).await;
+    expected.push(t.sent_row(run, 2).await);
+    assert_eq!(t.store().sends(run).await.unwrap(), expected);
+    t.settle(sent(run, 2, Then::Close(close(Outcome::Succeeded, second(9))))).await;
+    t.reopen();
+    assert_eq!(t.store().sends(run).await.unwrap(), expected, "also when it is closed");
+    assert_eq!(t.store().sends(RunId(1)).await.unwrap(), []);
+    t.settle(unsent(other, 2, Then::Close(close(Outcome::Skipped, second(9))))).await;
+    assert_eq!(t.store().sends(other).await.unwrap().len(), 1, "a key that was taken as unsent is no gate");
+}
+
+impl Subject {
+    /// Gates a run, and says how that is found.
+    async fn sent_row(&self, run: RunId, attempt: u32) -> SentRow {
+        let Gate { job, attempt, token, executor, sent_at, .. } = gate(run, attempt, 5);
+        let Gated::Through(log) = self.gated(run, attempt.0, 5).await else { panic!("it is through") };
+        SentRow { log, run, job, attempt, token, sent_at, executor }
+    }
+
+    /// Whose numbers these are, in the order of the numbers.
+    async fn sent(&self, logs: &[LogId]) -> Vec<SentRow> {
+        let mut rows = self.store().sent(logs).await.unwrap();
+        rows.sort_by_key(|row| row.log);
+        rows
+    }
 }
 
 fn holding(run: RunId, attempt: u32, holds: &[(&'static str, u32)]) -> Gate {

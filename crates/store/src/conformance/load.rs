@@ -152,6 +152,7 @@ pub(super) async fn what_a_gate_has_is_adopted_and_not_loaded(t: &mut Subject) {
         sent_at: second(1),
         executor: "executor-5".into(),
         retry: None,
+        join: None,
     };
     assert_eq!(sends, [expected]);
     t.reopen();
@@ -216,11 +217,11 @@ pub(super) async fn a_parked_run_is_not_loaded_and_its_job_is_told_to_who_adopts
     t.gated(tried, 1, 5).await;
     assert_eq!(
         t.settle(unsent(run, 1, park(1, 1))).await,
-        Settled::Done { consecutive_failures: 0, is_over: false }
+        Settled::Done { consecutive_failures: 0, is_over: false, joined: None }
     );
     assert_eq!(
         t.settle(sent(tried, 1, park(2, 1))).await,
-        Settled::Done { consecutive_failures: 0, is_over: false }
+        Settled::Done { consecutive_failures: 0, is_over: false, joined: None }
     );
     t.reopen();
     assert_eq!(t.loaded(&leases).await, []);
@@ -237,7 +238,7 @@ pub(super) async fn parking_is_refused_if_the_job_was_changed_meanwhile(t: &mut 
     assert_eq!(t.loaded(&leases).await, [run]);
     assert_eq!(
         t.settle(unsent(run, 1, park(1, 2))).await,
-        Settled::Done { consecutive_failures: 0, is_over: false }
+        Settled::Done { consecutive_failures: 0, is_over: false, joined: None }
     );
     assert_eq!(t.loaded(&leases).await, []);
 }
@@ -300,9 +301,9 @@ pub(super) async fn whole_runs_are_fetched_with_what_they_bring_and_what_they_wa
     let id = run.id;
     t.accept(run).await;
     let row = t.fetched(id).await;
-    let RunRow { waiting, payload: brought, is_gated, is_closed, is_parked } = row;
+    let RunRow { waiting, payload: brought, is_gated, is_closed, is_parked, part } = row;
     assert_eq!((waiting.run, waiting.ready_at, waiting.attempt), (id, second(1), Attempt(1)));
-    assert_eq!((brought, is_gated, is_closed, is_parked), (Some(payload), false, false, false));
+    assert_eq!((brought, is_gated, is_closed, is_parked, part), (Some(payload), false, false, false, None));
     t.settle(sent(id, 1, wait(30, 2))).await;
     let waiting = t.fetched(id).await.waiting;
     assert_eq!((waiting.ready_at, waiting.attempt), (second(30), Attempt(2)));

@@ -14,7 +14,7 @@ use super::subject::{
     unsent, wait,
 };
 
-const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false };
+const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false, joined: None };
 
 pub(super) async fn the_first_end_stands_and_nothing_settled_moves_again(t: &mut Subject) {
     let run = t.accepted(JOB, second(1)).await;
@@ -200,7 +200,7 @@ pub(super) async fn failures_in_a_row_are_counted_in_the_order_of_closing(t: &mu
         let run = t.accepted(JOB, second(1)).await;
         assert_eq!(t.settle(sent(run, 1, wait(5, 2))).await, t.last(consecutive_failures, outcome).await);
         let end = sent(run, 2, Then::Close(close(outcome, second(9))));
-        assert_eq!(t.settle(end).await, Settled::Done { consecutive_failures, is_over: false });
+        assert_eq!(t.settle(end).await, Settled::Done { consecutive_failures, is_over: false, joined: None });
         t.reopen();
     }
 }
@@ -212,7 +212,7 @@ pub(super) async fn runs_of_another_job_do_not_count(t: &mut Subject) {
         let end = sent(run, 1, Then::Close(close(Outcome::Failed, second(9))));
         assert_eq!(
             t.settle(Settlement { job, ..end }).await,
-            Settled::Done { consecutive_failures, is_over: false }
+            Settled::Done { consecutive_failures, is_over: false, joined: None }
         );
     }
 }
@@ -253,7 +253,7 @@ pub(super) async fn the_last_end_of_a_delay_stops_it(t: &mut Subject) {
     let seen = t.store().change(change).await.unwrap().change;
     let end = Then::Close(close(Outcome::Succeeded, second(70)));
     let settlement = Settlement { job, named: Some(second(60)), shard, ..sent(run, 1, end) };
-    let over = Settled::Done { consecutive_failures: 0, is_over: true };
+    let over = Settled::Done { consecutive_failures: 0, is_over: true, joined: None };
     assert_eq!(t.settle(settlement.clone()).await, over);
     let row = t.row(job).await;
     let stopped = JobState::Stopped(StoppedReason::Finished);
@@ -339,7 +339,7 @@ pub(super) async fn settlements_of_a_batch_stand_alone_and_the_first_wins(t: &mu
         end(RunId(3), Outcome::Succeeded),
         end(two, Outcome::Failed),
     ];
-    let done = |consecutive_failures| Settled::Done { consecutive_failures, is_over: false };
+    let done = |consecutive_failures| Settled::Done { consecutive_failures, is_over: false, joined: None };
     assert_eq!(t.store().settle(batch).await.unwrap(), [done(1), Settled::Stale, Settled::Stale, done(2)]);
     assert_eq!(t.view(one).await.state, RunState::Failed);
 }
@@ -353,7 +353,7 @@ pub(super) async fn an_end_can_follow_in_the_batch_that_began_it(t: &mut Subject
         unsent(run, 3, Then::Close(close(Outcome::Lost, second(9)))),
     ];
     let said = t.store().settle(batch).await.unwrap();
-    assert_eq!(said, [DONE, DONE, Settled::Done { consecutive_failures: 1, is_over: false }]);
+    assert_eq!(said, [DONE, DONE, Settled::Done { consecutive_failures: 1, is_over: false, joined: None }]);
     assert_eq!((t.loaded(&leases).await, t.view(run).await.attempts.len()), (vec![], 2));
 }
 
@@ -363,7 +363,7 @@ impl Subject {
         let is_failure = matches!(outcome, Outcome::Failed | Outcome::Lost);
         let before = self.store().counts(Some(JOB)).await.unwrap().consecutive_failures;
         assert!(!is_failure || before + 1 == after);
-        Settled::Done { consecutive_failures: before, is_over: false }
+        Settled::Done { consecutive_failures: before, is_over: false, joined: None }
     }
 }
 

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Fence,
-    JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId,
-    Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor,
+    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement,
+    ShardId, Target, Text, Then, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Browse, Change, Changed, ClockEdit, ClockRow, Door, Gate, Gated, JobRow,
-    Lease, Loaded, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView, Settled, Store,
+    Accepted, Acquired, Adopted, Apps, Browse, Change, Changed, ClockEdit, ClockRow, Door, Gate, Gated,
+    JobRow, Lease, Loaded, Logs, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView,
+    Settled, Store,
 };
 
 use crate::StoreClock;
 
 /// What is judged: everything that a store does for somebody.
-pub trait Whole: Store + Browse + Door {}
+pub trait Whole: Store + Browse + Door + Apps + Logs {}
 
-impl<T: Store + Browse + Door> Whole for T {}
+impl<T: Store + Browse + Door + Apps + Logs> Whole for T {}
 
 /// Opens a store. Asked again, after the first one is gone, it opens what that one left behind.
 pub type Open = Box<dyn Fn(StoreClock) -> Arc<dyn Whole>>;
@@ -325,7 +326,7 @@ pub(super) fn definition(name: &str) -> Definition {
         description: String::new(),
         tags: Vec::new(),
         schedule: Schedule::from(every),
-        target: Target::Executor { handler: "work".into() },
+        target: Target::Executor(Executor::of("work")),
         misfire: Misfire::default(),
         retry: Retry::default(),
         timeout: Duration::from_secs(30),
@@ -396,6 +397,7 @@ pub(super) fn unsent(run: RunId, attempt: u32, then: Then) -> Settlement {
         then,
         children: Vec::new(),
         named: None,
+        part_of: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use punctual_core::model::{Attempt, JobId, JobState, RunId, RunState};
+use punctual_core::model::{Attempt, JobId, JobState, Origin, RunId, RunState};
 use punctual_node::ports::{
     AttemptRow, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
 };
@@ -48,6 +48,10 @@ impl State {
         self.runs.get(&id).map(run_view)
     }
 
+    pub(super) fn part_views(&self, whole: RunId) -> Vec<RunView> {
+        self.parts(whole).into_iter().map(run_view).collect()
+    }
+
     pub(super) fn run_list(
         &self,
         filter: &RunFilter,
@@ -64,7 +68,8 @@ impl State {
         let is_of = |apps: &Vec<String>| {
             self.jobs.get(&run.new.job).is_some_and(|job| apps.contains(&job.definition.app))
         };
-        filter.job.is_none_or(|job| job == run.new.job)
+        run.new.origin != Origin::Part
+            && filter.job.is_none_or(|job| job == run.new.job)
             && filter.apps.as_ref().is_none_or(is_of)
             && filter.state.is_none_or(|wanted| wanted == state(run))
             && filter.from.is_none_or(|from| from <= run.new.fire_time)
@@ -141,6 +146,7 @@ fn run_view(run: &Run) -> RunView {
         of: run.new.of,
         ready_at: run.wait.and_then(|wait| wait.ready_at),
         attempts: attempts(run),
+        part: run.part.clone(),
     }
 }
 

@@ -99,12 +99,14 @@ impl State {
         self.link(id);
     }
 
-    /// Makes a job known by its name and to its parents; a deleted one is known to nobody.
+    /// Makes a job known by its name, to its parents and as one of its app; a deleted one is known to nobody.
     fn link(&mut self, id: JobId) {
         let job = &self.jobs[&id];
         if job.state != JobState::Deleted {
+            let app = job.definition.app.clone();
             self.names.insert((job.definition.app.clone(), job.definition.name.clone()), id);
             self.children.extend(job.definition.after.iter().map(|parent| (parent.job, id, parent.when)));
+            self.ensure_app(&app);
         }
     }
 

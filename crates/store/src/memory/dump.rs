@@ -2,11 +2,13 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, ChangeId, Close, Definition, Epoch, JobId, JobState, LogId, NewRun, NodeId,
-    RunId, ShardId, Text, Token,
+    Attempt, AttemptRecord, ChangeId, Close, Definition, Epoch, JobId, JobState, Join, LogId, NewRun, NodeId,
+    Part, RunId, ShardId, Text, Token,
 };
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Arrival, Counts, Digest, KeptAnswer, PlannedTo, RequestKey, TokenRow};
+use punctual_node::ports::{
+    Arrival, Counts, Digest, KeptAnswer, PlannedTo, Registered, RequestKey, TokenRow,
+};
 
 use super::state::{GateKey, Request, Run, State};
 
@@ -33,6 +35,8 @@ pub struct Dump {
     pub tokens: Vec<TokenRow>,
     /// Every request that was not forgotten.
     pub requests: Vec<RequestDump>,
+    /// Every app and executor.
+    pub registered: Registered,
 }
 
 /// A node.
@@ -101,6 +105,10 @@ pub struct RunDump {
     pub unsent: Vec<Attempt>,
     /// Attempts that have ended.
     pub attempts: Vec<AttemptRecord>,
+    /// Which part it is of the run that it follows.
+    pub part: Option<Part>,
+    /// What has become of its parts, if it was split.
+    pub join: Option<Join>,
 }
 
 /// What a run waits for.
@@ -157,6 +165,7 @@ impl State {
             arrivals: self.arrivals.values().copied().collect(),
             tokens: self.tokens.values().cloned().collect(),
             requests: self.requests.iter().map(|(key, request)| dump_request(key, request)).collect(),
+            registered: self.registered(),
         }
     }
 
@@ -225,5 +234,7 @@ fn dump_run(run: &Run) -> RunDump {
         gates: run.gates.iter().filter_map(gate).collect(),
         unsent: run.gates.iter().filter_map(unsent).collect(),
         attempts: run.attempts.values().cloned().collect(),
+        part: run.part.clone(),
+        join: run.join,
     }
 }

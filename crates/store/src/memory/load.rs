@@ -77,6 +77,7 @@ impl State {
             is_gated: run.last_send().is_some(),
             is_parked: run.wait.is_some_and(|wait| wait.ready_at.is_none()),
             is_closed: run.close.is_some(),
+            part: run.new.of.zip(run.part.clone()),
         })
     }
 }
@@ -110,5 +111,6 @@ fn open_send(run: &Run) -> Option<OpenSend> {
         sent_at: send.sent_at,
         executor: send.executor.clone(),
         retry: run.wait.and_then(|wait| Some((wait.ready_at?, wait.attempt))),
+        join: run.join,
     })
 }

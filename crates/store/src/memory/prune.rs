@@ -4,7 +4,7 @@ use calendar::Timestamp;
 use punctual_core::model::RunId;
 use punctual_node::ports::{Bucket, Pruned};
 
-use super::state::State;
+use super::state::{GateKey, State};
 
 impl State {
     pub(super) fn prune(&mut self, now: Timestamp, before: Timestamp) -> Pruned {
@@ -19,14 +19,19 @@ impl State {
         pruned
     }
 
-    /// Gates, attempts and closes go with their runs. Clocks stay where they are, so nothing of the day is planned
-    /// again.
+    /// Gates, attempts, closes and what is kept beside them go with their runs. Clocks stay where they are, so nothing
+    /// of the day is planned again.
     fn drop_day(&mut self, day: u32) {
         self.buckets.remove(&day);
         self.pruned_to = self.pruned_to.max(day + 1);
         let of_day = RunId::new(day, 0)..=RunId::new(day, RunId::PER_DAY - 1);
         let ids: Vec<RunId> = self.runs.range(of_day).map(|(id, _)| *id).collect();
         for run in ids.iter().filter_map(|id| self.runs.remove(id)) {
+            for key in run.gates.values() {
+                if let GateKey::Sent(send) = key {
+                    self.logs.remove(&send.log);
+                }
+            }
             if run.new.is_named() {
                 self.planned.remove(&(run.new.fire_time, run.new.job));
             }

@@ -8,7 +8,8 @@ use super::state::{GateKey, Run, State, Wait};
 
 impl State {
     pub(super) fn settle(&mut self, now: Timestamp, settlement: Settlement) -> Settled {
-        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, .. } = settlement;
+        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } =
+            settlement;
         let closed_at = match &then {
             Then::Close(close) => Some(close.closed_at),
             Then::Wait { .. } | Then::Park { .. } => None,
@@ -23,12 +24,16 @@ impl State {
         if let Some(record) = attempt {
             self.edit_run(id, |run| drop(run.attempts.insert(record.number, record)));
         }
+        let mut joined = None;
         match then {
             Then::Close(close) => {
                 if let Fence::Unsent(attempt) = fence {
                     self.edit_run(id, |run| drop(run.gates.insert(attempt, GateKey::Unsent)));
                 }
-                self.close(id, close);
+                match part_of {
+                    Some(whole) => joined = self.close_part(id, close, whole),
+                    None => self.close(id, close),
+                }
             }
             // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
             Then::Wait { ready_at, attempt } => {
@@ -53,10 +58,12 @@ impl State {
                 self.leave(shard, ArrivalKind::Run(id));
             }
         }
+        // The clock of a delay waits for the end of the whole.
+        let named = named.filter(|_| part_of.is_none());
         let is_over =
             named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
         let consecutive_failures = self.counts.get(&job).map_or(0, |counts| counts.consecutive_failures);
-        Settled::Done { consecutive_failures, is_over }
+        Settled::Done { consecutive_failures, is_over, joined }
     }
 
     /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.

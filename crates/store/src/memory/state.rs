@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Close, Definition, JobId, JobState, LogId, NewRun, NodeId, RunId, ShardId, Text,
-    Token, When,
+    Attempt, AttemptRecord, Close, Definition, JobId, JobState, Join, LogId, NewRun, NodeId, Part, RunId,
+    ShardId, Text, Token, When,
 };
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Arrival, Bucket, Counts, Digest, KeptAnswer, PlannedTo, RequestKey, Revision, TokenRow,
+    AppRow, Arrival, Bucket, Counts, Digest, ExecutorRow, KeptAnswer, KeptLog, KillNote, PlannedTo,
+    RequestKey, Revision, TokenRow,
 };
 
 use crate::tally::count;
@@ -52,6 +53,8 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<(JobId, Text), Key>,
     pub(super) holds: BTreeMap<(Text, u32), RunId>,
     pub(super) last_log: u64,
+    /// Whose number is whose.
+    pub(super) logs: BTreeMap<LogId, (RunId, Attempt)>,
     pub(super) counts: BTreeMap<JobId, Counts>,
 
     /// The last number that was given away, per day. It outlives the day's runs.
@@ -68,6 +71,10 @@ pub(super) struct State {
     pub(super) tokens: BTreeMap<u32, TokenRow>,
     pub(super) last_token: u32,
     pub(super) requests: BTreeMap<RequestKey, Request>,
+
+    pub(super) apps: BTreeMap<Text, AppRow>,
+    /// By app and address.
+    pub(super) executors: BTreeMap<(Text, Text), ExecutorRow>,
 }
 
 /// What can be left for a holder: which kind, of which run, for when.
@@ -119,6 +126,14 @@ pub(super) struct Run {
     pub(super) gates: BTreeMap<Attempt, GateKey>,
     pub(super) attempts: BTreeMap<Attempt, AttemptRecord>,
     pub(super) holds: Vec<(Text, u32)>,
+    /// Which part of the run that it follows it is.
+    pub(super) part: Option<Part>,
+    /// What has become of its parts.
+    pub(super) join: Option<Join>,
+    /// Its parts. Their days may be dropped before its own.
+    pub(super) parts: Vec<RunId>,
+    pub(super) logs: BTreeMap<Attempt, KeptLog>,
+    pub(super) kills: BTreeMap<Attempt, KillNote>,
 }
 
 /// What a run waits for instead of its due time.
@@ -229,6 +244,7 @@ impl State {
             keys: BTreeMap::new(),
             holds: BTreeMap::new(),
             last_log: 0,
+            logs: BTreeMap::new(),
             counts: BTreeMap::new(),
             sequences: BTreeMap::new(),
             buckets: BTreeMap::new(),
@@ -240,6 +256,8 @@ impl State {
             tokens: BTreeMap::new(),
             last_token: 0,
             requests: BTreeMap::new(),
+            apps: BTreeMap::new(),
+            executors: BTreeMap::new(),
         }
     }
 
@@ -269,6 +287,11 @@ impl State {
             gates: BTreeMap::new(),
             attempts: BTreeMap::new(),
             holds: Vec::new(),
+            part: None,
+            join: None,
+            parts: Vec::new(),
+            logs: BTreeMap::new(),
+            kills: BTreeMap::new(),
         };
         self.runs.insert(id, run);
         Ok(id)
@@ -298,6 +321,13 @@ impl State {
 
     /// Closes an open run with all that follows in the store: counters, free holds, the end of its key.
     pub(super) fn close(&mut self, id: RunId, close: Close) {
+        let job = self.runs[&id].new.job;
+        count(self.counts.entry(job).or_default(), &close);
+        self.shut(id, close);
+    }
+
+    /// As [`State::close`], but its job does not count it.
+    pub(super) fn shut(&mut self, id: RunId, close: Close) {
         let run = &self.runs[&id];
         let (job, key) = (run.new.job, run.new.key.clone());
         if let Some(key) = key.and_then(|key| self.keys.get_mut(&(job, key)))
@@ -306,7 +336,6 @@ impl State {
             key.expires_at = Some(close.closed_at.saturating_add(self.key_ttl));
         }
         self.free_holds(id);
-        count(self.counts.entry(job).or_default(), &close);
         self.buckets.get_mut(&id.day()).expect("a run has a bucket").closed += 1;
         self.edit_run(id, |run| {
             run.wait = None;

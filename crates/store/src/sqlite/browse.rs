@@ -1,16 +1,19 @@
 //! Reading, for people: jobs with their counts, runs with their attempts, page by page.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, RunId, ShardId};
+use punctual_core::model::{JobId, Origin, RunId, ShardId};
 use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use rustc_hash::FxHashMap;
 
-use super::code::{bits, instant, instant_or_none, state_from};
+use super::code::{bits, instant, instant_or_none, origin_code, state_from};
+use super::day::{Table, has_table};
 use super::keeper::counts_of;
 use super::reader::Reader;
+use super::split::{parts_on, span};
 use super::tail::Shared;
 use super::trouble::{Trouble, corrupt};
 use super::view::{Tables, state_of, tables_of, view};
@@ -148,6 +151,39 @@ impl Reader {
         })?;
         let Some(place) = place else { return Ok(None) };
         view(&transaction, tables_of(&transaction, id.day())?, id, place)
+    }
+
+    pub(super) fn parts(&self, whole: RunId) -> Result<Vec<RunView>, Trouble> {
+        // Which parts there are never changes, so they are read before the snapshot that is to be short.
+        let parts = parts_of(&self.conn, whole)?;
+        let (transaction, days) = self.snapshot(|conn, shared| {
+            let mut days: BTreeMap<u32, Vec<(RunId, Option<i64>)>> = BTreeMap::new();
+            for (_, id) in &parts {
+                days.entry(id.day()).or_default().push((*id, shared.place(*id)));
+            }
+            // Meanwhile a day may have been dropped.
+            let mut there = Vec::new();
+            for (day, parts) in days {
+                if has_bucket(conn, day)? {
+                    there.push((day, parts));
+                }
+            }
+            Ok(there)
+        })?;
+        let mut views = Vec::new();
+        for (day, parts) in days {
+            let tables = tables_of(&transaction, day)?;
+            for (id, place) in parts {
+                // As in lists: one that cannot be read does not take the others with it.
+                match view(&transaction, tables, id, place) {
+                    Ok(view) => views.extend(view),
+                    Err(Trouble::Refused(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        views.sort_by_key(|view| (view.part.as_ref().map(|part| part.index), view.id));
+        Ok(views)
     }
 
     pub(super) fn run_list(
@@ -374,6 +410,30 @@ struct Found {
     place: Option<i64>,
 }
 
+/// The parts of a run, with their indexes.
+fn parts_of(conn: &Connection, whole: RunId) -> rusqlite::Result<Vec<(i64, RunId)>> {
+    // In one snapshot, or tables could go after they were seen.
+    let transaction = conn.unchecked_transaction()?;
+    if !has_table(&transaction, Table::Joins, whole.day())? {
+        return Ok(Vec::new());
+    }
+    let Some((first, last)) = span(&transaction, whole)? else { return Ok(Vec::new()) };
+    let mut select = transaction.prepare_cached(
+        "select day
+         from buckets
+         where day between ?1 and ?2",
+    )?;
+    let mut days = select.query([first.day(), last.day()])?;
+    let mut parts = Vec::new();
+    while let Some(row) = days.next()? {
+        let day = row.get(0)?;
+        if has_table(&transaction, Table::Parts, day)? {
+            parts.extend(parts_on(&transaction, day, whole)?);
+        }
+    }
+    Ok(parts)
+}
+
 fn chunk_below(
     conn: &Connection,
     shared: &Shared,
@@ -392,9 +452,9 @@ fn chunk_below(
     let [from, to] = [filter.from, filter.to].map(|at| at.map(Timestamp::as_millis));
     let mut days = select.query(params![RunId(before as u64).day(), from, to])?;
     while let Some(day) = days.next()? {
-        // The key comes after short columns only, so no payload is read for it.
+        // What is asked for comes before the payload, so no payload is read for it.
         let mut select = conn.prepare_cached(&format!(
-            "select id, job, fire_time, key
+            "select id, job, fire_time, key, origin
              from runs_{}
              where id < ?1
              order by id desc
@@ -423,7 +483,8 @@ fn is_wanted_run(row: &Row<'_>, filter: &RunFilter) -> rusqlite::Result<bool> {
         Some(key) => row.get_ref(3)?.as_str_or_null().ok().flatten() == Some(key.as_str()),
         None => true,
     };
-    Ok(filter.job.is_none_or(|wanted| i64::from(wanted.0) == job)
+    Ok(row.get::<_, i64>(4)? != origin_code(Origin::Part)
+        && filter.job.is_none_or(|wanted| i64::from(wanted.0) == job)
         && filter.from.is_none_or(|from| from <= fire_time)
         && filter.to.is_none_or(|to| fire_time < to)
         && is_keyed)

@@ -8,6 +8,7 @@ use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
 use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::apps::ensure_app;
 use super::code::{bits, instant, instant_or_none, state_code, when_code};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
@@ -29,6 +30,9 @@ impl Keeper {
         write_revision(&self.conn, job, version, change)?;
         self.write_clock(job, version, change)?;
         write_bonds(&self.conn, job, change)?;
+        if let Some(definition) = change.definition.as_ref().filter(|_| change.state != JobState::Deleted) {
+            ensure_app(&self.conn, &definition.app)?;
+        }
         let mut pen = self.pen();
         for (run, close) in &change.clock.passed {
             pen.write_closed(run, close)?;

@@ -31,7 +31,8 @@ code!(
     OneShot = 2,
     Backfill = 3,
     Retry = 4,
-    Parent = 5
+    Parent = 5,
+    Part = 6
 );
 code!(decided_code, decided_from, Decided, NotYet = 0, OnTime = 1, Late = 2, CaughtUp = 3, PassedOver = 4);
 code!(outcome_code, outcome_from, Outcome, Succeeded = 0, Failed = 1, Lost = 2, Cancelled = 3, Skipped = 4);

@@ -1,9 +1,11 @@
 //! The buckets: one set of tables for each day on which runs are born, and what is kept in memory about them.
 //!
 //! Rows are appended and never moved: `runs_D` by id, `closes_D` in the order of closing, `attempts_D` and `sends_D` by
-//! run. Two indexes are written late (`super::flush`): `due_D`, which finds open runs by due time, and `closed_D`, which
-//! finds the close of a run. Each flush appends a layer, sorted in itself; whoever looks for something looks into every
-//! layer that may have it. Measured on 2 million runs with due times in random order: a live due index holds inserts
+//! run. Beside them lies what few runs have: `parts_D`, `joins_D`, `logs_D` and `kills_D`.
+//!
+//! Two indexes are written late (`super::flush`): `due_D`, which finds open runs by due time, and `closed_D`, which finds
+//! the close of a run. Each flush appends a layer, sorted in itself; whoever looks for something looks into every layer
+//! that may have it. Measured on 2 million runs with due times in random order: a live due index holds inserts
 //! below 60,000 a second; one index that every flush is merged into rewrites all of itself each time.
 
 use std::collections::BTreeMap;
@@ -11,9 +13,10 @@ use std::collections::btree_map::Entry;
 
 use punctual_core::model::RunId;
 use rusqlite::{CachedStatement, Connection, params};
+use rustc_hash::FxHashSet;
 
 /// The tables that a day may have. Each is made when it is first needed: a day far ahead that only waits for one run
-/// should not cost five.
+/// should not cost them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Runs,
@@ -22,10 +25,27 @@ pub(super) enum Table {
     Closes,
     Attempts,
     Sends,
+    /// Which part of which run a run is.
+    Parts,
+    /// What has become of the parts of a run.
+    Joins,
+    /// What attempts wrote.
+    Logs,
+    Kills,
 }
 
 impl Table {
-    const ALL: [Table; 5] = [Table::Runs, Table::Due, Table::Closes, Table::Attempts, Table::Sends];
+    const ALL: [Table; 9] = [
+        Table::Runs,
+        Table::Due,
+        Table::Closes,
+        Table::Attempts,
+        Table::Sends,
+        Table::Parts,
+        Table::Joins,
+        Table::Logs,
+        Table::Kills,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -34,7 +54,16 @@ impl Table {
             Table::Closes => "closes",
             Table::Attempts => "attempts",
             Table::Sends => "sends",
+            Table::Parts => "parts",
+            Table::Joins => "joins",
+            Table::Logs => "logs",
+            Table::Kills => "kills",
         }
+    }
+
+    /// Its name for a day.
+    fn of(self, day: u32) -> String {
+        format!("{}_{day}", self.name())
     }
 }
 
@@ -65,6 +94,8 @@ pub(super) struct Day {
     pub(super) bytes: u64,
     /// The first and the last instant that a run was named for; none if that is not known.
     fires: Option<(i64, i64)>,
+    /// The first and the last number that a gate of its runs was given.
+    logs: Option<(u64, u64)>,
     /// The layers of the due index, the one that is being written included.
     pub(super) due_layers: Vec<Layer>,
     next_layer: [i64; 2],
@@ -95,6 +126,7 @@ impl Day {
             closed: 0,
             bytes: 0,
             fires: Some((i64::MAX, i64::MIN)),
+            logs: None,
             due_layers: Vec::new(),
             next_layer: [1; 2],
             building: [None; 2],
@@ -125,6 +157,11 @@ impl Day {
         self.bytes += bytes;
         self.next_run = self.next_run.max(run.0 + 1);
         self.fires = self.fires.map(|(first, last)| (first.min(fire_time), last.max(fire_time)));
+    }
+
+    /// Whether a gate of this number may be one of its runs. Runs are mostly sent on their day, so few days may have it.
+    pub(super) fn may_have_log(&self, log: u64) -> bool {
+        self.logs.is_some_and(|(first, last)| (first..=last).contains(&log))
     }
 
     /// The layers of the due index that may hold something due from `from` on and before `until`.
@@ -201,9 +238,11 @@ impl Days {
                 None => {}
             }
         }
+        let tables = tables(conn)?;
         for (number, day) in &mut days {
-            for table in Table::ALL {
-                day.has[table as usize] = exists(conn, &format!("{}_{number}", table.name()))?;
+            day.has = Table::ALL.map(|table| tables.contains(&table.of(*number)));
+            if day.has(Table::Sends) {
+                day.logs = logs(conn, *number)?;
             }
             if day.has(Table::Runs) {
                 day.next_run =
@@ -243,6 +282,13 @@ impl Days {
         day
     }
 
+    /// Notes the number of a gate of a day. Numbers rise, and nothing has to be written back: the gates say it.
+    pub(super) fn note_log(&mut self, day: u32, log: u64) {
+        if let Some(day) = self.days.get_mut(&day) {
+            day.logs = Some((day.logs.map_or(log, |(first, _)| first), log));
+        }
+    }
+
     pub(super) fn numbers(&self) -> Vec<u32> {
         self.days.keys().copied().collect()
     }
@@ -264,7 +310,7 @@ impl Days {
     pub(super) fn drop(&mut self, conn: &Connection, number: u32) -> rusqlite::Result<()> {
         let Some(day) = self.days.remove(&number) else { return Ok(()) };
         for table in Table::ALL.into_iter().filter(|table| day.has(*table)) {
-            conn.execute_batch(&format!("drop table {}_{number}", table.name()))?;
+            conn.execute_batch(&format!("drop table {}", table.of(number)))?;
             if table == Table::Closes {
                 conn.execute_batch(&format!("drop table closed_{number}"))?;
             }
@@ -323,13 +369,33 @@ fn write_layer(conn: &Connection, day: u32, kind: Kind, layer: Layer) -> rusqlit
     Ok(())
 }
 
-fn exists(conn: &Connection, table: &str) -> rusqlite::Result<bool> {
+/// The names of all tables, in one go: SQLite has no index of them.
+fn tables(conn: &Connection) -> rusqlite::Result<FxHashSet<String>> {
+    let mut select = conn.prepare_cached(
+        "select name
+         from sqlite_schema
+         where type = 'table'",
+    )?;
+    select.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Whether a day has a table, by the schema.
+pub(super) fn has_table(conn: &Connection, table: Table, day: u32) -> rusqlite::Result<bool> {
     let mut select = conn.prepare_cached(
         "select 1
          from sqlite_schema
          where type = 'table' and name = ?1",
     )?;
-    select.exists([table])
+    select.exists([table.of(day)])
+}
+
+/// The first and the last number that a gate of a day's runs was given. Asked for one by one: for both together, SQLite
+/// would walk over the whole index.
+fn logs(conn: &Connection, day: u32) -> rusqlite::Result<Option<(u64, u64)>> {
+    let log = |end: &str| -> rusqlite::Result<Option<i64>> {
+        conn.query_row(&format!("select {end}(log) from sends_{day}"), [], |row| row.get(0))
+    };
+    Ok(log("min")?.zip(log("max")?).map(|(first, last)| (first as u64, last as u64)))
 }
 
 /// The number after the one that a query finds.
@@ -420,9 +486,60 @@ fn schema(day: u32, table: Table) -> String {
                  is_open integer not null,
                  primary key (run, attempt)
              ) strict, without rowid;
-             create index sends_{day}_open on sends_{day} (run, attempt) where is_open = 1;"
+             create index sends_{day}_open on sends_{day} (run, attempt) where is_open = 1;
+             {}",
+            index_of_logs(day)
+        ),
+        Table::Parts => format!(
+            "create table parts_{day} (
+                 run integer primary key,
+                 whole integer not null,
+                 part integer not null,
+                 total integer not null,
+                 address text not null
+             ) strict;
+             create index parts_{day}_whole on parts_{day} (whole, part);"
+        ),
+        // `first_part` and `last_part` are the lowest and the highest of its parts' ids.
+        Table::Joins => format!(
+            "create table joins_{day} (
+                 run integer primary key,
+                 total integer not null,
+                 open integer not null,
+                 succeeded integer not null,
+                 first_part integer not null,
+                 last_part integer not null
+             ) strict;"
+        ),
+        // With row ids, because a text may be long.
+        Table::Logs => format!(
+            "create table logs_{day} (
+                 id integer primary key,
+                 run integer not null,
+                 attempt integer not null,
+                 next_line integer not null,
+                 is_complete integer not null,
+                 text text not null
+             ) strict;
+             create unique index logs_{day}_once on logs_{day} (run, attempt);"
+        ),
+        Table::Kills => format!(
+            "create table kills_{day} (
+                 run integer not null,
+                 attempt integer not null,
+                 at integer not null,
+                 is_confirmed integer,
+                 said text not null,
+                 primary key (run, attempt)
+             ) strict, without rowid;"
         ),
     }
+}
+
+/// Finds gates by their numbers, for whoever reports and knows nothing else. Numbers rise, so it only grows at its end:
+/// measured, a microsecond for each gate, and nothing for an end.
+pub(super) fn index_of_logs(day: u32) -> String {
+    format!("create index sends_{day}_log on sends_{day} (log);")
 }
 
 /// One statement for each day that a batch touches, kept at hand while the batch lasts.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use punctual_node::ports::StoreError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use super::day::{Table, has_table, index_of_logs};
 use super::trouble::told;
 
 /// Versions below can lose committed pages when a writer meets a checkpoint (the WAL-reset race).
@@ -16,7 +17,19 @@ const MIGRATIONS: &[(u32, &str)] = &[
     (1, include_str!("../../migrations/sqlite/0001_first.sql")),
     (2, include_str!("../../migrations/sqlite/0002_door.sql")),
     (3, include_str!("../../migrations/sqlite/0003_browse.sql")),
+    (4, include_str!("../../migrations/sqlite/0004_executors.sql")),
 ];
+
+/// What a migration does to the tables of days, whose names no file can know.
+struct OfDays {
+    migration: u32,
+    table: Table,
+    /// For a day that has the table.
+    sql: fn(u32) -> String,
+}
+
+/// All of them. They come after the file of their migration.
+const MIGRATIONS_OF_DAYS: &[OfDays] = &[OfDays { migration: 4, table: Table::Sends, sql: index_of_logs }];
 
 /// Prepared statements that a connection keeps. Days have statements of their own, and a batch of one-shots may
 /// touch hundreds of days.
@@ -131,6 +144,7 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
         )?;
         for (number, sql) in MIGRATIONS.iter().filter(|(number, _)| *number > at) {
             transaction.execute_batch(sql)?;
+            migrate_days(&transaction, *number)?;
             transaction.execute("insert into schema_version (version) values (?1)", [number])?;
         }
         transaction.commit()?;
@@ -145,6 +159,19 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
             )
             .into(),
         ));
+    }
+    Ok(())
+}
+
+fn migrate_days(conn: &Connection, number: u32) -> rusqlite::Result<()> {
+    for OfDays { table, sql, .. } in MIGRATIONS_OF_DAYS.iter().filter(|of| of.migration == number) {
+        let mut days = conn.prepare("select day from buckets")?;
+        let days = days.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u32>>>()?;
+        for day in days {
+            if has_table(conn, *table, day)? {
+                conn.execute_batch(&sql(day))?;
+            }
+        }
     }
     Ok(())
 }

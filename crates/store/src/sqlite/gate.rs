@@ -1,27 +1,99 @@
 //! Gates: the key (run, attempt), and the places that a send needs.
 
-use punctual_core::model::{Attempt, Hold, LogId, RunId, Text, Token};
-use punctual_node::ports::{Gate, Gated};
-use rusqlite::{Connection, OptionalExtension, params};
+use punctual_core::model::{Attempt, Hold, JobId, LogId, RunId, Text, Token};
+use punctual_node::ports::{Gate, Gated, SentRow};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::bits;
-use super::day::Table;
+use super::code::{bits, instant};
+use super::day::{Table, has_table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
 use super::layer::indexed_close;
+use super::reader::Reader;
 use super::settle::begun;
 use super::trouble::Trouble;
+
+/// Places of resources.
+pub(super) type Places<'g> = Vec<(&'g Text, u32)>;
 
 impl Keeper {
     pub(super) fn gate(&mut self, gates: &[Gate]) -> Result<Vec<Gated>, Trouble> {
         let gated = gates.iter().map(|gate| gate_one(&self.conn, &mut self.side, gate));
         Ok(gated.collect::<rusqlite::Result<_>>()?)
     }
+
+    pub(super) fn sent(&mut self, logs: &[LogId]) -> Result<Vec<SentRow>, Trouble> {
+        let mut sent = Vec::with_capacity(logs.len());
+        for log in logs {
+            for (number, _) in self.side.days.iter().filter(|(_, day)| day.may_have_log(log.0)) {
+                sent.extend(sent_with(&self.conn, number, *log)?);
+            }
+        }
+        Ok(sent)
+    }
+}
+
+impl Reader {
+    pub(super) fn sends(&self, run: RunId) -> Result<Vec<SentRow>, Trouble> {
+        // In one snapshot, or the table could go after it was seen.
+        let transaction = self.conn.unchecked_transaction()?;
+        if !has_table(&transaction, Table::Sends, run.day())? {
+            return Ok(Vec::new());
+        }
+        let mut select = transaction.prepare_cached(&format!(
+            "select {SENT_COLUMNS}
+             from sends_{0} as sends
+             join runs_{0} as runs on runs.id = sends.run
+             where sends.run = ?1
+             order by sends.attempt",
+            run.day()
+        ))?;
+        let rows = select.query_map([run.0 as i64], sent_row)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+const SENT_COLUMNS: &str =
+    "sends.log, sends.run, runs.job, sends.attempt, sends.token, sends.sent_at, sends.executor";
+
+/// The gate of a day that has this number; the day must have gates.
+fn sent_with(conn: &Connection, day: u32, log: LogId) -> rusqlite::Result<Option<SentRow>> {
+    let mut select = conn.prepare_cached(&format!(
+        "select {SENT_COLUMNS}
+         from sends_{day} as sends indexed by sends_{day}_log
+         join runs_{day} as runs on runs.id = sends.run
+         where sends.log = ?1"
+    ))?;
+    select.query_row([log.0 as i64], sent_row).optional()
+}
+
+fn sent_row(row: &Row<'_>) -> rusqlite::Result<SentRow> {
+    Ok(SentRow {
+        log: LogId(bits(row, 0)?),
+        run: RunId(bits(row, 1)?),
+        job: JobId(row.get(2)?),
+        attempt: Attempt(row.get(3)?),
+        token: Token(bits(row, 4)?),
+        sent_at: instant(row, 5)?,
+        executor: row.get::<_, String>(6)?.into(),
+    })
 }
 
 fn gate_one(conn: &Connection, side: &mut Side, gate: &Gate) -> rusqlite::Result<Gated> {
+    match meet(conn, side, gate)? {
+        Ok(places) => write(conn, side, gate, &places).map(Gated::Through),
+        Err(said) => Ok(said),
+    }
+}
+
+/// The places for a gate that can be written, or what is said of one that cannot, or is there already.
+pub(super) fn meet<'g>(
+    conn: &Connection,
+    side: &mut Side,
+    gate: &'g Gate,
+) -> rusqlite::Result<Result<Places<'g>, Gated>> {
     if !side.is_there(conn, gate.run)? {
-        return Ok(Gated::Closed);
+        return Ok(Err(Gated::Closed));
     }
     let standing = side.known.of(conn, &side.days, gate.run)?;
     // The key is asked before anything else, so whoever comes late learns who was first.
@@ -34,27 +106,24 @@ fn gate_one(conn: &Connection, side: &mut Side, gate: &Gate) -> rusqlite::Result
             unsent(conn, side, gate.run)?.filter(|taken| *taken == gate.attempt).map(|_| Gated::Taken(None));
     }
     if let Some(taken @ Gated::Taken(_)) = key {
-        return Ok(taken);
+        return Ok(Err(taken));
     }
     if standing.is_closed || standing.is_engaged && begun(conn, side, gate.run)?.is_beyond(gate.attempt) {
-        return Ok(Gated::Closed);
+        return Ok(Err(Gated::Closed));
     }
     if let Some(through) = key {
-        return Ok(through);
+        return Ok(Err(through));
     }
-    let places = match places(conn, gate)? {
-        Ok(places) => places,
-        Err(resource) => return Ok(Gated::Held(resource)),
-    };
-    write(conn, side, gate, &places)
+    Ok(places(conn, gate)?.map_err(Gated::Held))
 }
 
-fn write(
+/// Writes a gate that can be written; its number.
+pub(super) fn write(
     conn: &Connection,
     side: &mut Side,
     gate: &Gate,
     places: &[(&Text, u32)],
-) -> rusqlite::Result<Gated> {
+) -> rusqlite::Result<LogId> {
     let (run, number) = (gate.run.0 as i64, gate.run.day());
     for (resource, slot) in places {
         let mut insert = conn.prepare_cached(
@@ -78,10 +147,11 @@ fn write(
         gate.executor.as_ref(),
         gate.sent_at.as_millis(),
     ])?;
+    side.days.note_log(number, log.0);
     // What it waited for has come.
     conn.prepare_cached("delete from waiting where run = ?1")?.execute([run])?;
     side.known.note(conn, &side.days, gate.run, Bit::Engaged)?;
-    Ok(Gated::Through(log))
+    Ok(log)
 }
 
 /// What a send with this token meets at a key that a gate has.
@@ -123,8 +193,8 @@ fn unsent(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Result<Option
 }
 
 /// One free place of each resource that the run has no place of yet, or the first resource that has none.
-fn places<'g>(conn: &Connection, gate: &'g Gate) -> rusqlite::Result<Result<Vec<(&'g Text, u32)>, Text>> {
-    let mut places: Vec<(&Text, u32)> = Vec::new();
+fn places<'g>(conn: &Connection, gate: &'g Gate) -> rusqlite::Result<Result<Places<'g>, Text>> {
+    let mut places = Places::new();
     for Hold { resource, slots } in &gate.holds {
         if places.iter().any(|(held, _)| *held == resource) || is_held_by(conn, resource, gate.run)? {
             continue;

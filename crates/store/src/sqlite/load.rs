@@ -6,7 +6,7 @@
 use std::slice::Iter;
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, JobId, LogId, Payload, RunId, ShardId, Text, Token};
+use punctual_core::model::{Attempt, JobId, LogId, Origin, Payload, RunId, ShardId, Text, Token};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
@@ -18,6 +18,7 @@ use super::day::{Days, Table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
 use super::layer::{unpack_births, unreadable};
+use super::split::{join_of, part_of};
 use super::trouble::Trouble;
 
 /// Where the next open run may be found.
@@ -236,6 +237,10 @@ impl Keeper {
         if wait.is_some_and(|wait| wait.ready_at.is_none()) {
             return Ok(None);
         }
+        let join = match self.side.days.has(run.day(), Table::Joins) {
+            true => join_of(&self.conn, run)?,
+            false => None,
+        };
         let retry = wait.and_then(|wait| Some((wait.ready_at?, wait.attempt)));
         let is_called_back = wait.is_some_and(|wait| wait.is_called_back);
         Ok(Some(OpenSend {
@@ -245,6 +250,7 @@ impl Keeper {
             sent_at: instant(row, 4)?,
             executor: Text::from(row.get::<_, String>(5)?),
             retry,
+            join,
         }))
     }
 
@@ -278,7 +284,14 @@ impl Keeper {
                 waiting.ready_at = wait.and_then(|wait| wait.ready_at).unwrap_or(waiting.ready_at);
                 waiting.is_called_back = wait.is_some_and(|wait| wait.is_called_back);
             }
-            rows.push(RunRow { waiting, payload, is_gated, is_parked, is_closed: standing.is_closed });
+            let part = match waiting.origin == Origin::Part && days.has(run.day(), Table::Parts) {
+                true => part_of(conn, run)?,
+                false => None,
+            };
+            // As good as none, like a run that cannot be read.
+            let Ok(part) = part.transpose() else { continue };
+            let is_closed = standing.is_closed;
+            rows.push(RunRow { waiting, payload, is_gated, is_parked, is_closed, part });
         }
         Ok(rows)
     }

@@ -14,7 +14,7 @@ use super::keeper::{Keeper, Side};
 use super::known::{Bit, Standing};
 
 /// What a row costs beside its texts, roughly.
-const ROW_BYTES: u64 = 48;
+pub(super) const ROW_BYTES: u64 = 48;
 
 /// A pen for one verb: statements at hand for each day that it touches.
 pub(super) struct Pen<'k> {
@@ -36,6 +36,8 @@ pub(super) struct End<'e> {
     pub(super) unsent: Option<Attempt>,
     /// The last attempt.
     pub(super) attempt: Option<&'e AttemptRecord>,
+    /// Whether its job counts it.
+    pub(super) is_counted: bool,
 }
 
 impl Keeper {
@@ -111,7 +113,8 @@ impl Pen<'_> {
     pub(super) fn write_closed(&mut self, run: &NewRun, close: &Close) -> rusqlite::Result<()> {
         if let Ok(id) = self.write_run(run)? {
             let standing = self.standing(id)?;
-            self.write_close(standing, End { run: id, job: run.job, close, unsent: None, attempt: None })?;
+            let (unsent, attempt, is_counted) = (None, None, true);
+            self.write_close(standing, End { run: id, job: run.job, close, unsent, attempt, is_counted })?;
         }
         Ok(())
     }
@@ -119,7 +122,7 @@ impl Pen<'_> {
     /// Closes an open run with all that follows in the store: counters, free holds, the end of its key. How many runs of
     /// the job have failed in a row.
     pub(super) fn write_close(&mut self, standing: Standing, end: End<'_>) -> rusqlite::Result<u32> {
-        let End { run, job, close, unsent, attempt } = end;
+        let End { run, job, close, unsent, attempt, is_counted } = end;
         let number = run.day();
         self.side.days.ensure(self.conn, number, Table::Closes)?;
         let place = self.side.days.edit(number).next_close;
@@ -154,7 +157,10 @@ impl Pen<'_> {
         if standing.is_keyed {
             self.expire_key(run, close.closed_at.saturating_add(self.key_ttl))?;
         }
-        self.side.tallies.count(self.conn, job, close)
+        match is_counted {
+            true => self.side.tallies.count(self.conn, job, close),
+            false => self.side.tallies.failures(self.conn, job),
+        }
     }
 
     /// An attempt that is not the run's last.

@@ -19,8 +19,8 @@ impl Keeper {
                 pruned.kept_open += 1;
                 continue;
             }
-            // Gates, attempts and closes go with their runs. Clocks stay where they are, so nothing of the day is
-            // planned again.
+            // Gates, attempts, closes and what is kept beside them go with their runs. Clocks stay where they are, so
+            // nothing of the day is planned again.
             self.side.forget_day(number);
             self.side.days.drop(&self.conn, number)?;
             self.side.counters.pruned_to = self.side.counters.pruned_to.max(u64::from(number) + 1);

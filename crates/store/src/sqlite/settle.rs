@@ -1,13 +1,15 @@
 //! Settling: the end of an attempt or of a run, with all that follows.
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, Fence, JobId, RunId, Schedule, Settlement, StoppedReason, Then};
+use punctual_core::model::{
+    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then,
+};
 use punctual_node::ports::{ArrivalKind, Settled};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::day::Table;
 use super::keeper::{Keeper, Side};
-use super::known::Bit;
+use super::known::{Bit, Standing};
 use super::pen::{End, Pen};
 use super::trouble::Trouble;
 use crate::row::definition_from_text;
@@ -31,35 +33,16 @@ impl Pen<'_> {
         if standing.is_engaged && !self.holds(run, settlement.fence)? {
             return Ok(Settled::Stale);
         }
-        let failures = match &settlement.then {
-            Then::Close(close) => {
-                let unsent = match settlement.fence {
-                    Fence::Unsent(attempt) => Some(attempt),
-                    Fence::Sent(_, _) => None,
-                };
-                let attempt = settlement.attempt.as_ref();
-                self.write_close(standing, End { run, job, close, unsent, attempt })?
+        let (consecutive_failures, joined) = match &settlement.then {
+            Then::Close(close) => self.end(standing, settlement, close)?,
+            Then::Wait { ready_at, attempt } => {
+                (self.put_off(settlement, Some(ready_at.as_millis()), *attempt)?, None)
             }
-            then => {
-                let (ready_at, attempt) = match then {
-                    Then::Wait { ready_at, attempt } => (Some(ready_at.as_millis()), *attempt),
-                    Then::Park { version, .. } if self.version(job)? != Some(*version) => {
-                        return Ok(Settled::Stale);
-                    }
-                    Then::Park { attempt, .. } => {
-                        // Whatever it is called back for, it will ask for its places again.
-                        self.conn
-                            .prepare_cached("delete from holds where run = ?1")?
-                            .execute([run.0 as i64])?;
-                        (None, *attempt)
-                    }
-                    Then::Close(_) => unreachable!("the arm above"),
-                };
-                if let Some(record) = &settlement.attempt {
-                    self.write_attempt(run, record)?;
-                }
-                self.write_wait(run, ready_at, attempt)?;
-                self.side.tallies.failures(self.conn, job)?
+            Then::Park { version, .. } if self.version(job)? != Some(*version) => return Ok(Settled::Stale),
+            Then::Park { attempt, .. } => {
+                // Whatever it is called back for, it will ask for its places again.
+                self.conn.prepare_cached("delete from holds where run = ?1")?.execute([run.0 as i64])?;
+                (self.put_off(settlement, None, *attempt)?, None)
             }
         };
         if settlement.is_foreign {
@@ -71,10 +54,49 @@ impl Pen<'_> {
             }
         }
         let is_over = match (settlement.named, &settlement.then) {
-            (Some(named), Then::Close(close)) => self.go_on(job, named, close.closed_at)?,
+            // The clock of a delay waits for the end of the whole.
+            (Some(named), Then::Close(close)) if settlement.part_of.is_none() => {
+                self.go_on(job, named, close.closed_at)?
+            }
             _ => false,
         };
-        Ok(Settled::Done { consecutive_failures: failures, is_over })
+        Ok(Settled::Done { consecutive_failures, is_over, joined })
+    }
+
+    /// Closes a run: how many of its job have failed in a row, and the run that it was the last open part of.
+    fn end(
+        &mut self,
+        standing: Standing,
+        settlement: &Settlement,
+        close: &Close,
+    ) -> rusqlite::Result<(u32, Option<(RunId, Join)>)> {
+        let Settlement { run, job, part_of, .. } = *settlement;
+        let unsent = match settlement.fence {
+            Fence::Unsent(attempt) => Some(attempt),
+            Fence::Sent(_, _) => None,
+        };
+        let attempt = settlement.attempt.as_ref();
+        let end = End { run, job, close, unsent, attempt, is_counted: part_of.is_none() };
+        let failures = self.write_close(standing, end)?;
+        let joined = match part_of {
+            Some(whole) => self.count_part(whole, close.outcome)?,
+            None => None,
+        };
+        Ok((failures, joined))
+    }
+
+    /// Lets a run wait: how many of its job have failed in a row.
+    fn put_off(
+        &mut self,
+        settlement: &Settlement,
+        ready_at: Option<i64>,
+        attempt: Attempt,
+    ) -> rusqlite::Result<u32> {
+        if let Some(record) = &settlement.attempt {
+            self.write_attempt(settlement.run, record)?;
+        }
+        self.write_wait(settlement.run, ready_at, attempt)?;
+        self.side.tallies.failures(self.conn, settlement.job)
     }
 
     /// Whether what the settlement relies on is so. Only asked for runs that are entangled.

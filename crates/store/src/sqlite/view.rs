@@ -2,7 +2,7 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, JobId, LogId, Outcome, Payload, RunId, RunState, ShardId, Text, Token,
+    Attempt, AttemptRecord, JobId, LogId, Origin, Outcome, Payload, RunId, RunState, ShardId, Text, Token,
 };
 use punctual_node::ports::{AttemptRow, RunView};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -11,6 +11,7 @@ use super::code::{
     attempt_outcome_from, bits, decided_from, instant, instant_or_none, origin_from, outcome_from,
 };
 use super::layer::indexed_close;
+use super::split::part_of;
 use super::trouble::{Trouble, corrupt};
 
 /// Which tables a day has.
@@ -19,6 +20,7 @@ pub(super) struct Tables {
     closes: bool,
     attempts: bool,
     sends: bool,
+    parts: bool,
 }
 
 /// Asked once for many runs: SQLite has no index of its tables, and walks over those of all days.
@@ -26,13 +28,13 @@ pub(super) fn tables_of(conn: &Connection, day: u32) -> rusqlite::Result<Tables>
     let mut select = conn.prepare_cached(
         "select name
          from sqlite_schema
-         where type = 'table' and name in (?1, ?2, ?3)",
+         where type = 'table' and name in (?1, ?2, ?3, ?4)",
     )?;
-    let names = ["closes", "attempts", "sends"].map(|table| format!("{table}_{day}"));
+    let names = ["closes", "attempts", "sends", "parts"].map(|table| format!("{table}_{day}"));
     let found: Vec<String> =
         select.query_map(names.each_ref(), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let [closes, attempts, sends] = names.map(|name| found.contains(&name));
-    Ok(Tables { closes, attempts, sends })
+    let [closes, attempts, sends, parts] = names.map(|name| found.contains(&name));
+    Ok(Tables { closes, attempts, sends, parts })
 }
 
 pub(super) fn view(
@@ -56,6 +58,11 @@ pub(super) fn view(
     let state = state(end.as_ref().map(|end| end.outcome), wait.as_ref(), is_gated);
     let bad = |reason: &str| corrupt("runs", id.0 as i64, reason);
     let small = |column: usize| row.get::<_, i64>(column);
+    let origin = origin_from(small(4)?).ok_or_else(|| bad("no such origin"))?;
+    let part = match origin == Origin::Part && tables.parts {
+        true => part_of(conn, id)?.transpose()?,
+        false => None,
+    };
     decided_from(small(5)?).ok_or_else(|| bad("no such decision"))?;
     Ok(Some(RunView {
         id,
@@ -63,7 +70,7 @@ pub(super) fn view(
         shard: ShardId(u16::try_from(small(1)?).map_err(|_| bad("no such shard"))?),
         fire_time: instant(row, 2)?,
         due: instant(row, 3)?,
-        origin: origin_from(small(4)?).ok_or_else(|| bad("no such origin"))?,
+        origin,
         state,
         closed_at: end.as_ref().map(|end| end.closed_at),
         range: end.as_ref().and_then(|end| end.range),
@@ -74,6 +81,7 @@ pub(super) fn view(
         of: row.get::<_, Option<i64>>(8)?.map(|of| RunId(of as u64)),
         ready_at: wait.and_then(|wait| wait.ready_at),
         attempts: attempts.into_iter().map(|(row, _)| row).collect(),
+        part: part.map(|(_, part)| part),
     }))
 }
 

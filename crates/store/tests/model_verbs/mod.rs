@@ -20,6 +20,8 @@ pub(crate) enum Verb {
     Adopt { shards: u8, stale: Option<u8> },
     Unpark { shard: u8, stale: Option<u8>, job: u8, max: u8, at: u8 },
     Gate(Vec<DrawnGate>),
+    Split(Vec<(DrawnGate, DrawnParts)>),
+    Sent(Vec<u8>),
     Settle(Vec<DrawnEnd>),
     Accept { runs: Vec<DrawnRun>, left: Vec<(u8, u8, u8, u8)> },
     Arrivals { shards: u8, max: u8 },
@@ -33,10 +35,20 @@ pub(crate) enum Verb {
     Begin { key: u8, asked: u8 },
     Answer { key: u8, is_kept: bool },
     ForgetRequests(u8),
+    Beat(Vec<(u8, u8, u8)>),
+    Leave { app: u8, address: u8 },
+    Bury(u8),
+    PutApp { app: u8, addresses: Option<u8>, expected: Option<u8> },
+    RemoveApp(u8),
+    KeepLog { run: u8, attempt: u8, lines: u8 },
+    NoteKill { run: u8, attempt: u8, is_confirmed: Option<bool> },
 }
 
 /// Run, attempt, epoch, places.
 pub(crate) type DrawnGate = (u8, u8, u8, u8);
+
+/// When each of the parts is due.
+pub(crate) type DrawnParts = Vec<u8>;
 
 /// Job, shard, fire time, how much later it is due, origin, key, and which run it is once more.
 pub(crate) type DrawnRun = (u8, u8, u8, u8, u8, u8, Option<u8>);
@@ -69,6 +81,7 @@ pub(crate) struct DrawnEnd {
     pub(crate) child: Option<u8>,
     pub(crate) next_fire: Option<u8>,
     pub(crate) is_foreign: bool,
+    pub(crate) whole: u8,
 }
 
 pub(crate) fn verb() -> impl Strategy<Value = Verb> {
@@ -90,22 +103,21 @@ pub(crate) fn verb() -> impl Strategy<Value = Verb> {
         skipped,
         stop,
     });
-    let gate = (run(), 1..4_u8, 1..3_u8, 0..4_u8);
+    let gate = || (run(), 1..4_u8, 1..3_u8, 0..4_u8);
+    let split = (gate(), prop::collection::vec(small(), 0..4));
     let end = (run(), 1..4_u8, any::<bool>(), 0..12_u8, small());
-    let end =
-        (end, prop::option::weighted(0.2, small()), prop::option::weighted(0.3, small()), any::<bool>());
-    let end = end.prop_map(|((run, attempt, is_sent, then, at), child, next_fire, is_foreign)| DrawnEnd {
-        run,
-        attempt,
-        is_sent,
-        then,
-        at,
-        child,
-        next_fire,
-        is_foreign,
+    let end = (
+        end,
+        prop::option::weighted(0.2, small()),
+        prop::option::weighted(0.3, small()),
+        any::<bool>(),
+        any::<u8>(),
+    );
+    let end = end.prop_map(|((run, attempt, is_sent, then, at), child, next_fire, is_foreign, whole)| {
+        DrawnEnd { run, attempt, is_sent, then, at, child, next_fire, is_foreign, whole }
     });
     let new_run =
-        (0..=JOBS, 0..4_u8, small(), 0..3_u8, 0..6_u8, 0..6_u8, prop::option::weighted(0.1, any::<u8>()));
+        (0..=JOBS, 0..4_u8, small(), 0..3_u8, 0..7_u8, 0..6_u8, prop::option::weighted(0.1, any::<u8>()));
     let left = prop::collection::vec((0..4_u8, 0..3_u8, any::<u8>(), small()), 0..3);
     let checkpoint = prop::option::weighted(0.3, (any::<u8>(), small(), small()));
     prop_oneof![
@@ -135,7 +147,9 @@ pub(crate) fn verb() -> impl Strategy<Value = Verb> {
         2 => (0..4_u8, stale(), 0..=JOBS, 0..3_u8, small()).prop_map(|(shard, stale, job, max, at)| {
             Verb::Unpark { shard, stale, job, max, at }
         }),
-        8 => prop::collection::vec(gate, 1..4).prop_map(Verb::Gate),
+        8 => prop::collection::vec(gate(), 1..4).prop_map(Verb::Gate),
+        4 => prop::collection::vec(split, 1..3).prop_map(Verb::Split),
+        1 => prop::collection::vec(any::<u8>(), 0..4).prop_map(Verb::Sent),
         10 => prop::collection::vec(end, 1..4).prop_map(Verb::Settle),
         7 => (prop::collection::vec(new_run, 0..4), left).prop_map(|(runs, left)| Verb::Accept { runs, left }),
         1 => (shards(), small()).prop_map(|(shards, max)| Verb::Arrivals { shards, max }),
@@ -151,5 +165,24 @@ pub(crate) fn verb() -> impl Strategy<Value = Verb> {
         2 => (0..3_u8, 0..2_u8).prop_map(|(key, asked)| Verb::Begin { key, asked }),
         1 => (0..3_u8, any::<bool>()).prop_map(|(key, is_kept)| Verb::Answer { key, is_kept }),
         1 => small().prop_map(Verb::ForgetRequests),
+        5 => people(),
+    ]
+}
+
+/// What concerns apps, and what people read.
+fn people() -> impl Strategy<Value = Verb> {
+    let run = || any::<u8>();
+    let beat = (0..3_u8, 0..3_u8, 0..4_u8);
+    prop_oneof![
+        3 => prop::collection::vec(beat, 0..4).prop_map(Verb::Beat),
+        1 => (0..3_u8, 0..3_u8).prop_map(|(app, address)| Verb::Leave { app, address }),
+        2 => (0..4_u8).prop_map(Verb::Bury),
+        2 => (0..3_u8, prop::option::of(0..3_u8), prop::option::of(0..3_u8))
+            .prop_map(|(app, addresses, expected)| Verb::PutApp { app, addresses, expected }),
+        2 => (0..3_u8).prop_map(Verb::RemoveApp),
+        3 => (run(), 1..4_u8, 0..4_u8)
+            .prop_map(|(run, attempt, lines)| Verb::KeepLog { run, attempt, lines }),
+        2 => (run(), 1..4_u8, prop::option::of(any::<bool>()))
+            .prop_map(|(run, attempt, is_confirmed)| Verb::NoteKill { run, attempt, is_confirmed }),
     ]
 }

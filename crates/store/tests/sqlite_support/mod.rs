@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Fence,
-    JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, ScheduleKind, Settlement, ShardId, Target, Then,
-    Token,
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor,
+    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, ScheduleKind, Settlement, ShardId,
+    Target, Then, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
@@ -130,6 +130,7 @@ pub(crate) fn sent(run: RunId, attempt: u32, then: Then) -> Settlement {
         then,
         children: Vec::new(),
         named: None,
+        part_of: None,
     }
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn definition(name: &str, kind: ScheduleKind) -> Definition {
         description: "".into(),
         tags: Vec::new(),
         schedule: kind.into(),
-        target: Target::Executor { handler: "handler".into() },
+        target: Target::Executor(Executor::of("handler")),
         misfire: Misfire::default(),
         retry: Retry::default(),
         timeout: Duration::from_secs(60),

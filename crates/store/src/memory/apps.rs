@@ -1,0 +1,76 @@
+//! Apps and their executors: who registered, and what people set.
+
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::Text;
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+
+use super::state::State;
+
+impl State {
+    pub(super) fn registered(&self) -> Registered {
+        Registered {
+            apps: self.apps.values().cloned().collect(),
+            executors: self.executors.values().cloned().collect(),
+        }
+    }
+
+    pub(super) fn beat(&mut self, now: Timestamp, beats: Vec<Beat>) {
+        for Beat { app, address, dialect } in beats {
+            self.ensure_app(&app);
+            match self.executors.entry((app.clone(), address.clone())) {
+                Entry::Vacant(gap) => {
+                    gap.insert(ExecutorRow { app, address, dialect, beat_at: now, joined_at: now });
+                }
+                Entry::Occupied(mut there) => {
+                    let row = there.get_mut();
+                    (row.dialect, row.beat_at) = (dialect, now);
+                }
+            }
+        }
+    }
+
+    /// An app that nobody has made gets a row, so that people find it.
+    pub(super) fn ensure_app(&mut self, name: &str) {
+        if !self.apps.contains_key(name) {
+            let name = Text::from(name.to_owned());
+            let (title, addresses, access_token) = (Text::default(), None, None);
+            self.apps.insert(name.clone(), AppRow { name, title, addresses, access_token, version: 1 });
+        }
+    }
+
+    pub(super) fn forget_executor(&mut self, app: &str, address: &str) -> bool {
+        self.executors.remove(&(app.to_owned().into(), address.to_owned().into())).is_some()
+    }
+
+    pub(super) fn bury(&mut self, now: Timestamp, dead: Duration) -> Vec<(Text, Text)> {
+        // A beat from before the clock was set back is not waited for until the clock has caught up.
+        self.executors.values_mut().for_each(|row| row.beat_at = row.beat_at.min(now));
+        let is_dead = |row: &ExecutorRow| row.beat_at.saturating_add(dead) < now;
+        self.executors.extract_if(.., |_, row| is_dead(row)).map(|(key, _)| key).collect()
+    }
+
+    pub(super) fn put_app(&mut self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
+        let there = self.apps.get(&app.name).map_or(0, |app| app.version);
+        if let Some(expected) = expected.filter(|expected| *expected != there) {
+            let said = format!("app {} has version {there}, not {expected}", app.name);
+            return Err(StoreError::Conflict(said.into()));
+        }
+        let version = there + 1;
+        self.apps.insert(app.name.clone(), AppRow { version, ..app });
+        Ok(version)
+    }
+
+    pub(super) fn remove_app(&mut self, name: &str) -> Result<bool, StoreError> {
+        let first = (name.to_owned(), String::new());
+        if let Some(((app, _), job)) = self.names.range(first..).next()
+            && app == name
+        {
+            return Err(StoreError::Conflict(format!("app {name} has jobs, such as job {job}").into()));
+        }
+        self.executors.retain(|(app, _), _| app != name);
+        Ok(self.apps.remove(name).is_some())
+    }
+}
