@@ -19,6 +19,8 @@ pub struct Bells<B> {
     pub reap: B,
     /// Of [`crate::Node::tend`].
     pub tend: B,
+    /// Of [`crate::Node::watch`].
+    pub watch: B,
 }
 
 impl<B> Bells<B> {
@@ -32,6 +34,7 @@ impl<B> Bells<B> {
             (wakes.settle, &self.settle),
             (wakes.reap, &self.reap),
             (wakes.tend, &self.tend),
+            (wakes.watch, &self.watch),
         ];
         bells.into_iter().filter_map(|(is_due, bell)| is_due.then_some(bell))
     }
@@ -51,6 +54,7 @@ mod tests {
             settle: "settle",
             reap: "reap",
             tend: "tend",
+            watch: "watch",
         };
         let wakes = Wakes { plan: true, settle: true, tend: true, ..Wakes::default() };
         assert_eq!(bells.due(wakes).copied().collect::<Vec<_>>(), ["plan", "settle", "tend"]);

@@ -2,6 +2,7 @@
 //! holds the shard. A command whose answer means "from now on" says with which change it is in force
 //! ([`Node::is_in_force`]); whoever answers the person asks that first.
 
+mod apps;
 mod jobs;
 mod runs;
 
@@ -9,6 +10,8 @@ use punctual_core::model::Text;
 
 use crate::ports::StoreError;
 
+pub(crate) use apps::snapshot;
+pub use apps::{AppView, Callback, ExecutorView};
 pub use runs::{Backfill, Cancelled, Submission};
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].

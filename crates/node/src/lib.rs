@@ -7,12 +7,16 @@
 
 mod bells;
 mod desk;
+mod doubt;
+mod flow;
 mod ids;
 mod inbox;
 mod jobs;
 mod memory;
 pub mod ports;
 mod reads;
+mod run;
+mod seek;
 mod settings;
 mod step;
 
@@ -23,12 +27,12 @@ use punctual_core::event::Event;
 use punctual_core::model::NodeId;
 
 pub use bells::Bells;
-pub use desk::{Backfill, Cancelled, DeskError, Submission};
+pub use desk::{AppView, Backfill, Callback, Cancelled, DeskError, ExecutorView, Submission};
 pub use memory::Wakes;
-pub use settings::{Planted, Settings};
+pub use settings::{Planted, RegistrySettings, Settings};
 
 use memory::Memory;
-use ports::{Boot, Clock, Dispatch, Entropy, Peers, Store};
+use ports::{Apps, Boot, Clock, Dispatch, Entropy, Peers, Store};
 
 /// Everything a node needs from outside.
 #[derive(Clone)]
@@ -39,6 +43,8 @@ pub struct Ports {
     pub entropy: Arc<dyn Entropy>,
     /// Where everything is kept.
     pub store: Arc<dyn Store>,
+    /// Where apps and executors are kept.
+    pub apps: Arc<dyn Apps>,
     /// The way to executors and agents.
     pub dispatch: Arc<dyn Dispatch>,
     /// The way to the other nodes.

@@ -1,23 +1,28 @@
 //! What a node has in memory: a cache of the store, and what is on its way. It may be thrown away at any moment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{ClusterTime, Tenure};
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
-use punctual_core::model::{
-    Attempt, ChangeId, Decided, Epoch, JobId, NodeId, Origin, RunId, ShardId, Target, Text, Token,
-};
-use punctual_core::policy::{Pace, Pool};
+use punctual_core::model::{Attempt, ChangeId, Epoch, JobId, NodeId, Origin, RunId, ShardId, Target, Text};
+use punctual_core::policy::Pace;
+use punctual_core::policy::route::Routes;
+use punctual_core::registry::Registry;
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
 
+use crate::doubt::Doubts;
+use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
-use crate::ports::{Boot, Gate, Lease, OpenSend, Report, Waiting};
+use crate::ports::{Address, Boot, Gate, Lease, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
+pub(crate) use crate::run::{Flags, Flight, Place, Run};
+use crate::seek::{Parts, Seekers};
 use crate::settings::{Planted, Settings};
 
 /// Steps that have become due by what happened elsewhere.
@@ -38,6 +43,8 @@ pub struct Wakes {
     pub reap: bool,
     /// [`crate::Node::tend`].
     pub tend: bool,
+    /// [`crate::Node::watch`].
+    pub watch: bool,
 }
 
 /// A shard that this node acts for.
@@ -73,148 +80,6 @@ impl Held {
         self.is_sweeping = false;
         self.is_answered = false;
     }
-}
-
-/// Where a loaded run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In the wheel, until it is due.
-    Wheel,
-    /// Due, and next when there is room.
-    Ready,
-    /// Due, and waiting for a run of its job to end.
-    Queued,
-    /// In the hands of a step.
-    Busy,
-    /// On its way.
-    Flight,
-}
-
-/// How fast the queue of what is due empties. Only time in which something waits in it counts: a second in which nothing
-/// was due says nothing about how many could have gone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow {
-    /// How many left it in the last full second; none if that is not known.
-    a_second: Option<usize>,
-    since: Boot,
-    count: usize,
-}
-
-impl Flow {
-    fn starting(since: Boot) -> Flow {
-        Flow { a_second: None, since, count: 0 }
-    }
-
-    /// So many left now, and whether others are still waiting.
-    pub(crate) fn note(&mut self, boot: Boot, count: usize, is_waiting: bool) {
-        let second = Duration::from_secs(1);
-        let passed = boot.since(self.since);
-        self.count += count;
-        // When nobody was there to count for long, nothing is known either.
-        if !is_waiting || passed >= second * 2 {
-            *self = Flow::starting(boot);
-        } else if passed >= second {
-            *self = Flow { a_second: Some(self.count), since: boot, count: 0 };
-        }
-    }
-
-    /// Whether so many leave within two seconds, as far as is known.
-    pub(crate) fn takes(&self, many: usize) -> bool {
-        self.a_second.is_none_or(|a_second| a_second >= many / 2)
-    }
-
-    /// When it can be told anew.
-    pub(crate) fn next_look(&self) -> Boot {
-        self.since.plus(Duration::from_secs(1))
-    }
-}
-
-/// A loaded run. There may be a million of them, so it is small.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(crate) fire_time: Timestamp,
-    pub(crate) ready_at: Timestamp,
-    pub(crate) job: JobId,
-    pub(crate) attempt: Attempt,
-    pub(crate) shard: ShardId,
-    pub(crate) priority: u8,
-    pub(crate) origin: Origin,
-    pub(crate) decided: Decided,
-    pub(crate) place: Place,
-    pub(crate) flags: Flags,
-}
-
-/// What else is to be known of a loaded run.
-#[derive(Clone, Copy, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "six independent facts, in a record that exists a million times"
-)]
-pub(crate) struct Flags {
-    pub(crate) has_payload: bool,
-    /// It was parked, and called back to be ready when it is.
-    pub(crate) is_called_back: bool,
-    /// An earlier attempt of it may have a gate, and then loading does not find it.
-    pub(crate) has_gate: bool,
-    /// An earlier holder may have sent it without a gate.
-    pub(crate) is_doubtful: bool,
-    /// Something was asked to be written about this attempt before it was sent, and nobody knows whether it is. Only its
-    /// key can say.
-    pub(crate) may_be_gated: bool,
-    /// An earlier attempt may have arrived.
-    pub(crate) may_repeat: bool,
-}
-
-impl Run {
-    pub(crate) fn candidate(&self) -> Candidate {
-        let Run { origin, fire_time, ready_at, attempt, decided, .. } = *self;
-        Candidate { origin, fire_time, ready_at, attempt, decided }
-    }
-
-    pub(crate) fn rank(&self, id: RunId) -> Rank {
-        let is_caught_up = self.decided == Decided::CaughtUp;
-        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
-    }
-}
-
-impl From<&Waiting> for Run {
-    fn from(waiting: &Waiting) -> Run {
-        let Waiting {
-            job,
-            shard,
-            fire_time,
-            ready_at,
-            attempt,
-            priority,
-            origin,
-            decided,
-            has_payload,
-            is_called_back,
-            run: _,
-        } = *waiting;
-        // A row can hold anything, and a token has no room for more.
-        let attempt = attempt.min(Attempt::MAX);
-        // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
-        let may_repeat = attempt > Attempt::FIRST;
-        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
-        let place = Place::Wheel;
-        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
-    }
-}
-
-/// An attempt on its way.
-#[derive(Clone, Debug)]
-pub(crate) struct Flight {
-    pub(crate) attempt: Attempt,
-    pub(crate) token: Token,
-    pub(crate) sent_at: Timestamp,
-    pub(crate) executor: Text,
-    pub(crate) is_gated: bool,
-    /// Whether an earlier holder sent it.
-    pub(crate) is_adopted: bool,
-    pub(crate) possible_duplicate: bool,
-    pub(crate) pool: Option<Pool>,
-    pub(crate) deadline: Timestamp,
 }
 
 /// What is going on with a job.
@@ -265,6 +130,17 @@ pub(crate) struct Memory {
     pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
     pub(crate) active: FxHashMap<JobId, Active>,
     pub(crate) parked: BTreeMap<(JobId, ShardId), Parked>,
+    /// Who is there.
+    pub(crate) registry: Registry,
+    /// The versions of apps, as far as they are known.
+    pub(crate) versions: BTreeMap<Text, u64>,
+    /// Who had a turn.
+    pub(crate) routes: Routes,
+    pub(crate) seekers: Seekers,
+    /// Executors that were chosen for runs which are not on their way yet.
+    pub(crate) chosen: FxHashMap<RunId, Arc<Address>>,
+    pub(crate) parts: Parts,
+    pub(crate) doubts: Doubts,
     /// Grows when calling back is asked for, and again when it is answered: odd while it is on its way.
     pub(crate) callings: u64,
     pub(crate) paces: FxHashMap<JobId, Pace>,
@@ -289,6 +165,16 @@ pub(crate) struct Memory {
     pub(crate) planned_through: Timestamp,
     pub(crate) swept_at: Option<Boot>,
     pub(crate) pruned_at: Option<Boot>,
+    /// When the store was last asked who is there.
+    pub(crate) looked_at: Option<Boot>,
+    /// When it was last cleared of executors that are gone.
+    pub(crate) buried_at: Option<Boot>,
+    /// Whether it was told that there are too many executors.
+    pub(crate) is_crowded: bool,
+    /// How many executors were asked so far whether they are there.
+    pub(crate) probed_up_to: usize,
+    /// When runs that wait for executors which are there last asked again.
+    pub(crate) recalled_at: Option<Timestamp>,
     pub(crate) planted: Option<Planted>,
     wheel_capacity: usize,
 }
@@ -317,6 +203,13 @@ impl Memory {
             deadlines: BTreeSet::new(),
             active: FxHashMap::default(),
             parked: BTreeMap::new(),
+            registry: Registry::default(),
+            versions: BTreeMap::new(),
+            routes: Routes::default(),
+            seekers: Seekers::default(),
+            chosen: FxHashMap::default(),
+            parts: Parts::default(),
+            doubts: Doubts::default(),
             callings: 0,
             paces: FxHashMap::default(),
             open: [0; 2],
@@ -333,6 +226,11 @@ impl Memory {
             planned_through: Timestamp::MIN,
             swept_at: None,
             pruned_at: None,
+            looked_at: None,
+            buried_at: None,
+            is_crowded: false,
+            probed_up_to: 0,
+            recalled_at: None,
             planted: settings.planted,
             wheel_capacity: settings.wheel_capacity,
         }
@@ -439,7 +337,9 @@ impl Memory {
         let Some(held) = self.held.get(&open.run.shard).copied().filter(|_| !is_known) else { return };
         let mut run = Run::from(&open.run);
         run.flags.may_be_gated = self.unsure.remove(&id);
-        self.active.entry(run.job).or_default().running.insert(id);
+        if run.origin != Origin::Part {
+            self.active.entry(run.job).or_default().running.insert(id);
+        }
         if let Some((ready_at, attempt)) = open.retry {
             (run.ready_at, run.attempt) = (ready_at, attempt);
             run.flags.may_repeat = true;
@@ -459,13 +359,25 @@ impl Memory {
                 token: open.token,
                 sent_at: open.sent_at,
                 executor: open.executor.clone(),
+                address: self.address_of(&open.run, &open.executor, open.join.is_some()),
                 is_gated: true,
                 is_adopted: true,
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
                 pool: None,
                 deadline,
+                lost_because: None,
             },
         );
+    }
+
+    /// The executor that has an attempt of an earlier holder.
+    fn address_of(&self, run: &Waiting, executor: &Text, is_whole: bool) -> Option<Arc<Address>> {
+        match self.jobs.get(run.job) {
+            Some(Known::Job(job)) if job.executor().is_some() && !is_whole => {
+                Some(Arc::new(self.executor_at(&job.definition.app, executor)))
+            }
+            _ => None,
+        }
     }
 
     /// Lets a run that has a gate wait for its next attempt.
@@ -551,6 +463,8 @@ impl Memory {
         self.reads.touch(id);
         let was_gated = self.land(id).is_some_and(|flight| flight.is_gated);
         self.busy.remove(&id);
+        self.seekers.remove(id);
+        self.chosen.remove(&id);
         let Some(run) = self.runs.get(&id).copied() else { return };
         self.wheel.cancel(id.0);
         self.between.remove(&(run.ready_at, id));
@@ -626,11 +540,18 @@ impl Memory {
     pub(crate) fn land(&mut self, id: RunId) -> Option<Flight> {
         let flight = self.flights.remove(&id)?;
         self.deadlines.remove(&(flight.deadline, id));
+        self.doubts.forget(id);
         if let Some(pool) = flight.pool {
             self.open[pool as usize] -= 1;
             self.wakes.fire = true;
         }
         Some(flight)
+    }
+
+    /// A run as its job is asked about it. A part is wanted as far as what it is a part of.
+    pub(crate) fn candidate(&self, id: RunId, run: &Run) -> Candidate {
+        let whole = self.parts.get(id).and_then(|known| self.runs.get(&known.whole));
+        Candidate { origin: whole.map_or(run.origin, |whole| whole.origin), ..run.candidate() }
     }
 
     // --- forgetting ---
@@ -639,6 +560,9 @@ impl Memory {
     pub(crate) fn forget(&mut self, id: RunId) {
         self.reads.touch(id);
         self.land(id);
+        self.seekers.remove(id);
+        self.chosen.remove(&id);
+        self.parts.forget(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.wheel.cancel(id.0);
         self.wakes.load |= self.has_room_again();
@@ -696,6 +620,9 @@ impl Memory {
             self.make_ready(rank.run);
             self.wakes.fire = true;
         }
+        let of_job = |id: &RunId| self.runs.get(id).is_some_and(|run| run.job == job);
+        let seeking: Vec<RunId> = self.seekers.ids().filter(of_job).collect();
+        seeking.into_iter().for_each(|id| self.seek_again(id));
     }
 
     /// Stops acting for a shard and forgets what is its.
@@ -742,6 +669,7 @@ impl Memory {
             self.flights.iter().filter(|(_, flight)| !flight.is_gated).filter_map(|(id, _)| of_run(id));
         let queued = self.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
         let busy = self.busy.iter().filter_map(of_run);
+        let seeking = self.seekers.ids().filter_map(|id| of_run(&id));
         let due = [
             Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
             Some(self.planned_through),
@@ -750,6 +678,7 @@ impl Memory {
             ungated.min(),
             queued.min(),
             busy.min(),
+            seeking.min(),
         ];
         Mark { due: due.into_iter().flatten().min().unwrap_or(Timestamp::MIN), id: 0 }
     }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub sweep_every: Duration,
     /// How long it waits before it asks a store again that did not answer as it should.
     pub pause: Duration,
+    /// How executors are watched.
+    pub registry: RegistrySettings,
     /// How long closed runs are kept.
     pub retention: Duration,
     /// Where other nodes reach it.
@@ -73,9 +75,44 @@ impl Default for Settings {
             note_after: Duration::from_secs(1),
             sweep_every: Duration::from_secs(30),
             pause: Duration::from_millis(200),
+            registry: RegistrySettings::default(),
             retention: Duration::from_secs(30 * 86_400),
             address: Text::Borrowed(""),
             planted: None,
+        }
+    }
+}
+
+/// How executors are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegistrySettings {
+    /// How often an executor is expected to say that it is there.
+    pub beat: Duration,
+    /// After how much silence it is gone.
+    pub dead: Duration,
+    /// How often the store is cleared of those.
+    pub sweep: Duration,
+    /// How long a run waits for an executor.
+    pub wait: Duration,
+    /// How often an executor is asked whether it is there, and the store who else is.
+    pub probe: Duration,
+    /// How long an attempt is left alone before its executor is asked about it, and between two such questions.
+    pub doubt: Duration,
+    /// How long an executor may be unreachable before what it had is lost.
+    pub away: Duration,
+}
+
+impl Default for RegistrySettings {
+    fn default() -> RegistrySettings {
+        RegistrySettings {
+            beat: Duration::from_secs(30),
+            dead: Duration::from_secs(90),
+            sweep: Duration::from_secs(30),
+            wait: Duration::from_secs(60),
+            probe: Duration::from_secs(5),
+            // Longer than an attempt may wait for a connection and for the answer to it.
+            doubt: Duration::from_secs(30),
+            away: Duration::from_secs(45),
         }
     }
 }
@@ -106,4 +143,6 @@ pub enum Planted {
     RetryUnasked,
     /// Time is counted by the machine's own clock once the store was heard.
     OwnClock,
+    /// An executor that says it is idle is believed at once.
+    IdleBelieved,
 }

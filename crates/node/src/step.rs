@@ -7,6 +7,7 @@ mod reap;
 mod renew;
 mod settle;
 mod tend;
+mod watch;
 
 pub(crate) use fire::may_have_been_sent;
 pub(crate) use plan::waiting;

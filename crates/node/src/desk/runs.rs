@@ -216,8 +216,20 @@ impl Node {
         Ok(Cancelled::Asked)
     }
 
-    /// Cancels a run of a shard that we hold: before it is sent it is closed, afterwards it is told to end too.
+    /// Cancels a run of a shard that we hold, and its parts before it.
     pub(crate) async fn cancel_ours(&self, id: RunId) -> Result<Cancelled, StoreError> {
+        let parts = self.ports.store.open_parts(id).await?;
+        if !parts.is_empty() {
+            self.memory().parts.end(id);
+        }
+        for part in parts {
+            self.cancel_one(part).await?;
+        }
+        self.cancel_one(id).await
+    }
+
+    /// Before it is sent it is closed, afterwards it is told to end too.
+    async fn cancel_one(&self, id: RunId) -> Result<Cancelled, StoreError> {
         let unknown = StoreError::Unknown(Text::Borrowed("the time is not known yet"));
         let now = self.now().ok_or(unknown)?;
         let reason = Text::Borrowed("cancelled");
@@ -244,11 +256,13 @@ impl Node {
                         Ended::sent(id, &run, attempt, Then::Close(close.clone()))
                     }
                 };
-                let kill = memory.flights.get(&id).map(|flight| Kill {
+                let flying = memory.flights.get(&id).filter(|flight| !flight.is_whole());
+                let kill = flying.map(|flight| Kill {
                     run: id,
                     job: run.job,
                     attempt: flight.attempt,
                     token: flight.token,
+                    address: flight.address.as_deref().cloned(),
                 });
                 let ended = match memory.jobs.get(run.job) {
                     Some(Known::Job(job)) => ended.following(job, &run),
@@ -269,7 +283,7 @@ impl Node {
                 }
             };
             if let Some(kill) = kill {
-                self.ports.dispatch.kill(vec![kill]);
+                self.kill(vec![kill]);
             }
             if stale.is_empty() {
                 return Ok(Cancelled::InTime);

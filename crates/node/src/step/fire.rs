@@ -6,19 +6,32 @@
 mod decide;
 mod gate;
 mod pick;
+mod seek;
+mod split;
 
 pub(crate) use decide::may_have_been_sent;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
 
 use crate::Node;
 use crate::memory::Memory;
-use crate::ports::{Boot, Dispatched, Gate, Kill, StoreError};
+use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
 use crate::settings::Settings;
 use crate::step::Ended;
+
+/// While the store is away, this often it is looked for what can go without it.
+const ALONE_EVERY: Duration = Duration::from_millis(10);
+
+/// Whether a step can ask the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Help {
+    Store,
+    None,
+}
 
 /// What was decided about the runs in hand.
 #[derive(Default)]
@@ -26,6 +39,9 @@ struct Decision {
     sends: Vec<Dispatched>,
     ends: Vec<Ended>,
     gates: Vec<Gate>,
+    /// Broadcast runs, and who gets a part of each.
+    splits: Vec<(Gate, Vec<Address>)>,
+    probes: Vec<Probe>,
     kills: Vec<Kill>,
     /// Jobs whose rows hold what cannot be sent, and why.
     poisoned: Vec<(JobId, Text)>,
@@ -38,6 +54,8 @@ struct Turn<'a> {
     payloads: &'a Payloads,
     boot: Boot,
     now: Timestamp,
+    /// Random.
+    bits: u64,
     decision: Decision,
 }
 
@@ -49,10 +67,10 @@ impl Node {
     pub async fn fire(&self) -> Boot {
         let boot = self.boot();
         if boot < self.memory().paused_until {
-            return self.memory().paused_until;
+            return self.fire_alone();
         }
         loop {
-            let picked = self.pick();
+            let picked = self.pick(Help::Store);
             if let Err(error) = self.fire_picked(&picked).await {
                 self.lost_or_paused("fire", &error);
                 self.put_back(&picked);
@@ -65,23 +83,43 @@ impl Node {
         self.next_moment()
     }
 
+    /// While the store is away, what is loaded and needs nothing from it goes on, as long as our lease lasts.
+    fn fire_alone(&self) -> Boot {
+        let picked = self.pick(Help::None);
+        let Decision { sends, .. } = self.decide(&picked, &Payloads::new(), Help::None);
+        if !sends.is_empty() {
+            self.ports.dispatch.send(sends);
+        }
+        // Whatever changed its mind at the last moment waits for the store.
+        self.put_back(&picked);
+        let soon = self.boot().plus(ALONE_EVERY);
+        self.memory().paused_until.min(soon)
+    }
+
     async fn fire_picked(&self, picked: &[RunId]) -> Result<(), StoreError> {
         if picked.is_empty() && !self.memory().is_ready_full(&self.settings) {
             return Ok(());
         }
         let payloads = self.prepare(picked).await?;
-        let Decision { sends, ends, gates, kills, poisoned } = self.decide(picked, &payloads);
+        let Decision { sends, ends, gates, splits, probes, kills, poisoned } =
+            self.decide(picked, &payloads, Help::Store);
         if !sends.is_empty() {
             self.ports.dispatch.send(sends);
         }
         if !ends.is_empty() {
             self.write_ends(ends).await?;
         }
+        if !probes.is_empty() {
+            self.ports.dispatch.probe(probes);
+        }
         if !kills.is_empty() {
-            self.ports.dispatch.kill(kills);
+            self.kill(kills);
         }
         if !gates.is_empty() {
             self.go_through(gates, &payloads).await?;
+        }
+        if !splits.is_empty() {
+            self.split(splits).await?;
         }
         for (job, reason) in poisoned {
             self.stop_because(job, StoppedReason::Quarantined(reason)).await?;
@@ -99,11 +137,31 @@ impl Node {
             (jobs, picked.iter().filter(brings).copied().collect::<Vec<_>>())
         };
         self.know_jobs(jobs).await?;
+        let mut payloads = self.payloads_of_parts(picked).await?;
         if with_payload.is_empty() {
-            return Ok(Payloads::new());
+            return Ok(payloads);
         }
         let rows = self.ports.store.fetch(&with_payload).await?;
-        Ok(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))).collect())
+        payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
+        Ok(payloads)
+    }
+
+    /// Parts bring what the whole brings.
+    async fn payloads_of_parts(&self, picked: &[RunId]) -> Result<Payloads, StoreError> {
+        self.know_parts(picked).await?;
+        let wholes: BTreeMap<RunId, RunId> = {
+            let memory = self.memory();
+            picked.iter().filter_map(|id| Some((*id, memory.parts.get(*id)?.whole))).collect()
+        };
+        if wholes.is_empty() {
+            return Ok(Payloads::new());
+        }
+        let ids: Vec<RunId> = wholes.values().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let rows = self.ports.store.fetch(&ids).await?;
+        let brought: Payloads =
+            rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))).collect();
+        let of = |(part, whole): (RunId, RunId)| Some((part, brought.get(&whole)?.clone()));
+        Ok(wholes.into_iter().filter_map(of).collect())
     }
 
     /// What was in hand and not dealt with is due as before.

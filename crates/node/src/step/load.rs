@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use punctual_core::engine::reap::deadline;
-use punctual_core::model::{RunId, ShardId};
+use punctual_core::model::{Origin, RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -113,13 +113,17 @@ impl Node {
     pub(crate) async fn take_over(&self, leases: &[Lease]) -> Result<BTreeSet<RunId>, StoreError> {
         let read = self.memory().reads.begin();
         let adopted = self.adopt(leases).await;
-        let mut memory = self.memory();
-        if let Ok(adopted) = &adopted {
-            self.note_adopted(&mut memory, read, leases, adopted);
+        {
+            let mut memory = self.memory();
+            if let Ok(adopted) = &adopted {
+                self.note_adopted(&mut memory, read, leases, adopted);
+            }
+            memory.reads.end(read);
         }
-        memory.reads.end(read);
-        drop(memory);
-        Ok(adopted?.sends.iter().map(|open| open.run.run).collect())
+        let ids: BTreeSet<RunId> = adopted?.sends.iter().map(|open| open.run.run).collect();
+        let parts: Vec<RunId> = ids.iter().copied().filter(|id| self.is_part(*id)).collect();
+        self.know_parts(&parts).await?;
+        Ok(ids)
     }
 
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
@@ -131,8 +135,15 @@ impl Node {
     fn note_adopted(&self, memory: &mut Memory, read: Read, leases: &[Lease], adopted: &Adopted) {
         let Some(now) = memory.time.now(self.boot()) else { return };
         for open in &adopted.sends {
-            let deadline = self.deadline_of(&memory.jobs, open, now);
+            // The parts of a run have deadlines of their own.
+            let deadline = match open.join {
+                Some(_) => Timestamp::MAX,
+                None => self.deadline_of(&memory.jobs, open, now),
+            };
             memory.adopt(read, open, deadline);
+            if let Some(join) = open.join.filter(|join| join.open == 0) {
+                memory.join(open.run.run, join);
+            }
         }
         for (shard, job) in &adopted.parked {
             if memory.held.contains_key(shard) {
@@ -148,6 +159,10 @@ impl Node {
                 held.is_adopted = true;
             }
         }
+    }
+
+    fn is_part(&self, id: RunId) -> bool {
+        self.memory().runs.get(&id).is_some_and(|run| run.origin == Origin::Part)
     }
 
     /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.

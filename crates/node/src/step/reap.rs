@@ -2,11 +2,11 @@
 
 use punctual_core::engine::reap::{Silent, lost};
 use punctual_core::engine::settle::{End, settle};
-use punctual_core::model::{Attempt, RunId, Then};
+use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Then};
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::ports::{Boot, StoreError};
+use crate::ports::{Boot, Kill, StoreError};
 use crate::settings::Planted;
 use crate::step::Ended;
 
@@ -43,16 +43,21 @@ impl Node {
             silent.iter().filter_map(|id| memory.runs.get(id).map(|run| run.job)).collect()
         };
         self.know_jobs(jobs).await?;
-        let ends = self.give_up(&silent, now);
-        self.write_ends(ends).await.map(|_| ())
+        let (ends, kills) = self.give_up(&silent, now);
+        self.write_ends(ends).await?;
+        if !kills.is_empty() {
+            self.kill(kills);
+        }
+        Ok(())
     }
 
-    fn give_up(&self, silent: &[RunId], now: calendar::Timestamp) -> Vec<Ended> {
+    /// What becomes of attempts that are taken for lost, and which of them are to be ended in case they are not.
+    fn give_up(&self, silent: &[RunId], now: calendar::Timestamp) -> (Vec<Ended>, Vec<Kill>) {
         let memory = self.memory();
-        let mut ends = Vec::with_capacity(silent.len());
+        let (mut ends, mut kills) = (Vec::with_capacity(silent.len()), Vec::new());
         for id in silent {
             let (Some(run), Some(flight)) = (memory.runs.get(id), memory.flights.get(id)) else { continue };
-            let attempt = lost(
+            let mut attempt = lost(
                 Silent {
                     number: flight.attempt,
                     token: flight.token,
@@ -62,6 +67,20 @@ impl Node {
                 },
                 now,
             );
+            if let Some(reason) = &flight.lost_because {
+                attempt.message = reason.clone();
+            } else if let Some(address) = &flight.address {
+                // It had its time and more, whatever has become of it.
+                attempt.outcome = AttemptOutcome::TimedOut;
+                attempt.message = Text::Borrowed("the executor reported no end within the timeout");
+                kills.push(Kill {
+                    run: *id,
+                    job: run.job,
+                    attempt: flight.attempt,
+                    token: flight.token,
+                    address: Some((**address).clone()),
+                });
+            }
             // It changed while we were asking: the next round knows it.
             let Some(known) = memory.jobs.get(run.job) else { continue };
             let Known::Job(job) = known else {
@@ -74,7 +93,8 @@ impl Node {
                 ends.push(Ended::sent(*id, run, attempt, Then::Close(close)));
                 continue;
             };
-            let by_loss_of_node = flight.is_adopted;
+            // An executor goes on without the node that sent it its work.
+            let by_loss_of_node = flight.is_adopted && flight.address.is_none();
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node };
             let mut then = settle(job, &end, now, self.jitter());
             if memory.has_planted(Planted::ResendAtMostOnce) {
@@ -82,6 +102,6 @@ impl Node {
             }
             ends.push(Ended::sent(*id, run, attempt, then).following(job, run));
         }
-        ends
+        (ends, kills)
     }
 }

@@ -8,8 +8,8 @@ use punctual_core::cluster::{home, spread};
 use punctual_core::engine::settle::{End, children, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, NewRun, NodeId, Origin,
-    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When,
+    Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, Join, NewRun, NodeId, Origin,
+    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
 
@@ -30,6 +30,7 @@ pub(crate) struct Ended {
     failure_limit: u32,
     /// Whether its target said that it is gone for good.
     is_gone: bool,
+    is_part: bool,
 }
 
 impl Ended {
@@ -50,8 +51,10 @@ impl Ended {
             then,
             children: Vec::new(),
             named: None,
+            part_of: None,
         };
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_gone: false }
+        let is_part = run.origin == Origin::Part;
+        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_gone: false, is_part }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -67,6 +70,10 @@ impl Ended {
     /// With what its job wants to follow.
     #[must_use]
     pub(crate) fn following(mut self, job: &Job, run: &Run) -> Ended {
+        if self.is_part {
+            // What follows, follows from the whole.
+            return self;
+        }
         self.settlement.named = (run.origin == Origin::Schedule).then_some(run.fire_time);
         if let Then::Close(close) = &self.settlement.then {
             self.children = children(job, close.outcome).copied().collect();
@@ -198,7 +205,9 @@ impl Node {
             let then = settle(&job, &end, now, self.jitter());
             let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
             let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-            memory.note_pace(run.job, now, took);
+            if job.executor().is_none() {
+                memory.note_pace(run.job, now, took);
+            }
             let is_foreign = !memory.held.contains_key(&run.shard);
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
@@ -235,7 +244,11 @@ impl Node {
             return Ok(Vec::new());
         }
         let callings = self.memory().callings;
-        let answers = match self.give_birth(&mut ends).await {
+        let prepared = match self.name_wholes(&mut ends).await {
+            Ok(()) => self.give_birth(&mut ends).await,
+            Err(error) => Err(error),
+        };
+        let answers = match prepared {
             Ok(()) => {
                 let settlements = ends.iter().map(|ended| ended.settlement.clone()).collect();
                 self.ports.store.settle(settlements).await
@@ -306,6 +319,51 @@ impl Node {
         runs.for_each(|run| memory.let_go(run, now));
     }
 
+    /// Says of parts what they are parts of.
+    async fn name_wholes(&self, ends: &mut [Ended]) -> Result<(), StoreError> {
+        let parts: Vec<RunId> =
+            ends.iter().filter(|ended| ended.is_part).map(|ended| ended.settlement.run).collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let strangers = self.know_parts(&parts).await?;
+        let memory = self.memory();
+        for ended in ends.iter_mut().filter(|ended| ended.is_part) {
+            let run = ended.settlement.run;
+            let known = memory.parts.get(run).map(|known| known.whole);
+            ended.settlement.part_of = known.or_else(|| strangers.get(&run).copied());
+        }
+        Ok(())
+    }
+
+    /// Makes sure that it is known whose parts these are, as far as they are parts. What is not in memory is not put there,
+    /// only told.
+    pub(crate) async fn know_parts(&self, runs: &[RunId]) -> Result<BTreeMap<RunId, RunId>, StoreError> {
+        let unknown: Vec<RunId> = {
+            let memory = self.memory();
+            let is_unknown = |id: &&RunId| {
+                memory.parts.get(**id).is_none()
+                    && memory.runs.get(*id).is_none_or(|run| run.origin == Origin::Part)
+            };
+            runs.iter().filter(is_unknown).copied().collect()
+        };
+        if unknown.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let rows = self.ports.store.fetch(&unknown).await?;
+        let mut memory = self.memory();
+        let mut strangers = BTreeMap::new();
+        for row in rows {
+            let id = row.waiting.run;
+            let Some((whole, part)) = row.part else { continue };
+            strangers.insert(id, whole);
+            if memory.runs.contains_key(&id) {
+                memory.parts.note(id, whole, part);
+            }
+        }
+        Ok(strangers)
+    }
+
     /// Gives the children ids and shards.
     async fn give_birth(&self, ends: &mut [Ended]) -> Result<(), StoreError> {
         let count: usize = ends.iter().map(|ended| ended.children.len()).sum();
@@ -325,6 +383,11 @@ impl Node {
         let memory = self.memory();
         for ended in ends {
             let fire_time = closed_at(ended);
+            let result = ended.settlement.attempt.as_ref().map_or("", |attempt| &attempt.message);
+            let payload = match memory.jobs.get(ended.settlement.job) {
+                Some(Known::Job(job)) => Some(handed_on(ended.settlement.run, job, result)),
+                _ => None,
+            };
             ended.settlement.children = ended
                 .children
                 .iter()
@@ -344,7 +407,7 @@ impl Node {
                         origin: Origin::Parent,
                         decided: Decided::OnTime,
                         priority,
-                        payload: None,
+                        payload: payload.clone(),
                         key: None,
                         of: Some(ended.settlement.run),
                     }
@@ -360,7 +423,7 @@ impl Node {
         let mut aftermath = Aftermath::default();
         for (ended, answer) in ends.iter().zip(answers) {
             let settlement = &ended.settlement;
-            let Settled::Done { consecutive_failures, is_over } = answer else {
+            let Settled::Done { consecutive_failures, is_over, joined } = answer else {
                 aftermath.stale.push(settlement.run);
                 if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.receipt.is_some()) {
                     memory.events.push(Event::LateReport { run: settlement.run, attempt: attempt.number });
@@ -380,6 +443,9 @@ impl Node {
                 let reason = StoppedReason::Finished;
                 memory.events.push(Event::JobStopped { job: settlement.job, reason });
                 memory.jobs.forget(settlement.job);
+            }
+            if let Some((whole, join)) = joined {
+                memory.join(*whole, *join);
             }
             if settlement.is_foreign {
                 aftermath.tell(&memory, settlement.shard, Hint::Settled(settlement.run));
@@ -444,8 +510,11 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
     let id = settlement.run;
     match &settlement.then {
         Then::Close(close) => {
-            let (job, outcome, reason) = (settlement.job, close.outcome, close.reason.clone());
-            memory.events.push(Event::Closed { run: id, job, outcome, reason });
+            // Of a broadcast run the whole is told.
+            if settlement.part_of.is_none() {
+                let (job, outcome, reason) = (settlement.job, close.outcome, close.reason.clone());
+                memory.events.push(Event::Closed { run: id, job, outcome, reason });
+            }
             memory.forget(id);
         }
         // It went out in spite of us: what was written for it stands behind that attempt.
@@ -498,6 +567,32 @@ impl Memory {
                 self.paces.remove(&job);
             }
         }
+    }
+
+    /// All parts of a run have ended: so does the whole, by a report of its own.
+    pub(crate) fn join(&mut self, whole: RunId, join: Join) {
+        if self.parts.is_ending(whole) {
+            return;
+        }
+        let Some(flight) = self.flights.get(&whole) else {
+            // Whoever has it finds out.
+            return self.look_up_later(whole);
+        };
+        let is_good = join.succeeded == join.total;
+        self.inbox.push_back(Report {
+            receipt: Receipt::default(),
+            run: whole,
+            attempt: flight.attempt,
+            token: flight.token,
+            outcome: if is_good { AttemptOutcome::Succeeded } else { AttemptOutcome::Failed },
+            message: format!("{} of {} parts succeeded", join.succeeded, join.total).into(),
+            executor: flight.executor.clone(),
+            started_at: flight.sent_at,
+            retry_after: None,
+            // Each part had its tries.
+            further: Further::Useless,
+        });
+        self.wakes.settle = true;
     }
 
     /// Remembers that a job has runs which are parked.

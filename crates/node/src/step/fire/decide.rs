@@ -8,13 +8,13 @@ use punctual_core::engine::fire::{Wanted, wanted};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Outcome, RunId, Skip, Target,
-    Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, RunId, Skip,
+    Target, Text, Then, Token,
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 
-use super::{Decision, Payloads, Turn, too_long};
+use super::{Decision, Help, Payloads, Turn, too_long};
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Flight, Place, Run};
@@ -24,7 +24,7 @@ use crate::step::Ended;
 
 impl Node {
     /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
-    pub(super) fn decide(&self, picked: &[RunId], payloads: &Payloads) -> Decision {
+    pub(super) fn decide(&self, picked: &[RunId], payloads: &Payloads, help: Help) -> Decision {
         let boot = self.boot();
         let mut memory = self.memory();
         let Some(now) = memory.trusted_now(boot) else {
@@ -33,7 +33,8 @@ impl Node {
             return Decision::default();
         };
         let (settings, decision) = (&self.settings, Decision::default());
-        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, decision };
+        let bits = self.ports.entropy.bits();
+        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits, decision };
         for id in picked {
             let Some(run) = turn.memory.in_hand(*id) else { continue };
             match turn.memory.jobs.get(run.job).cloned() {
@@ -48,7 +49,9 @@ impl Node {
                 None => turn.memory.make_ready(*id),
             }
         }
-        turn.park_surplus();
+        if help == Help::Store {
+            turn.park_surplus();
+        }
         turn.decision
     }
 }
@@ -60,13 +63,13 @@ impl Turn<'_> {
         }
         if run.flags.may_be_gated {
             // Only the key can say; the second look asks the job.
-            return self.draft_gate(id, run, job);
+            return self.go_on(id, run, job);
         }
         if let Some(reason) = self.payloads.get(&id).and_then(too_long) {
             self.decision.poisoned.push((run.job, reason.clone()));
             return self.fail(id, run, reason);
         }
-        match self.ask(run, job) {
+        match self.ask(id, run, job) {
             Wanted::Start(decided) => {
                 if let Some(kept) = self.memory.runs.get_mut(&id) {
                     kept.decided = decided;
@@ -82,26 +85,31 @@ impl Turn<'_> {
         }
     }
 
-    fn ask(&self, run: &Run, job: &Job) -> Wanted {
+    /// What the job wants done with it. A part is asked for as what it is a part of.
+    pub(super) fn ask(&self, id: RunId, run: &Run, job: &Job) -> Wanted {
         if run.attempt > Attempt::FIRST && self.memory.has_planted(Planted::RetryUnasked) {
             return Wanted::Start(run.decided);
         }
-        let fate = wanted(job, &run.candidate(), self.now);
+        let fate = wanted(job, &self.memory.candidate(id, run), self.now);
         let is_off = self.memory.has_planted(Planted::MisfireOffByOne) && is_at_threshold(job, run, self.now);
         if is_off && matches!(fate, Wanted::Start(_)) { Wanted::Skip(Skip::Misfire) } else { fate }
     }
 
     fn admit(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let rank = run.rank(id);
+        if run.origin == Origin::Part {
+            // The whole has a place.
+            return self.go_on(id, run, job);
+        }
         let active = self.memory.active.entry(run.job).or_default();
         // Between two attempts it has kept its place.
         if job.is_limited() && active.running.contains(&id) {
-            return self.draft_gate(id, run, job);
+            return self.go_on(id, run, job);
         }
         let others = (active.running.len() - usize::from(active.running.contains(&id))) as u32;
         let ahead = active.queue.range(..rank).count() as u32;
         match block::admit(job.definition.block, others, ahead) {
-            Admission::Start if job.is_gated() => self.draft_gate(id, run, job),
+            Admission::Start if job.is_gated() => self.go_on(id, run, job),
             Admission::Start => self.send_ungated(id, run, job),
             Admission::Wait => self.queue(id, run, job),
             Admission::Skip => self.skip(id, run, job, Skip::Blocked),
@@ -115,6 +123,14 @@ impl Turn<'_> {
         }
     }
 
+    /// On to the gate, by way of an executor if it is for one.
+    fn go_on(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        match job.executor() {
+            Some(executor) => self.seek(id, run, job, executor),
+            None => self.draft_gate(id, run, job),
+        }
+    }
+
     fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_unbound = self.memory.has_planted(Planted::MarkBehind);
         let may_send = self.memory.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
@@ -125,13 +141,25 @@ impl Turn<'_> {
             self.memory.held_until = self.boot.plus(self.settings.pause);
             return self.memory.make_ready(id);
         };
-        self.launch(id, run, job, Token::new(lease.epoch, run.attempt), None);
+        self.launch(id, run, job, Token::new(lease.epoch, run.attempt), None, self.now);
     }
 
     /// Memory says "on its way", and dispatch will get it.
-    pub(super) fn launch(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, log: Option<LogId>) {
+    pub(super) fn launch(
+        &mut self,
+        id: RunId,
+        run: &Run,
+        job: &Arc<Job>,
+        token: Token,
+        log: Option<LogId>,
+        sent_at: Timestamp,
+    ) {
         let Turn { memory, now, .. } = self;
-        memory.active.entry(run.job).or_default().running.insert(id);
+        if run.origin != Origin::Part {
+            memory.active.entry(run.job).or_default().running.insert(id);
+        }
+        let address = memory.chosen.remove(&id);
+        memory.seekers.remove(id);
         let pool = memory.pool_of(run, *now);
         memory.fly(
             id,
@@ -139,12 +167,14 @@ impl Turn<'_> {
                 attempt: run.attempt,
                 token,
                 sent_at: *now,
-                executor: executor_of(job),
+                executor: address.as_ref().map_or_else(|| executor_of(job), |address| address.url.clone()),
+                address: address.clone(),
                 is_gated: log.is_some(),
                 is_adopted: false,
                 possible_duplicate: run.flags.may_repeat,
                 pool,
                 deadline: reap::deadline(job, *now, self.settings.grace),
+                lost_because: None,
             },
         );
         let late = now.as_millis().saturating_sub(run.ready_at.as_millis());
@@ -159,6 +189,10 @@ impl Turn<'_> {
             log,
             possible_duplicate: run.flags.may_repeat,
             payload: self.payloads.get(&id).cloned(),
+            origin: run.origin,
+            sent_at,
+            address: address.map(|address| (*address).clone()),
+            part: self.memory.parts.get(id).map(|known| known.part.clone()),
         });
     }
 
@@ -168,6 +202,9 @@ impl Turn<'_> {
         if let Some(kept) = self.memory.runs.get_mut(&id) {
             kept.place = Place::Queued;
         }
+        // Whoever was chosen for it may be another by then.
+        self.memory.chosen.remove(&id);
+        self.memory.seekers.remove(id);
         let active = self.memory.active.entry(run.job).or_default();
         active.queue.insert(run.rank(id));
         if active.queue.len() <= self.settings.queue_max {
@@ -204,7 +241,7 @@ impl Turn<'_> {
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
         let has_to_wait = run.decided == Decided::CaughtUp || self.memory.pool_of(&run, self.now).is_some();
         let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
-        let then = match self.ask(&run, job) {
+        let then = match self.ask(id, &run, job) {
             Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
             Wanted::Defer(ready_at) => Then::Wait { ready_at, attempt: run.attempt },
             Wanted::Start(_) | Wanted::Park => Then::Park { attempt: run.attempt, version: job.version },
@@ -213,24 +250,38 @@ impl Turn<'_> {
     }
 
     pub(super) fn draft_gate(&mut self, id: RunId, run: &Run, job: &Job) {
-        let Some(lease) = self.memory.lease(run.shard) else { return self.memory.forget(id) };
-        self.memory.active.entry(run.job).or_default().running.insert(id);
+        let gate = self.gate_for(id, run, job);
+        self.decision.gates.extend(gate);
+    }
+
+    /// The gate of a run's next attempt; from now on it has a place among what is running.
+    pub(super) fn gate_for(&mut self, id: RunId, run: &Run, job: &Job) -> Option<Gate> {
+        let Some(lease) = self.memory.lease(run.shard) else {
+            self.memory.forget(id);
+            return None;
+        };
+        let is_part = run.origin == Origin::Part;
+        if !is_part {
+            self.memory.active.entry(run.job).or_default().running.insert(id);
+        }
         let places = match job.definition.block {
+            _ if is_part => None,
             Block::Concurrent(None) => None,
             Block::Concurrent(Some(places)) => Some(places.get()),
             Block::Serial | Block::Discard | Block::Cover => Some(1),
         };
         let hold = |slots| Hold { resource: format!("job:{}", job.id).into(), slots };
-        self.decision.gates.push(Gate {
+        let chosen = self.memory.chosen.get(&id).map(|address| address.url.clone());
+        Some(Gate {
             lease,
             run: id,
             job: run.job,
             attempt: run.attempt,
             token: Token::new(lease.epoch, run.attempt),
-            executor: executor_of(job),
+            executor: chosen.unwrap_or_else(|| executor_of(job)),
             sent_at: self.now,
             holds: places.map(hold).into_iter().collect(),
-        });
+        })
     }
 
     // --- ends ---
@@ -249,8 +300,13 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(id, run, Then::Close(close)));
     }
 
-    /// Ends a run that a newcomer takes the place of.
+    /// Ends a run that a newcomer takes the place of, with its parts.
     fn cover(&mut self, id: RunId, job: &Job) {
+        let parts = self.memory.parts.of(id);
+        if !parts.is_empty() {
+            self.memory.parts.end(id);
+        }
+        parts.into_iter().for_each(|part| self.cover(part, job));
         let Some(run) = self.memory.runs.get(&id).copied() else { return };
         let reason = Text::Borrowed("a newer run took its place");
         let close = Close { outcome: Outcome::Cancelled, reason, closed_at: self.now, range: None };
@@ -258,12 +314,15 @@ impl Turn<'_> {
             // Between two attempts.
             None => Ended::unsent(id, &run, Then::Close(close)),
             Some(flight) => {
-                self.decision.kills.push(Kill {
+                let kill = Kill {
                     run: id,
                     job: run.job,
                     attempt: flight.attempt,
                     token: flight.token,
-                });
+                    address: flight.address.as_deref().cloned(),
+                };
+                // Of a whole the parts are told.
+                self.decision.kills.extend((!flight.is_whole()).then_some(kill));
                 let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), self.now);
                 Ended::sent(id, &run, attempt, Then::Close(close))
             }
@@ -273,6 +332,11 @@ impl Turn<'_> {
 }
 
 impl Flight {
+    /// Whether it fell into parts, which are on their way instead.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.deadline == Timestamp::MAX
+    }
+
     /// The record of the attempt, ended by us.
     pub(crate) fn ended(&self, outcome: AttemptOutcome, message: Text, now: Timestamp) -> AttemptRecord {
         AttemptRecord {
@@ -323,7 +387,7 @@ fn doubt(id: RunId, run: &Run, job: &Job, now: Timestamp) -> Ended {
 fn executor_of(job: &Job) -> Text {
     match &job.definition.target {
         Target::Http(http) => http.url.clone().into(),
-        Target::Executor { .. } => job.definition.app.clone().into(),
+        Target::Executor(_) => job.definition.app.clone().into(),
     }
 }
 

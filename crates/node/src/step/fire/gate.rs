@@ -43,7 +43,7 @@ impl Node {
     }
 
     /// After an unknown commit the gate may be there: only the same key with the same token may be asked again.
-    fn not_through(&self, gates: &[Gate], error: &StoreError) {
+    pub(super) fn not_through(&self, gates: &[Gate], error: &StoreError) {
         let mut memory = self.memory();
         let may_be_written = matches!(error, StoreError::Unknown(_));
         for gate in gates {
@@ -70,7 +70,7 @@ impl Node {
             return Decision::default();
         };
         let (settings, decision) = (&self.settings, Decision::default());
-        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, decision };
+        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits: 0, decision };
         for (gate, answer) in gates.iter().zip(answers) {
             let Some(run) = turn.memory.in_hand(gate.run) else { continue };
             let is_ours = turn.memory.lease(run.shard) == Some(gate.lease);
@@ -102,10 +102,10 @@ impl Turn<'_> {
         };
         let fate = match self.memory.has_planted(Planted::NoSecondLook) {
             true => Wanted::Start(run.decided),
-            false => wanted(&job, &run.candidate(), self.now),
+            false => wanted(&job, &self.memory.candidate(gate.run, run), self.now),
         };
         match fate {
-            Wanted::Start(_) => self.launch(gate.run, run, &job, gate.token, Some(log)),
+            Wanted::Start(_) => self.launch(gate.run, run, &job, gate.token, Some(log), gate.sent_at),
             Wanted::Skip(reason) => self.skip_at_gate(gate, run, &job, reason),
             Wanted::Defer(ready_at) => {
                 self.turn_back(gate, run, Then::Wait { ready_at, attempt: gate.attempt.next() });
@@ -150,7 +150,7 @@ impl Turn<'_> {
     }
 
     /// The place is taken by a run that is not ours to count.
-    fn wait_for_hold(&mut self, gate: &Gate, run: &Run) {
+    pub(super) fn wait_for_hold(&mut self, gate: &Gate, run: &Run) {
         if let Some(active) = self.memory.active.get_mut(&run.job) {
             active.running.remove(&gate.run);
         }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::engine::fire::Rank;
+use punctual_core::engine::fire::{Rank, Wanted, wanted};
 use punctual_core::model::{RunId, Target};
 use punctual_core::policy::{Placement, Pool, pool};
 
+use super::Help;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run};
@@ -46,7 +47,7 @@ impl Settings {
 
 impl Node {
     /// Moves what is due from the wheel to the queue, and takes from the queue what may go now.
-    pub(super) fn pick(&self) -> Vec<RunId> {
+    pub(super) fn pick(&self, help: Help) -> Vec<RunId> {
         let boot = self.boot();
         let mut memory = self.memory();
         if boot < memory.held_until {
@@ -70,7 +71,7 @@ impl Node {
             memory.make_ready(id);
         }
         memory.wakes.load |= memory.has_room_again();
-        let Choice { picked, fast_below, .. } = self.choose(&memory, now);
+        let Choice { picked, fast_below, .. } = self.choose(&memory, now, help);
         memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
         let is_waiting = memory.ready.len() > picked.len();
@@ -82,7 +83,7 @@ impl Node {
     }
 
     /// The runs that may go now, in their order.
-    fn choose(&self, memory: &Memory, now: Timestamp) -> Choice {
+    fn choose(&self, memory: &Memory, now: Timestamp, help: Help) -> Choice {
         let mut choice = Choice { picked: Vec::new(), fast_below: memory.fast_below, is_unbroken: true };
         let (mut taken, mut caught_up) = ([0_u32; 2], 0);
         let has_place = |pool: Pool, taken: &[u32; 2]| {
@@ -103,6 +104,10 @@ impl Node {
                 }
             }
             let Some(run) = memory.runs.get(&rank.run) else { continue };
+            if help == Help::None && !memory.goes_alone(run, now) {
+                choice.is_unbroken = false;
+                continue;
+            }
             if let Some(pool) = memory.pool_of(run, now) {
                 if !has_place(pool, &taken) {
                     choice.pass_over(*rank, pool);
@@ -128,7 +133,7 @@ impl Node {
         }
         // Where no place is free, nothing is chosen: places become free by ends, and those wake this step.
         let in_queue = match memory.ready.first() {
-            Some(first) if !self.choose(&memory, now).picked.is_empty() => {
+            Some(first) if !self.choose(&memory, now, Help::Store).picked.is_empty() => {
                 Some(boot.plus(if first.is_caught_up { CATCH_UP_PAUSE } else { NEXT_ROUND }))
             }
             _ => None,
@@ -148,6 +153,18 @@ impl Memory {
     /// Whether nothing more may leave the wheel before something that is due goes.
     pub(super) fn is_ready_full(&self, settings: &Settings) -> bool {
         self.ready.len() >= settings.ready_max()
+    }
+
+    /// Whether nothing about a run has to be read or written before it is sent.
+    fn goes_alone(&self, run: &Run, now: Timestamp) -> bool {
+        let flags = run.flags;
+        let is_plain = !(flags.has_payload || flags.is_doubtful || flags.may_be_gated);
+        match self.jobs.get(run.job) {
+            Some(Known::Job(job)) if is_plain && !job.is_gated() => {
+                matches!(wanted(job, &run.candidate(), now), Wanted::Start(_))
+            }
+            _ => false,
+        }
     }
 
     /// Whether parked runs may be called back that found no room: when much of it is free, or when nothing that is there

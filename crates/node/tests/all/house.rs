@@ -14,7 +14,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
-    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Receipt, Report,
+    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Probe, Receipt, Report,
     RunFilter, RunView,
 };
 use punctual_node::{Node, Ports, Settings};
@@ -50,6 +50,7 @@ pub(crate) struct Outside {
     pub(crate) sends: Mutex<Vec<Dispatched>>,
     pub(crate) kills: Mutex<Vec<Kill>>,
     pub(crate) receipts: Mutex<Vec<Receipt>>,
+    pub(crate) probes: Mutex<Vec<Probe>>,
 }
 
 impl Dispatch for Outside {
@@ -59,6 +60,10 @@ impl Dispatch for Outside {
 
     fn kill(&self, kills: Vec<Kill>) {
         self.kills.lock().unwrap().extend(kills);
+    }
+
+    fn probe(&self, probes: Vec<Probe>) {
+        self.probes.lock().unwrap().extend(probes);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {
@@ -137,8 +142,9 @@ impl House {
         let clock: Arc<Hands> = Arc::clone(&self.hands);
         let entropy: Arc<Counter> = Arc::clone(&self.entropy);
         let store: Arc<Memory> = Arc::clone(&self.store);
+        let apps: Arc<Memory> = Arc::clone(&self.store);
         let dispatch: Arc<Outside> = Arc::clone(&self.outside);
-        let ports = Ports { clock, entropy, store, dispatch, peers: Arc::new(Silence) };
+        let ports = Ports { clock, entropy, store, apps, dispatch, peers: Arc::new(Silence) };
         let node = Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()));
         self.step(&node);
         self.step(&node);
@@ -160,6 +166,7 @@ impl House {
             now_or_never(node.load());
             now_or_never(node.plan());
             now_or_never(node.tend());
+            now_or_never(node.watch());
             now_or_never(node.fire());
             now_or_never(node.settle());
             now_or_never(node.reap());
@@ -173,6 +180,19 @@ impl House {
             self.hands.0.fetch_add(250, Ordering::Relaxed);
             nodes.iter().for_each(|node| self.step(node));
         }
+    }
+
+    /// The time of day that much later, as text.
+    pub(crate) fn later(&self, by: Duration) -> String {
+        self.now().saturating_add(by).to_string()[11..].trim_end_matches('Z').to_owned()
+    }
+
+    pub(crate) fn probes(&self) -> Vec<Probe> {
+        self.outside.probes.lock().unwrap().clone()
+    }
+
+    pub(crate) fn take_probes(&self) -> Vec<Probe> {
+        std::mem::take(&mut *self.outside.probes.lock().unwrap())
     }
 
     pub(crate) fn create(&self, node: &Node, definition: Definition) -> JobId {
@@ -194,9 +214,16 @@ impl House {
 
     /// An executor says how an attempt ended.
     pub(crate) fn report(&self, node: &Node, send: &Dispatched, outcome: AttemptOutcome) -> Receipt {
-        let receipt = Receipt(self.receipts.fetch_add(1, Ordering::Relaxed));
-        node.report(Report {
-            receipt,
+        let report = self.said(send, outcome);
+        let receipt = report.receipt;
+        node.report(report);
+        now_or_never(node.settle());
+        receipt
+    }
+
+    pub(crate) fn said(&self, send: &Dispatched, outcome: AttemptOutcome) -> Report {
+        Report {
+            receipt: Receipt(self.receipts.fetch_add(1, Ordering::Relaxed)),
             run: send.run,
             attempt: send.attempt,
             token: send.token,
@@ -206,9 +233,7 @@ impl House {
             started_at: self.now(),
             retry_after: None,
             further: Further::Welcome,
-        });
-        now_or_never(node.settle());
-        receipt
+        }
     }
 
     pub(crate) fn is_acknowledged(&self, receipt: Receipt) -> bool {

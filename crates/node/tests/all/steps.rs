@@ -1,22 +1,21 @@
 //! The steps, called by hand: what people were promised, one promise a test.
 
-mod house;
-
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Child, Definition, Delivery, JobState, Outcome, RunState, Schedule, ScheduleKind,
-    StoppedReason, Target, When,
+    AttemptOutcome, Child, Definition, Delivery, Executor, JobState, Outcome, RunState, Schedule,
+    ScheduleKind, StoppedReason, Target, When,
 };
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
-use punctual_node::ports::{Accepted, Browse, Store};
+use punctual_core::registry::Dialect;
+use punctual_node::ports::{Accepted, Beat, Browse, Store};
 use punctual_node::{Cancelled, DeskError, Settings, Submission};
 
-use house::{House, at, closed, definition, every, now_or_never};
+use crate::house::{House, at, closed, definition, every, now_or_never};
 
 fn one_shot(job: punctual_core::model::JobId, time: &str) -> Submission {
     Submission { job, at: Some(at(time)), payload: None, key: None, priority: None }
@@ -574,7 +573,9 @@ fn what_cannot_go_makes_way_for_what_could_after_a_second() {
     let house = House::with(narrow());
     let node = house.node();
     let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
-    let target = Target::Executor { handler: "other".into() };
+    let target = Target::Executor(Executor::of("other"));
+    let (app, address) = ("app".into(), "http://one/".into());
+    now_or_never(node.beat(Beat { app, address, dialect: Dialect::Classic })).unwrap();
     let other = house.create(&node, Definition { target, ..definition("other", ScheduleKind::Manual) });
     let herd = now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 30])).unwrap();
     now_or_never(node.submit(vec![one_shot(other, "10:00:10.500")])).unwrap();

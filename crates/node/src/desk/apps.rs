@@ -1,0 +1,255 @@
+//! Apps and executors: who comes, who goes, and what people set. A beat is in memory before it is kept, so that an
+//! executor stays reachable while the store is away; it is answered only when it is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calendar::Timestamp;
+use punctual_core::event::Event;
+use punctual_core::model::{AttemptOutcome, JobId, LogId, Text};
+use punctual_core::registry::{Addresses, App, Dialect, Executor, Health};
+
+use crate::Node;
+use crate::desk::DeskError;
+use crate::jobs::Known;
+use crate::memory::Memory;
+use crate::ports::{AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
+
+/// An app as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppView {
+    /// What is kept.
+    pub row: AppRow,
+    /// Its executors, in the order in which they are chosen from; those that registered but are not chosen from, because
+    /// people set the addresses, come last.
+    pub executors: Vec<ExecutorView>,
+}
+
+/// An executor as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorView {
+    /// Its address.
+    pub address: Text,
+    /// How it speaks.
+    pub dialect: Dialect,
+    /// When it was last heard of; none if it never registered.
+    pub beat_at: Option<Timestamp>,
+    /// Whether runs are sent to it now.
+    pub is_routable: bool,
+    /// Whether it does not answer although it is registered.
+    pub is_suspect: bool,
+    /// How many attempts this node has there.
+    pub in_flight: usize,
+}
+
+/// What an executor says about an attempt that it knows by the number of its gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// The number.
+    pub log: LogId,
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+    /// What it said.
+    pub message: Text,
+}
+
+impl Node {
+    /// An executor says that it is there. It counts from now on, and is answered when it is kept.
+    pub async fn beat(&self, beat: Beat) -> Result<(), DeskError> {
+        self.hear_beat(&beat);
+        self.ports.apps.beat(vec![beat.clone()]).await?;
+        // What was read meanwhile could not know of it.
+        self.hear_beat(&beat);
+        Ok(())
+    }
+
+    fn hear_beat(&self, beat: &Beat) {
+        let Some(now) = self.now() else { return };
+        let mut memory = self.memory();
+        let change = memory.registry.beat(&beat.app, &beat.address, beat.dialect, now);
+        memory.note_changes(change.into_iter().collect(), now);
+    }
+
+    /// An executor says that it goes; whether it was known. It gets nothing from now on.
+    pub async fn executor_left(&self, app: &str, address: &str) -> Result<bool, DeskError> {
+        self.hear_goodbye(app, address);
+        let was_known = self.ports.apps.leave(app, address).await?;
+        // What was read meanwhile may have brought it back.
+        self.hear_goodbye(app, address);
+        Ok(was_known)
+    }
+
+    fn hear_goodbye(&self, app: &str, address: &str) {
+        let Some(now) = self.now() else { return };
+        let mut memory = self.memory();
+        let change = memory.registry.leave(app, address, now);
+        memory.note_changes(change.into_iter().collect(), now);
+    }
+
+    /// Creates or replaces an app; its version from now on.
+    pub async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {
+        let version = self.ports.apps.put_app(app.clone(), expected).await?;
+        if let Some(now) = self.now() {
+            let mut memory = self.memory();
+            let name = app.name.clone();
+            memory.versions.insert(name.clone(), version);
+            memory.registry.put_app(app_of(app), now);
+            memory.recall(&name);
+        }
+        Ok(version)
+    }
+
+    /// Forgets an app with its executors; whether it was there.
+    pub async fn remove_app(&self, name: &str) -> Result<bool, DeskError> {
+        let was_there = self.ports.apps.remove_app(name).await?;
+        if let Some(now) = self.now() {
+            let mut memory = self.memory();
+            let changes = memory.registry.remove_app(name, now);
+            memory.note_changes(changes, now);
+        }
+        Ok(was_there)
+    }
+
+    /// All apps, by name.
+    pub fn apps(&self) -> Vec<AppView> {
+        let memory = self.memory();
+        let busy = memory.busy_executors();
+        memory.registry.apps().map(|app| memory.view(app, &busy)).collect()
+    }
+
+    /// One app.
+    pub fn app(&self, name: &str) -> Option<AppView> {
+        let memory = self.memory();
+        let app = memory.registry.app(name)?;
+        Some(memory.view(app, &memory.busy_executors()))
+    }
+
+    /// Tells that somebody wanted to register, or to leave, and may not.
+    pub fn tell_refused(&self, app: &str, address: &str, reason: &str) {
+        let text = |said: &str| Text::Owned(said.to_owned());
+        let (app, address, reason) = (text(app), text(address), text(reason));
+        self.memory().events.push(Event::RegistrationRefused { app, address, reason });
+    }
+
+    /// The reports that callbacks mean. What nobody knows, and what is of an app that `may` does not allow, is left out
+    /// and told.
+    pub async fn reports_of(
+        &self,
+        callbacks: &[Callback],
+        may: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Vec<Report>, DeskError> {
+        let logs: BTreeSet<LogId> = callbacks.iter().map(|callback| callback.log).collect();
+        let logs: Vec<LogId> = logs.into_iter().collect();
+        let sent = self.ports.store.sent(&logs).await?;
+        let jobs: BTreeSet<JobId> = sent.iter().map(|sent| sent.job).collect();
+        self.know_jobs(jobs).await?;
+        let sent: BTreeMap<LogId, SentRow> = sent.into_iter().map(|sent| (sent.log, sent)).collect();
+        let mut memory = self.memory();
+        let mut reports = Vec::with_capacity(callbacks.len());
+        for callback in callbacks {
+            let known = sent.get(&callback.log);
+            let is_allowed = known.is_some_and(|sent| memory.is_allowed(sent.job, may));
+            match known {
+                Some(sent) if is_allowed => reports.push(report_of(sent, callback)),
+                _ => {
+                    let reason =
+                        if known.is_some() { "it is of another app" } else { "there is no such send" };
+                    let (log, reason) = (callback.log, Text::Borrowed(reason));
+                    memory.events.push(Event::ReportRefused { log, reason });
+                }
+            }
+        }
+        Ok(reports)
+    }
+}
+
+fn report_of(sent: &SentRow, callback: &Callback) -> Report {
+    Report {
+        receipt: Receipt::default(),
+        run: sent.run,
+        attempt: sent.attempt,
+        token: sent.token,
+        outcome: callback.outcome,
+        message: callback.message.clone(),
+        executor: sent.executor.clone(),
+        started_at: sent.sent_at,
+        retry_after: None,
+        further: Further::Welcome,
+    }
+}
+
+impl Memory {
+    fn is_allowed(&self, job: JobId, may: &(dyn Fn(&str) -> bool + Sync)) -> bool {
+        match self.jobs.get(job) {
+            Some(Known::Job(job)) => may(&job.definition.app),
+            // It is gone: what is said about its last runs harms nobody.
+            _ => true,
+        }
+    }
+
+    /// How many attempts each executor has from this node.
+    fn busy_executors(&self) -> BTreeMap<Text, usize> {
+        let mut busy = BTreeMap::new();
+        for address in self.flights.values().filter_map(|flight| flight.address.as_ref()) {
+            *busy.entry(address.url.clone()).or_default() += 1;
+        }
+        busy
+    }
+
+    fn view(&self, app: &App, busy: &BTreeMap<Text, usize>) -> AppView {
+        let routable: Vec<&str> = self.registry.routable(&app.name).map(|(address, _)| &**address).collect();
+        let place = |executor: &Executor| routable.iter().position(|address| **address == *executor.address);
+        let mut executors: Vec<&Executor> = self.registry.executors(&app.name).collect();
+        executors.sort_by_key(|executor| place(executor).unwrap_or(usize::MAX));
+        let show = |executor: &Executor| ExecutorView {
+            address: executor.address.to_string().into(),
+            dialect: executor.dialect,
+            beat_at: executor.last_beat,
+            is_routable: place(executor).is_some(),
+            is_suspect: executor.health() == Health::Suspect,
+            in_flight: busy.get(&*executor.address).copied().unwrap_or(0),
+        };
+        AppView { row: self.row_of(app), executors: executors.into_iter().map(show).collect() }
+    }
+
+    fn row_of(&self, app: &App) -> AppRow {
+        AppRow {
+            name: app.name.to_string().into(),
+            title: app.title.clone().into(),
+            addresses: match &app.addresses {
+                Addresses::Auto => None,
+                Addresses::Manual(list) => Some(list.iter().map(|one| one.clone().into()).collect()),
+            },
+            access_token: app.access_token.clone(),
+            version: self.versions.get(&*app.name).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// An app as the registry knows it.
+pub(crate) fn app_of(row: AppRow) -> App {
+    let addresses = match row.addresses {
+        None => Addresses::Auto,
+        Some(list) => Addresses::Manual(list.into_iter().map(Text::into_owned).collect()),
+    };
+    App {
+        name: (&*row.name).into(),
+        title: row.title.into_owned(),
+        addresses,
+        access_token: row.access_token,
+    }
+}
+
+/// What the store says, as the registry hears it.
+pub(crate) fn snapshot(began: Timestamp, registered: Registered) -> punctual_core::registry::Snapshot {
+    let beat = |row: ExecutorRow| punctual_core::registry::Beat {
+        app: (&*row.app).into(),
+        address: (&*row.address).into(),
+        dialect: row.dialect,
+        at: row.beat_at,
+    };
+    punctual_core::registry::Snapshot {
+        began,
+        apps: registered.apps.into_iter().map(app_of).collect(),
+        beats: registered.executors.into_iter().map(beat).collect(),
+    }
+}

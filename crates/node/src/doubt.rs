@@ -1,0 +1,150 @@
+//! Doubt: attempts that an executor may have lost. It is asked before anything is concluded, and what it says counts only
+//! as far as it can be believed.
+//!
+//! - It says that it has a run of the job: no doubt.
+//! - It says that it has none, twice: lost, if it has ever been seen to tell the difference, or if it was away since the
+//!   attempt was sent, or if nobody knows whether the attempt was sent at all. Some executors always say that they are
+//!   idle, and those are not believed.
+//! - It does not answer for long, or is no longer registered and does not answer: lost.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{JobId, RunId, Text};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::memory::{Flight, Memory};
+use crate::ports::Address;
+use crate::settings::Planted;
+
+/// What is known against an attempt.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    /// Since when its executor says that it has no such thing.
+    idle_since: Option<Timestamp>,
+    /// Since when its executor does not answer.
+    away_since: Option<Timestamp>,
+}
+
+/// All doubts, and how far executors are to be believed.
+#[derive(Debug, Default)]
+pub(crate) struct Doubts {
+    of: FxHashMap<RunId, Doubt>,
+    /// Executors that have said of a job that they have a run of it.
+    honest: FxHashSet<Text>,
+    /// When an executor was last found to be away, or came anew.
+    away: FxHashMap<Text, Timestamp>,
+    /// When an executor was last asked about a job.
+    asked: FxHashMap<(Text, JobId), Timestamp>,
+}
+
+impl Doubts {
+    pub(crate) fn forget(&mut self, id: RunId) {
+        self.of.remove(&id);
+    }
+
+    /// An executor was away, or is another process than before.
+    pub(crate) fn note_away(&mut self, url: &Text, now: Timestamp) {
+        self.away.insert(url.clone(), now);
+    }
+
+    /// Forgets what was said long ago.
+    pub(crate) fn forget_before(&mut self, at: Timestamp) {
+        self.asked.retain(|_, asked| *asked >= at);
+        self.away.retain(|_, away| *away >= at);
+    }
+}
+
+/// Patience with executors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// How long an attempt is left alone, and between two questions.
+    pub(crate) doubt: Duration,
+    /// How long an executor may be unreachable.
+    pub(crate) away: Duration,
+}
+
+fn passed(from: Timestamp, now: Timestamp) -> Duration {
+    let millis = now.as_millis().saturating_sub(from.as_millis());
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+impl Memory {
+    /// Which executors are to be asked about which jobs, at most `max`: those that have had an attempt for some time.
+    pub(crate) fn questions(
+        &mut self,
+        now: Timestamp,
+        patience: Patience,
+        max: usize,
+    ) -> Vec<(JobId, Address)> {
+        let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
+        let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
+        for (id, flight) in &self.flights {
+            let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
+            let key = (address.url.clone(), run.job);
+            let asked = self.doubts.asked.get(&key).copied();
+            let since = asked.unwrap_or(flight.sent_at).max(flight.sent_at);
+            if passed(since, now) >= patience.doubt && seen.insert(key) {
+                due.push((since, run.job, (**address).clone()));
+            }
+        }
+        // Those that have waited longest, in an order that does not depend on the map's.
+        due.sort_unstable_by(|a, b| (a.0, a.1, &a.2.url).cmp(&(b.0, b.1, &b.2.url)));
+        due.truncate(max);
+        for (_, job, address) in &due {
+            self.doubts.asked.insert((address.url.clone(), *job), now);
+        }
+        due.into_iter().map(|(_, job, address)| (job, address)).collect()
+    }
+
+    /// Hears what an executor says about a job; which attempts are lost by that, each with the reason.
+    pub(crate) fn hear_answer(
+        &mut self,
+        job: JobId,
+        url: &Text,
+        has: Option<bool>,
+        now: Timestamp,
+        patience: Patience,
+    ) -> Vec<(RunId, Text)> {
+        if has == Some(true) {
+            self.doubts.honest.insert(url.clone());
+        }
+        let of = |(id, flight): (&RunId, &Flight)| {
+            let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
+            let is_of = self.runs.get(id).is_some_and(|run| run.job == job);
+            (is_there && is_of && passed(flight.sent_at, now) >= patience.doubt).then_some(*id)
+        };
+        let mut ids: Vec<RunId> = self.flights.iter().filter_map(of).collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()
+    }
+
+    fn doubt(&mut self, id: RunId, has: Option<bool>, now: Timestamp, patience: Patience) -> Option<Text> {
+        let flight = self.flights.get(&id)?;
+        let address = flight.address.clone()?;
+        let was_away = self.doubts.away.get(&address.url).is_some_and(|away| *away >= flight.sent_at);
+        let is_believed = self.doubts.honest.contains(&address.url) || was_away || flight.is_adopted;
+        let is_credulous = self.has_planted(Planted::IdleBelieved);
+        let is_registered = self.registry.executor(&address.app, &address.url).is_some();
+        let doubt = self.doubts.of.entry(id).or_default();
+        match has {
+            Some(true) => {
+                *doubt = Doubt::default();
+                None
+            }
+            Some(false) => {
+                doubt.away_since = None;
+                let since = *doubt.idle_since.get_or_insert(now);
+                let is_sure = is_credulous || is_believed && passed(since, now) >= patience.doubt;
+                is_sure
+                    .then_some(Text::Borrowed("the executor has no such run any more, and reported nothing"))
+            }
+            None => {
+                let since = *doubt.away_since.get_or_insert(now);
+                let bound = if is_registered { patience.away } else { patience.doubt };
+                let is_sure = passed(since, now) >= bound;
+                is_sure.then_some(Text::Borrowed("the executor is gone"))
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A run as a node has it in memory, and an attempt of it that is on its way.
+
+use std::sync::Arc;
+
+use calendar::Timestamp;
+use punctual_core::engine::fire::{Candidate, Rank};
+use punctual_core::model::{Attempt, Decided, JobId, Origin, RunId, ShardId, Text, Token};
+use punctual_core::policy::Pool;
+
+use crate::ports::{Address, Waiting};
+
+/// Where a loaded run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the wheel, until it is due.
+    Wheel,
+    /// Due, and next when there is room.
+    Ready,
+    /// Due, and waiting for a run of its job to end.
+    Queued,
+    /// Due, and waiting for an executor.
+    Seeking,
+    /// In the hands of a step.
+    Busy,
+    /// On its way.
+    Flight,
+}
+
+/// A loaded run. There may be a million of them, so it is small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) fire_time: Timestamp,
+    pub(crate) ready_at: Timestamp,
+    pub(crate) job: JobId,
+    pub(crate) attempt: Attempt,
+    pub(crate) shard: ShardId,
+    pub(crate) priority: u8,
+    pub(crate) origin: Origin,
+    pub(crate) decided: Decided,
+    pub(crate) place: Place,
+    pub(crate) flags: Flags,
+}
+
+/// What else is to be known of a loaded run.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "six independent facts, in a record that exists a million times"
+)]
+pub(crate) struct Flags {
+    pub(crate) has_payload: bool,
+    /// It was parked, and called back to be ready when it is.
+    pub(crate) is_called_back: bool,
+    /// An earlier attempt of it may have a gate, and then loading does not find it.
+    pub(crate) has_gate: bool,
+    /// An earlier holder may have sent it without a gate.
+    pub(crate) is_doubtful: bool,
+    /// Something was asked to be written about this attempt before it was sent, and nobody knows whether it is. Only its
+    /// key can say.
+    pub(crate) may_be_gated: bool,
+    /// An earlier attempt may have arrived.
+    pub(crate) may_repeat: bool,
+}
+
+impl Run {
+    pub(crate) fn candidate(&self) -> Candidate {
+        let Run { origin, fire_time, ready_at, attempt, decided, .. } = *self;
+        Candidate { origin, fire_time, ready_at, attempt, decided }
+    }
+
+    pub(crate) fn rank(&self, id: RunId) -> Rank {
+        let is_caught_up = self.decided == Decided::CaughtUp;
+        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
+    }
+}
+
+impl From<&Waiting> for Run {
+    fn from(waiting: &Waiting) -> Run {
+        let Waiting {
+            job,
+            shard,
+            fire_time,
+            ready_at,
+            attempt,
+            priority,
+            origin,
+            decided,
+            has_payload,
+            is_called_back,
+            run: _,
+        } = *waiting;
+        // A row can hold anything, and a token has no room for more.
+        let attempt = attempt.min(Attempt::MAX);
+        // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
+        let may_repeat = attempt > Attempt::FIRST;
+        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
+        let place = Place::Wheel;
+        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
+    }
+}
+
+/// An attempt on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) attempt: Attempt,
+    pub(crate) token: Token,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) executor: Text,
+    /// The executor that has it; none for an agent, and for a run that fell into parts.
+    pub(crate) address: Option<Arc<Address>>,
+    pub(crate) is_gated: bool,
+    /// Whether an earlier holder sent it.
+    pub(crate) is_adopted: bool,
+    pub(crate) possible_duplicate: bool,
+    pub(crate) pool: Option<Pool>,
+    pub(crate) deadline: Timestamp,
+    /// Why it is taken for lost before its time is up.
+    pub(crate) lost_because: Option<Text>,
+}

@@ -1,0 +1,210 @@
+//! Seeking: runs that wait for an executor, because none is there or because those that are there were asked which of
+//! them may have it. And the parts of broadcast runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{Part, RunId, Text};
+use punctual_core::registry::{Dialect, Secret};
+use rustc_hash::FxHashMap;
+
+use crate::memory::{Memory, Place};
+use crate::ports::Address;
+
+/// A run that waits for an executor.
+#[derive(Clone, Debug)]
+struct Seeking {
+    app: Text,
+    /// Whether executors were asked and have not answered yet.
+    is_asking: bool,
+}
+
+/// All of those.
+#[derive(Debug, Default)]
+pub(crate) struct Seekers {
+    waiting: FxHashMap<RunId, Seeking>,
+    /// Whoever waits for nobody's answer, by app.
+    by_app: BTreeMap<Text, BTreeSet<RunId>>,
+    /// Until when each is patient; kept while it asks again and again, until it has found one.
+    patience: FxHashMap<RunId, Timestamp>,
+    deadlines: BTreeSet<(Timestamp, RunId)>,
+}
+
+impl Seekers {
+    /// Lets a run wait. Its patience counts from the first time.
+    fn add(&mut self, id: RunId, app: Text, is_asking: bool, until: Timestamp) {
+        let until = *self.patience.entry(id).or_insert(until);
+        self.deadlines.insert((until, id));
+        if !is_asking {
+            self.by_app.entry(app.clone()).or_default().insert(id);
+        }
+        self.waiting.insert(id, Seeking { app, is_asking });
+    }
+
+    /// It waits no longer, but may come back.
+    fn take(&mut self, id: RunId) -> Option<Seeking> {
+        let seeking = self.waiting.remove(&id)?;
+        if let Some(until) = self.patience.get(&id) {
+            self.deadlines.remove(&(*until, id));
+        }
+        if let Some(ids) = self.by_app.get_mut(&seeking.app) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_app.remove(&seeking.app);
+            }
+        }
+        Some(seeking)
+    }
+
+    /// It waits no longer, and has not waited.
+    pub(crate) fn remove(&mut self, id: RunId) {
+        self.take(id);
+        self.patience.remove(&id);
+    }
+
+    /// Those that wait.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RunId> {
+        self.waiting.keys().copied()
+    }
+
+    /// Whether it was asked for.
+    pub(crate) fn is_asking(&self, id: RunId) -> bool {
+        self.waiting.get(&id).is_some_and(|seeking| seeking.is_asking)
+    }
+
+    /// Apps that somebody waits for.
+    pub(crate) fn apps(&self) -> Vec<Text> {
+        self.by_app.keys().cloned().collect()
+    }
+
+    /// Those whose patience has ended, at most `max`.
+    pub(crate) fn impatient(&self, now: Timestamp, max: usize) -> Vec<RunId> {
+        self.deadlines.iter().take_while(|(until, _)| *until <= now).take(max).map(|(_, id)| *id).collect()
+    }
+
+    /// When the first loses its patience.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+}
+
+/// A part that is in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct PartOf {
+    pub(crate) whole: RunId,
+    pub(crate) part: Part,
+}
+
+/// The parts that are in memory, and whose they are.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    known: FxHashMap<RunId, PartOf>,
+    of: BTreeMap<RunId, BTreeSet<RunId>>,
+    /// Wholes that are being ended by wish: their parts end with them, and bring nothing about.
+    ending: BTreeSet<RunId>,
+}
+
+impl Parts {
+    pub(crate) fn note(&mut self, id: RunId, whole: RunId, part: Part) {
+        self.of.entry(whole).or_default().insert(id);
+        self.known.insert(id, PartOf { whole, part });
+    }
+
+    pub(crate) fn get(&self, id: RunId) -> Option<&PartOf> {
+        self.known.get(&id)
+    }
+
+    /// The parts of a run that are in memory.
+    pub(crate) fn of(&self, whole: RunId) -> Vec<RunId> {
+        self.of.get(&whole).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn end(&mut self, whole: RunId) {
+        self.ending.insert(whole);
+    }
+
+    pub(crate) fn is_ending(&self, whole: RunId) -> bool {
+        self.ending.contains(&whole)
+    }
+
+    /// Forgets a part, or a whole.
+    pub(crate) fn forget(&mut self, id: RunId) {
+        self.ending.remove(&id);
+        let Some(part) = self.known.remove(&id) else { return };
+        if let Some(ids) = self.of.get_mut(&part.whole) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.of.remove(&part.whole);
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// The executors of an app that runs may be sent to now, in their order.
+    pub(crate) fn executors_of(&self, app: &str) -> Vec<Address> {
+        let access_token = self.access_token(app);
+        let address = |(url, dialect): (&Arc<str>, Dialect)| Address {
+            url: url.to_string().into(),
+            dialect,
+            app: app.to_owned().into(),
+            access_token: access_token.clone(),
+        };
+        self.registry.routable(app).map(address).collect()
+    }
+
+    /// An executor by its address, for whatever is to be said to it about an attempt that it may have. One that is neither
+    /// registered nor set by people is shown no token.
+    pub(crate) fn executor_at(&self, app: &str, url: &Text) -> Address {
+        let dialect = self.registry.executor(app, url).map(|executor| executor.dialect);
+        Address {
+            url: url.clone(),
+            dialect: dialect.unwrap_or_default(),
+            app: app.to_owned().into(),
+            access_token: dialect.and_then(|_| self.access_token(app)),
+        }
+    }
+
+    fn access_token(&self, app: &str) -> Option<Arc<Secret>> {
+        self.registry.app(app).and_then(|app| app.access_token.clone()).map(Arc::new)
+    }
+
+    /// Lets a run wait for an executor: for one to come, or for the answer of those that were asked.
+    pub(crate) fn seek(&mut self, id: RunId, app: Text, is_asking: bool, now: Timestamp, patience: Duration) {
+        self.busy.remove(&id);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Seeking;
+        self.seekers.add(id, app, is_asking, now.saturating_add(patience));
+        self.wakes.watch = true;
+    }
+
+    /// A run that was waiting for an executor asks again.
+    pub(crate) fn seek_again(&mut self, id: RunId) {
+        if self.seekers.take(id).is_some() {
+            self.make_ready(id);
+            self.wakes.fire = true;
+        }
+    }
+
+    /// Everybody asks again who waits for an executor of this app.
+    pub(crate) fn recall(&mut self, app: &str) {
+        let ids: Vec<RunId> = self.seekers.by_app.get(app).into_iter().flatten().copied().collect();
+        ids.into_iter().for_each(|id| self.seek_again(id));
+    }
+
+    /// The answer of those that were asked.
+    pub(crate) fn choose(&mut self, id: RunId, url: Option<Text>, now: Timestamp, patience: Duration) {
+        let Some(seeking) = self.seekers.take(id) else { return };
+        match url {
+            Some(url) => {
+                let address = self.executor_at(&seeking.app, &url);
+                self.chosen.insert(id, Arc::new(address));
+                self.make_ready(id);
+                self.wakes.fire = true;
+            }
+            None => self.seek(id, seeking.app, false, now, patience),
+        }
+    }
+}

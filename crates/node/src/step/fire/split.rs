@@ -1,0 +1,148 @@
+//! Splitting: a broadcast run falls into parts, one for each executor. They are written with the gate of the whole before
+//! any of them is sent, and each is then a run of its own.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::event::Event;
+use punctual_core::model::{Decided, LogId, NewRun, Origin, Part, RunId};
+
+use super::{Decision, Payloads, Turn};
+use crate::Node;
+use crate::memory::{Flight, Run};
+use crate::ports::{Address, Gate, Gated, Split, StoreError, Waiting};
+use crate::reads::Read;
+
+impl Node {
+    /// Writes the gates of broadcast runs with their parts; the parts are due at once.
+    pub(super) async fn split(&self, drafts: Vec<(Gate, Vec<Address>)>) -> Result<(), StoreError> {
+        let gates: Vec<Gate> = drafts.iter().map(|(gate, _)| gate.clone()).collect();
+        let read = self.memory().reads.begin();
+        let written = self.write_splits(drafts).await;
+        let noted = match written {
+            Ok((splits, answers)) => {
+                let ends = self.note_splits(read, &splits, &answers);
+                self.memory().reads.end(read);
+                return self.write_ends(ends).await.map(|_| ());
+            }
+            Err(error) => {
+                self.not_through(&gates, &error);
+                Err(error)
+            }
+        };
+        self.memory().reads.end(read);
+        noted
+    }
+
+    async fn write_splits(
+        &self,
+        drafts: Vec<(Gate, Vec<Address>)>,
+    ) -> Result<(Vec<Split>, Vec<Gated>), StoreError> {
+        let day = |gate: &Gate| RunId::day_of(gate.sent_at);
+        let days: Vec<u32> =
+            drafts.iter().flat_map(|(gate, addresses)| vec![day(gate); addresses.len()]).collect();
+        let mut ids = self.draw_ids(&days).await?.into_iter();
+        let mut splits = Vec::with_capacity(drafts.len());
+        for (gate, addresses) in drafts {
+            let Some(whole) = self.memory().runs.get(&gate.run).copied() else { continue };
+            let total = addresses.len() as u32;
+            let part = |(index, address): (usize, Address)| {
+                let id = ids.next().expect("one id was drawn for each part");
+                let part = Part { index: index as u32, total, address: address.url };
+                (part_run(id, &gate, &whole), part)
+            };
+            let parts = addresses.into_iter().enumerate().map(part).collect();
+            splits.push(Split { gate, parts });
+        }
+        let answers = self.ports.store.split(splits.clone()).await?;
+        Ok((splits, answers))
+    }
+
+    fn note_splits(&self, read: Read, splits: &[Split], answers: &[Gated]) -> Vec<crate::step::Ended> {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
+        let (settings, decision, payloads) = (&self.settings, Decision::default(), &Payloads::new());
+        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits: 0, decision };
+        for (split, answer) in splits.iter().zip(answers) {
+            let Some(run) = turn.memory.in_hand(split.gate.run) else { continue };
+            let is_ours = turn.memory.lease(run.shard) == Some(split.gate.lease);
+            match answer {
+                Gated::Through(log) if is_ours => turn.fall_apart(read, split, &run, *log),
+                Gated::Through(_) | Gated::Taken(_) | Gated::Closed => {
+                    turn.leave_behind(split.gate.run, &run)
+                }
+                Gated::Held(_) => turn.wait_for_hold(&split.gate, &run),
+            }
+        }
+        turn.decision.ends
+    }
+}
+
+impl Turn<'_> {
+    /// The whole is on its way for as long as its parts are; they are due.
+    fn fall_apart(&mut self, read: Read, split: &Split, run: &Run, _log: LogId) {
+        let Split { gate, parts } = split;
+        self.memory.fly(
+            gate.run,
+            Flight {
+                attempt: gate.attempt,
+                token: gate.token,
+                sent_at: gate.sent_at,
+                executor: gate.executor.clone(),
+                address: None,
+                is_gated: true,
+                is_adopted: false,
+                possible_duplicate: run.flags.may_repeat,
+                pool: None,
+                // Its parts have theirs.
+                deadline: Timestamp::MAX,
+                lost_because: None,
+            },
+        );
+        let late = self.now.as_millis().saturating_sub(run.ready_at.as_millis());
+        let lag = Duration::from_millis(u64::try_from(late).unwrap_or(0));
+        self.memory.events.push(Event::Sent { run: gate.run, job: run.job, attempt: gate.attempt, lag });
+        if run.flags.may_be_gated {
+            // An earlier asking may have written other parts: those count.
+            self.memory.read_again(run.shard, gate.sent_at.min(run.ready_at));
+            return;
+        }
+        for (new, part) in parts {
+            self.memory.parts.note(new.id, gate.run, part.clone());
+            self.memory.take_in_new(read, &waiting_part(new), Some(gate.lease.epoch));
+        }
+    }
+}
+
+fn part_run(id: RunId, gate: &Gate, whole: &Run) -> NewRun {
+    NewRun {
+        id,
+        job: gate.job,
+        shard: gate.lease.shard,
+        fire_time: whole.fire_time,
+        due: gate.sent_at,
+        origin: Origin::Part,
+        decided: Decided::OnTime,
+        priority: whole.priority,
+        payload: None,
+        key: None,
+        of: Some(gate.run),
+    }
+}
+
+fn waiting_part(new: &NewRun) -> Waiting {
+    Waiting {
+        run: new.id,
+        job: new.job,
+        shard: new.shard,
+        fire_time: new.fire_time,
+        ready_at: new.due,
+        attempt: punctual_core::model::Attempt::FIRST,
+        priority: new.priority,
+        origin: new.origin,
+        decided: new.decided,
+        has_payload: false,
+        is_called_back: false,
+    }
+}

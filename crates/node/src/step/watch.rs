@@ -1,0 +1,255 @@
+//! Watching: who is there. Executors that are silent are asked, those that stay silent are gone; and runs that wait for
+//! one are not kept waiting for ever.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::event::Event;
+use punctual_core::model::{Close, Outcome, RunId, Text, Then};
+use punctual_core::registry::{Change, ChangeKind, Dialect};
+
+use crate::Node;
+use crate::desk::snapshot;
+use crate::doubt::Patience;
+use crate::jobs::Known;
+use crate::memory::Memory;
+use crate::ports::{Address, Boot, Heard, Killed, Probe, Probed, StoreError};
+use crate::step::Ended;
+
+/// How many executors are asked in one round.
+const PROBES_MAX: usize = 200;
+
+/// More executors than this are told of: most likely they register under ever new addresses.
+const CROWD: usize = 10_000;
+
+/// How many runs give up waiting in one round.
+const GIVE_UP_MAX: usize = 1_000;
+
+/// How long what executors said is remembered.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
+
+impl Node {
+    /// Finds out who is there, asks about what is doubtful, and lets those go on, or give up, that wait for an executor.
+    pub async fn watch(&self) -> Boot {
+        let boot = self.boot();
+        if boot < self.memory().paused_until {
+            return self.memory().paused_until;
+        }
+        if let Err(error) = self.watch_once(boot).await {
+            self.lost_or_paused("watch", &error);
+            return boot.plus(self.settings.pause);
+        }
+        let boot = self.boot();
+        let memory = self.memory();
+        let next = boot.plus(self.settings.registry.probe);
+        let impatient = memory.seekers.next().map(|until| memory.time.moment_of(until));
+        impatient.map_or(next, |until| until.clamp(boot.plus(self.settings.pause), next))
+    }
+
+    async fn watch_once(&self, boot: Boot) -> Result<(), StoreError> {
+        let Some(now) = self.memory().time.now(boot) else { return Ok(()) };
+        let settings = self.settings.registry;
+        let is_time = |last: Option<Boot>, every| last.is_none_or(|last| boot.since(last) >= every);
+        let (reads, buries) = {
+            let memory = self.memory();
+            (is_time(memory.looked_at, settings.probe), is_time(memory.buried_at, settings.sweep))
+        };
+        if buries {
+            self.ports.apps.bury(settings.dead).await?;
+            self.memory().buried_at = Some(boot);
+        }
+        if reads {
+            self.read_registry(now).await?;
+            self.memory().looked_at = Some(boot);
+            self.ask_around(now);
+        }
+        self.ask_again(now);
+        self.give_up_seeking(now).await
+    }
+
+    /// Brings in what other nodes have heard, and lets go of those that were silent for too long.
+    async fn read_registry(&self, begun: Timestamp) -> Result<(), StoreError> {
+        let registered = self.ports.apps.registered().await?;
+        let settings = self.settings.registry;
+        let mut memory = self.memory();
+        memory.versions = registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
+        let now = memory.time.now(self.boot()).unwrap_or(begun);
+        let mut changes = memory.registry.replace(now, snapshot(begun, registered), settings.dead);
+        changes.extend(memory.registry.sweep(now, settings.dead));
+        changes.extend(memory.registry.missed(now, settings.beat));
+        memory.note_changes(changes, now);
+        memory.note_crowd();
+        memory.doubts.forget_before(Timestamp::from_millis(
+            begun.as_millis().saturating_sub(REMEMBERED.as_millis() as i64),
+        ));
+        Ok(())
+    }
+
+    /// Asks executors whether they are there, and whether they still have what they were given.
+    fn ask_around(&self, now: Timestamp) {
+        let probes: Vec<Probe> = {
+            let mut memory = self.memory();
+            let patience = self.patience();
+            let questions = memory.questions(now, patience, PROBES_MAX);
+            let has = questions.into_iter().map(|(job, address)| Probe::Has { job, address });
+            let alive = memory.to_be_probed(PROBES_MAX);
+            memory.probed_up_to = memory.probed_up_to.wrapping_add(alive.len());
+            has.chain(alive.into_iter().map(|address| Probe::Alive { address })).collect()
+        };
+        if !probes.is_empty() {
+            self.ports.dispatch.probe(probes);
+        }
+    }
+
+    /// Who waits for an executor of an app that has some asks again: those were busy, or did not answer.
+    fn ask_again(&self, now: Timestamp) {
+        let mut memory = self.memory();
+        let is_there = |app: &Text| memory.registry.routable(app).next().is_some();
+        let apps: Vec<Text> = memory.seekers.apps().into_iter().filter(is_there).collect();
+        let due = memory.recalled_at.is_none_or(|last| {
+            now.as_millis().saturating_sub(last.as_millis())
+                >= self.settings.registry.probe.as_millis() as i64
+        });
+        if due && !apps.is_empty() {
+            memory.recalled_at = Some(now);
+            apps.iter().for_each(|app| memory.recall(app));
+        }
+    }
+
+    /// Closes runs that have waited for an executor for as long as they are to.
+    async fn give_up_seeking(&self, now: Timestamp) -> Result<(), StoreError> {
+        let ends: Vec<Ended> = {
+            let mut memory = self.memory();
+            if memory.trusted_now(self.boot()).is_none() {
+                return Ok(());
+            }
+            let ids = memory.seekers.impatient(now, GIVE_UP_MAX);
+            ids.into_iter().filter_map(|id| memory.give_up_on(id, now)).collect()
+        };
+        self.write_ends(ends).await.map(|_| ())
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { doubt: self.settings.registry.doubt, away: self.settings.registry.away }
+    }
+
+    /// Takes what dispatch heard.
+    pub fn heard(&self, heard: Vec<Heard>) {
+        let boot = self.boot();
+        for one in heard {
+            match one {
+                Heard::Report(report) => self.report(report),
+                Heard::Probed(probed) => self.probed(probed, boot),
+                Heard::Killed(killed) => self.killed(killed),
+            }
+        }
+    }
+
+    fn probed(&self, probed: Probed, boot: Boot) {
+        let mut memory = self.memory();
+        let Some(now) = memory.time.now(boot) else { return };
+        match probed {
+            Probed::Chosen { run, attempt, url, said: _ } => {
+                let is_same = memory.runs.get(&run).is_some_and(|kept| kept.attempt == attempt);
+                if is_same && memory.seekers.is_asking(run) {
+                    memory.choose(run, url, now, self.settings.registry.wait);
+                }
+            }
+            Probed::Alive { app, url, is_there } => {
+                let change = memory.registry.probed(&app, &url, is_there, now);
+                memory.note_changes(change.into_iter().collect(), now);
+            }
+            Probed::Has { job, app: _, url, has } => {
+                let lost = memory.hear_answer(job, &url, has, now, self.patience());
+                lost.into_iter().for_each(|(id, reason)| memory.take_for_lost(id, reason, now));
+            }
+        }
+    }
+
+    fn killed(&self, killed: Killed) {
+        let Killed { run, attempt, is_confirmed, said } = killed;
+        self.memory().events.push(Event::KillAnswered { run, attempt, is_confirmed, said });
+    }
+
+    /// Wishes attempts to end.
+    pub(crate) fn kill(&self, kills: Vec<crate::ports::Kill>) {
+        {
+            let mut memory = self.memory();
+            for kill in kills.iter().filter(|kill| kill.address.is_some()) {
+                memory.events.push(Event::KillAsked { run: kill.run, job: kill.job, attempt: kill.attempt });
+            }
+        }
+        self.ports.dispatch.kill(kills);
+    }
+}
+
+impl Memory {
+    /// Tells who came and went, and lets those go on who waited for them.
+    pub(crate) fn note_changes(&mut self, changes: Vec<Change>, now: Timestamp) {
+        for change in changes {
+            let Change { app, address, kind } = change;
+            let (app, address) = (Text::Owned(app.to_string()), Text::Owned(address.to_string()));
+            if kind != ChangeKind::Missed {
+                // Whatever it had before this, it may have no longer.
+                self.doubts.note_away(&address, now);
+            }
+            if matches!(kind, ChangeKind::Joined | ChangeKind::Recovered) {
+                self.recall(&app);
+            }
+            self.events.push(Event::Executor { app, address, what: kind });
+        }
+    }
+
+    /// An address that changes with every start makes the registry grow without end.
+    fn note_crowd(&mut self) {
+        let count = self.registry.executor_count();
+        let is_crowded = count > CROWD;
+        if is_crowded && !self.is_crowded {
+            self.events.push(Event::RegistryCrowded { count });
+        }
+        self.is_crowded = is_crowded;
+    }
+
+    fn to_be_probed(&self, max: usize) -> Vec<Address> {
+        let apps = self.registry.apps().map(|app| &*app.name);
+        let of = |app| self.registry.executors(app).map(move |executor| (app, executor));
+        let all = apps.flat_map(of).filter(|(_, executor)| executor.dialect != Dialect::Native);
+        let all: Vec<(&str, &str)> = all.map(|(app, executor)| (app, &*executor.address)).collect();
+        // Each round begins where the last one ended.
+        let (before, after) = all.split_at(self.probed_up_to % all.len().max(1));
+        let turned = after.iter().chain(before).take(max);
+        turned.map(|(app, url)| self.executor_at(app, &Text::Owned((*url).to_owned()))).collect()
+    }
+
+    /// The end of a run that has found no executor. It is in the hands of the step from now on.
+    fn give_up_on(&mut self, id: RunId, now: Timestamp) -> Option<Ended> {
+        let run = self.runs.get(&id).copied()?;
+        let Some(Known::Job(job)) = self.jobs.get(run.job).cloned() else {
+            // It asks its job first.
+            self.seek_again(id);
+            return None;
+        };
+        self.seekers.remove(id);
+        self.make_busy(id);
+        let app = &job.definition.app;
+        let reason = match self.registry.executors(app).count() {
+            0 => format!("no executor: none of app {app} is registered"),
+            _ if self.registry.routable(app).next().is_none() => {
+                format!("no executor: those of app {app} that are registered do not answer")
+            }
+            _ => format!("no executor: none of app {app} was free"),
+        };
+        let close = Close { outcome: Outcome::Failed, reason: reason.into(), closed_at: now, range: None };
+        Some(Ended::unsent(id, &run, Then::Close(close)).following(&job, &run))
+    }
+
+    /// An attempt is lost although its time is not up: the next reaping ends it.
+    fn take_for_lost(&mut self, id: RunId, reason: Text, now: Timestamp) {
+        let Some(flight) = self.flights.get_mut(&id) else { return };
+        self.deadlines.remove(&(flight.deadline, id));
+        flight.deadline = now;
+        flight.lost_because = Some(reason);
+        self.deadlines.insert((now, id));
+        self.wakes.reap = true;
+    }
+}

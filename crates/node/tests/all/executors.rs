@@ -1,0 +1,481 @@
+//! Executors: who is there, who gets what, and what becomes of work that they took.
+
+use std::time::Duration;
+
+use punctual_core::event::Event;
+use punctual_core::model::{
+    AttemptOutcome, Definition, Executor, JobId, LogId, RunState, ScheduleKind, Target,
+};
+use punctual_core::policy::{Block, Retry, Route};
+use punctual_core::registry::{ChangeKind, Dialect};
+use punctual_node::ports::{AttemptRow, Beat, Browse, Dispatched, Heard, Probe, Probed, RunView};
+use punctual_node::{Callback, Cancelled, Node, RegistrySettings, Settings};
+
+use crate::house::{House, at, definition, every, now_or_never};
+
+const ONE: &str = "http://one:9999/";
+const TWO: &str = "http://two:9999/";
+
+fn routed(schedule: ScheduleKind, route: Route) -> Definition {
+    let target = Target::Executor(Executor { route, ..Executor::of("demo") });
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    Definition { target, retry, ..definition("job", schedule) }
+}
+
+fn beat(node: &Node, address: &str) {
+    let beat = Beat { app: "app".into(), address: address.to_owned().into(), dialect: Dialect::Classic };
+    now_or_never(node.beat(beat)).unwrap();
+}
+
+fn leave(node: &Node, address: &str) {
+    now_or_never(node.executor_left("app", address)).unwrap();
+}
+
+fn places(sends: &[Dispatched]) -> Vec<String> {
+    sends.iter().map(|send| send.address.as_ref().unwrap().url.to_string()).collect()
+}
+
+/// Lets time pass while these executors beat, and answer whoever asks whether they are there.
+fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
+    while house.now() < at(time) {
+        beating.iter().for_each(|address| beat(node, address));
+        answer(house, node, |_| Some(true));
+        house.until(&[node], &house.later(Duration::from_secs(1)).min(time.to_owned()));
+    }
+}
+
+/// Answers every probe: an executor is there if `is_there` says so.
+fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
+    for probe in house.take_probes() {
+        let heard = match probe {
+            Probe::Alive { address } => Probed::Alive {
+                app: address.app,
+                is_there: is_there(&address.url).is_some(),
+                url: address.url,
+            },
+            Probe::Has { job, address } => {
+                Probed::Has { job, app: address.app, has: is_there(&address.url), url: address.url }
+            }
+            Probe::Choose { run, attempt, addresses, .. } => {
+                let mut urls = addresses.into_iter().map(|address| address.url);
+                let url = urls.find(|url| is_there(url).is_some());
+                Probed::Chosen { run, attempt, url, said: "".into() }
+            }
+        };
+        node.heard(vec![Heard::Probed(heard)]);
+    }
+}
+
+fn log_of(house: &House, run: &RunView) -> LogId {
+    now_or_never(house.store.sends(run.id)).unwrap().last().unwrap().log
+}
+
+fn attempts(run: &RunView) -> Vec<String> {
+    let show = |attempt: &AttemptRow| match attempt {
+        AttemptRow::Ended(record) => format!("{}: {}", record.outcome, record.message),
+        AttemptRow::Open { .. } => "open".into(),
+    };
+    run.attempts.iter().map(show).collect()
+}
+
+// --- who is there ---
+
+#[test]
+fn an_executor_that_is_silent_for_80_seconds_is_kept_and_after_100_it_is_gone() {
+    let house = House::new();
+    let node = house.node();
+    let timeout = Duration::from_secs(3_600);
+    house.create(&node, Definition { timeout, ..routed(every(10), Route::First) });
+    beat(&node, ONE);
+    house.until(&[&node], "10:01:20");
+    assert_eq!(places(&house.take_sends()), [ONE; 8]);
+    house.until(&[&node], "10:01:40");
+    assert_eq!(places(&house.take_sends()), [ONE], "the one at 90 seconds, and none at 100");
+    beat(&node, ONE);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE], "what waited goes at once when it returns");
+    let told = |event: Event| match event {
+        Event::Executor { what, .. } => Some(what),
+        _ => None,
+    };
+    let told: Vec<_> = node.take_events().into_iter().filter_map(told).collect();
+    assert_eq!(told, [ChangeKind::Joined, ChangeKind::Missed, ChangeKind::Died, ChangeKind::Joined]);
+}
+
+#[test]
+fn one_that_says_goodbye_gets_nothing_from_then_on() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(every(10), Route::Round));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    house.until(&[&node], "10:00:20");
+    let mut both = places(&house.take_sends());
+    both.sort();
+    assert_eq!(both, [ONE, TWO]);
+    house.until(&[&node], "10:00:29.750");
+    leave(&node, ONE);
+    house.until(&[&node], "10:00:40");
+    assert_eq!(places(&house.take_sends()), [TWO, TWO]);
+}
+
+#[test]
+fn what_another_node_heard_is_known_within_seconds() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:05");
+    house.create(&first, routed(every(10), Route::First));
+    beat(&second, ONE);
+    house.until(&[&first, &second], "10:00:12");
+    assert_eq!(places(&house.take_sends()), [ONE]);
+}
+
+#[test]
+fn one_that_does_not_answer_is_passed_over_before_its_beats_are_missed() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(every(30), Route::First));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    while house.now() < at("10:00:20") {
+        house.until(&[&node], &house.later(Duration::from_secs(1)));
+        answer(&house, &node, |url| (url == TWO).then_some(false));
+    }
+    house.until(&[&node], "10:00:30");
+    assert_eq!(places(&house.take_sends()), [TWO]);
+}
+
+#[test]
+fn without_an_executor_a_run_waits_a_minute_and_then_fails_with_that_reason() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::Round));
+    house.until(&[&node], "10:01:09");
+    assert_eq!(house.history(), ["10:00:10 pending"]);
+    house.until(&[&node], "10:01:11");
+    assert_eq!(house.history(), ["10:00:10 failed (no executor: none of app app is registered)"]);
+    assert!(house.runs()[0].attempts.is_empty());
+}
+
+#[test]
+fn one_that_comes_within_the_minute_gets_what_waited() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::Round));
+    house.until(&[&node], "10:00:50");
+    beat(&node, ONE);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE]);
+}
+
+// --- who gets what ---
+
+#[test]
+fn failover_asks_them_in_order_and_takes_the_first_that_answers() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(every(10), Route::Failover));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    house.until(&[&node], "10:00:10");
+    assert!(house.take_sends().is_empty(), "nobody was asked yet");
+    let choosing = |probe: &Probe| matches!(probe, Probe::Choose { addresses, .. } if addresses.len() == 2);
+    assert_eq!(house.probes().iter().filter(|probe| choosing(probe)).count(), 1);
+    answer(&house, &node, |url| (url == TWO).then_some(false));
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [TWO]);
+}
+
+#[test]
+fn when_nobody_is_free_it_asks_again_until_its_patience_ends() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::Busyover));
+    beat(&node, ONE);
+    let mut asked = 0;
+    while house.now() < at("10:01:12") {
+        house.until(&[&node], &house.later(Duration::from_secs(1)));
+        beat(&node, ONE);
+        for probe in house.take_probes() {
+            if let Probe::Choose { run, attempt, .. } = probe {
+                asked += 1;
+                let said = "busy".into();
+                node.heard(vec![Heard::Probed(Probed::Chosen { run, attempt, url: None, said })]);
+            }
+        }
+    }
+    assert!((6..=20).contains(&asked), "{asked}: every few seconds, no storm");
+    assert_eq!(house.history(), ["10:00:10 failed (no executor: none of app app was free)"]);
+}
+
+#[test]
+fn covering_tells_the_executor_to_end_what_it_runs_and_then_sends_the_new_one() {
+    let house = House::new();
+    let node = house.node();
+    let definition = Definition { block: Block::Cover, ..routed(every(10), Route::First) };
+    house.create(&node, definition);
+    beat(&node, ONE);
+    house.until(&[&node], "10:00:20");
+    assert_eq!(house.sent(), ["10:00:10 #1", "10:00:20 #1"]);
+    let kills = house.outside.kills.lock().unwrap().clone();
+    assert_eq!(kills.iter().map(|kill| &*kill.address.as_ref().unwrap().url).collect::<Vec<_>>(), [ONE]);
+    let asked = |event: &Event| matches!(event, Event::KillAsked { .. });
+    assert_eq!(node.take_events().iter().filter(|event| asked(event)).count(), 1);
+}
+
+// --- in parts ---
+
+fn broadcast(schedule: ScheduleKind) -> Definition {
+    routed(schedule, Route::ShardingBroadcast)
+}
+
+fn shares(sends: &[Dispatched]) -> Vec<String> {
+    let share = |send: &Dispatched| {
+        let part = send.part.as_ref().unwrap();
+        format!("{}/{} {}", part.index, part.total, send.address.as_ref().unwrap().url)
+    };
+    let mut shares: Vec<String> = sends.iter().map(share).collect();
+    shares.sort();
+    shares
+}
+
+fn parts(house: &House, run: &RunView) -> Vec<RunState> {
+    now_or_never(house.store.parts(run.id)).unwrap().iter().map(|part| part.state).collect()
+}
+
+#[test]
+fn a_broadcast_goes_to_everybody_in_parts_and_ends_when_all_have_ended() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, broadcast(ScheduleKind::Once { at: at("10:00:10") }));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    house.until(&[&node], "10:00:10");
+    let sends = house.take_sends();
+    assert_eq!(shares(&sends), [format!("0/2 {ONE}"), format!("1/2 {TWO}")]);
+    assert_eq!(house.history(), ["10:00:10 running"], "one run, whose parts are not listed");
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    house.step(&node);
+    assert_eq!(house.history(), ["10:00:10 running"]);
+    house.report(&node, &sends[1], AttemptOutcome::Succeeded);
+    house.step(&node);
+    assert_eq!(house.history(), ["10:00:10 succeeded"]);
+    assert_eq!(parts(&house, &house.runs()[0]), [RunState::Succeeded; 2]);
+    let counts = now_or_never(house.store.counts(Some(job))).unwrap();
+    assert_eq!((counts.succeeded, counts.failed), (1, 0), "parts are not counted");
+}
+
+#[test]
+fn a_part_that_fails_is_tried_again_alone_and_the_whole_fails_only_if_it_does() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, broadcast(every(60)));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    until(&house, &node, &[ONE, TWO], "10:01:00");
+    let sends = house.take_sends();
+    house.report(&node, &sends[0], AttemptOutcome::Failed);
+    house.report(&node, &sends[1], AttemptOutcome::Succeeded);
+    until(&house, &node, &[ONE, TWO], "10:01:03");
+    let again = house.take_sends();
+    assert_eq!(shares(&again), shares(&sends[..1]), "the same part at the same executor");
+    assert_eq!(again[0].attempt.0, 2);
+    house.report(&node, &again[0], AttemptOutcome::Failed);
+    house.step(&node);
+    assert_eq!(house.history()[0], "10:01:00 failed (1 of 2 parts succeeded)");
+}
+
+#[test]
+fn a_part_whose_executor_is_gone_goes_to_another_with_the_same_index() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, broadcast(ScheduleKind::Once { at: at("10:00:10") }));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    house.until(&[&node], "10:00:10");
+    let sends = house.take_sends();
+    leave(&node, TWO);
+    let second = sends.iter().find(|send| send.part.as_ref().unwrap().index == 1).unwrap();
+    house.report(&node, second, AttemptOutcome::Refused);
+    house.until(&[&node], "10:00:13");
+    assert_eq!(shares(&house.take_sends()), [format!("1/2 {ONE}")]);
+}
+
+#[test]
+fn cancelling_a_broadcast_ends_its_parts_and_tells_their_executors() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, broadcast(ScheduleKind::Once { at: at("10:00:10") }));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    house.until(&[&node], "10:00:10");
+    let sends = house.take_sends();
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    let run = house.runs()[0].clone();
+    assert_eq!(now_or_never(node.cancel(run.id)), Ok(Cancelled::InTime));
+    house.step(&node);
+    assert_eq!(house.history(), ["10:00:10 cancelled (cancelled)"]);
+    assert_eq!(parts(&house, &run), [RunState::Succeeded, RunState::Cancelled]);
+    assert_eq!(house.outside.kills.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn another_node_goes_on_with_a_broadcast_in_the_middle() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, broadcast(ScheduleKind::Once { at: at("10:00:10") }));
+    beat(&first, ONE);
+    beat(&first, TWO);
+    house.until(&[&first], "10:00:10");
+    let sends = house.take_sends();
+    house.report(&first, &sends[0], AttemptOutcome::Succeeded);
+    drop(first);
+    let second = house.node();
+    until(&house, &second, &[ONE, TWO], "10:00:16");
+    assert!(house.take_sends().is_empty(), "what is out is not sent again");
+    house.report(&second, &sends[1], AttemptOutcome::Succeeded);
+    until(&house, &second, &[ONE, TWO], "10:00:18");
+    assert_eq!(house.history(), ["10:00:10 succeeded"]);
+}
+
+#[test]
+fn a_broadcast_whose_last_part_ended_while_nobody_watched_is_joined_by_the_next_holder() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, broadcast(ScheduleKind::Once { at: at("10:00:10") }));
+    beat(&first, ONE);
+    house.until(&[&first], "10:00:10");
+    let sends = house.take_sends();
+    // The part is settled, and the node dies before it gets round to the whole.
+    first.report(house.said(&sends[0], AttemptOutcome::Succeeded));
+    now_or_never(first.settle());
+    drop(first);
+    let second = house.node();
+    until(&house, &second, &[ONE], "10:00:20");
+    assert_eq!(house.history(), ["10:00:10 succeeded"]);
+}
+
+// --- what becomes of what they took ---
+
+/// A node that asks soon.
+fn doubting() -> House {
+    let (doubt, away) = (Duration::from_secs(10), Duration::from_secs(60));
+    let registry = RegistrySettings { doubt, away, ..RegistrySettings::default() };
+    House::with(Settings { registry, ..Settings::default() })
+}
+
+fn one_run(house: &House, node: &Node, timeout: u64) -> JobId {
+    let timeout = Duration::from_secs(timeout);
+    let schedule = ScheduleKind::Once { at: at("10:00:10") };
+    let job = house.create(node, Definition { timeout, ..routed(schedule, Route::First) });
+    beat(node, ONE);
+    until(house, node, &[ONE], "10:00:10");
+    assert_eq!(places(&house.take_sends()), [ONE]);
+    job
+}
+
+/// Lets time pass while the executor beats and answers so.
+fn answering(house: &House, node: &Node, time: &str, has: Option<bool>, beats: bool) {
+    while house.now() < at(time) {
+        house.until(&[node], &house.later(Duration::from_secs(1)));
+        if beats {
+            beat(node, ONE);
+        }
+        answer(house, node, |_| has);
+    }
+    house.step(node);
+}
+
+#[test]
+fn an_executor_that_says_it_has_the_run_is_given_its_time_and_then_told_to_end_it() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 300);
+    answering(&house, &node, "10:05:19", Some(true), true);
+    assert_eq!(house.history(), ["10:00:10 running"]);
+    answering(&house, &node, "10:05:22", Some(true), true);
+    let run = &house.runs()[0];
+    assert_eq!(attempts(run)[0], "timed_out: the executor reported no end within the timeout");
+    assert_eq!(house.outside.kills.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn one_that_always_says_it_is_idle_is_not_believed() {
+    let house = doubting();
+    let node = house.node();
+    one_run(&house, &node, 300);
+    answering(&house, &node, "10:04:00", Some(false), true);
+    assert_eq!(house.history(), ["10:00:10 running"]);
+}
+
+#[test]
+fn one_that_was_busy_and_is_idle_twice_without_a_word_has_lost_it() {
+    let house = doubting();
+    let node = house.node();
+    one_run(&house, &node, 300);
+    answering(&house, &node, "10:00:35", Some(true), true);
+    answering(&house, &node, "10:01:10", Some(false), true);
+    let run = &house.runs()[0];
+    let lost = "lost: the executor has no such run any more, and reported nothing";
+    assert_eq!(attempts(run), [lost, "open"]);
+    let again = house.take_sends();
+    assert!(again[0].possible_duplicate);
+}
+
+#[test]
+fn what_a_dead_executor_had_is_lost_within_two_minutes_and_goes_elsewhere() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 3_600);
+    while house.now() < at("10:02:10") {
+        house.until(&[&node], &house.later(Duration::from_secs(1)));
+        beat(&node, TWO);
+        answer(&house, &node, |url| (url == TWO).then_some(true));
+    }
+    assert_eq!(attempts(&house.runs()[0]), ["lost: the executor is gone", "open"]);
+    assert_eq!(places(&house.take_sends()), [TWO]);
+}
+
+#[test]
+fn a_gate_whose_node_died_before_the_first_byte_is_found_by_asking() {
+    let house = doubting();
+    let first = house.node();
+    one_run(&house, &first, 3_600);
+    drop(first);
+    let second = house.node();
+    answering(&house, &second, "10:00:50", Some(false), true);
+    let again = house.take_sends();
+    assert_eq!(again.len(), 1, "the executor never got it, so it is sent again");
+    assert!(again[0].possible_duplicate);
+}
+
+// --- what they say ---
+
+#[test]
+fn a_callback_finds_its_run_by_the_number_and_what_nobody_knows_is_told() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 60);
+    let log = log_of(&house, &house.runs()[0]);
+    let callback = |log| Callback { log, outcome: AttemptOutcome::Succeeded, message: "fine".into() };
+    let callbacks = [callback(log), callback(LogId(4_711))];
+    node.take_events();
+    let reports = now_or_never(node.reports_of(&callbacks, &|_| true)).unwrap();
+    assert_eq!(reports.len(), 1);
+    reports.into_iter().for_each(|report| node.report(report));
+    house.step(&node);
+    assert_eq!(house.history(), ["10:00:10 succeeded"]);
+    let refused = |event: &Event| matches!(event, Event::ReportRefused { log: LogId(4_711), .. });
+    assert!(node.take_events().iter().any(refused));
+}
+
+#[test]
+fn a_callback_from_somebody_elses_app_changes_nothing() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 60);
+    let log = log_of(&house, &house.runs()[0]);
+    let callback = Callback { log, outcome: AttemptOutcome::Succeeded, message: "mine".into() };
+    let reports = now_or_never(node.reports_of(&[callback], &|app| app == "other")).unwrap();
+    assert!(reports.is_empty());
+}

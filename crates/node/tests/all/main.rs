@@ -1,0 +1,5 @@
+//! The steps of a node, called by hand on a clock that only the test moves.
+
+mod executors;
+mod house;
+mod steps;
