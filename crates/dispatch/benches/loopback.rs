@@ -15,7 +15,7 @@ use std::time::Duration;
 use house::{at, job, run_of};
 use punctual_core::model::{AttemptOutcome, Http, RunId};
 use punctual_dispatch::{Agents, Guard, Options, Setup};
-use punctual_node::ports::{Dispatch, Dispatched, Entropy};
+use punctual_node::ports::{Dispatch, Dispatched, Entropy, Heard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -80,12 +80,9 @@ async fn through_the_pool(address: SocketAddr) -> (f64, usize) {
     let sink = {
         let (told, batches, done) = (told.clone(), batches.clone(), done.clone());
         let (agents, run) = (agents.clone(), run.clone());
-        move |reports: Vec<punctual_node::ports::Report>| {
-            assert!(
-                reports.iter().all(|report| report.outcome == AttemptOutcome::Succeeded),
-                "{:?}",
-                reports[0]
-            );
+        move |reports: Vec<Heard>| {
+            let is_well = |heard: &Heard| matches!(heard, Heard::Report(report) if report.outcome == AttemptOutcome::Succeeded);
+            assert!(reports.iter().all(is_well), "{:?}", reports[0]);
             batches.fetch_add(1, Ordering::Relaxed);
             let before = told.fetch_add(reports.len(), Ordering::Relaxed);
             let left = REQUESTS.saturating_sub(before + reports.len() + IN_FLIGHT).min(reports.len());

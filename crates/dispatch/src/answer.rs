@@ -95,7 +95,8 @@ pub(crate) fn explained(status: StatusCode, what: &str) -> String {
     format!("{}: {what}", shown(status))
 }
 
-fn shown(status: StatusCode) -> String {
+/// A status as people read it.
+pub(crate) fn shown(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
         None => status.as_u16().to_string(),
@@ -119,7 +120,7 @@ fn message(answer: &Answer, kept: usize) -> Text {
 }
 
 /// Adds a text in a form that cannot disturb whoever prints it; says whether all of it found room.
-fn put_printable(message: &mut String, text: &str, room: usize) -> bool {
+pub(crate) fn put_printable(message: &mut String, text: &str, room: usize) -> bool {
     let end = message.len() + room;
     for letter in text.chars() {
         // Marks of direction make a line read as another one.

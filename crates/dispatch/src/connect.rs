@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use url::{Host, Url};
 
 use crate::guard::{Guard, Refusal};
-use crate::options::Options;
 
 /// The longest head of an answer that is read.
 const HEAD_MAX: usize = 64 << 10;
@@ -63,6 +64,12 @@ pub(crate) enum Unconnected {
 /// What moves an open connection on; it has to be polled while anything is asked of the connection.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
+/// A connection, whatever it is wrapped in.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
 /// Makes connections.
 pub(crate) struct Connector {
     guard: Guard,
@@ -72,13 +79,15 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(guard: Guard, options: &Options) -> Result<Connector, String> {
-        Ok(Connector {
-            guard,
-            tls: TlsConnector::from(Arc::new(tls_settings(options)?)),
-            connect_timeout: options.connect_timeout,
-            resolve_timeout: options.resolve_timeout,
-        })
+    /// `extra_roots` are certificates (PEM) that are trusted beside the public ones.
+    pub(crate) fn new(
+        guard: Guard,
+        connect_timeout: Duration,
+        resolve_timeout: Duration,
+        extra_roots: Option<&Path>,
+    ) -> Result<Connector, String> {
+        let tls = TlsConnector::from(Arc::new(tls_settings(extra_roots)?));
+        Ok(Connector { guard, tls, connect_timeout, resolve_timeout })
     }
 
     pub(crate) fn guard(&self) -> &Guard {
@@ -90,6 +99,17 @@ impl Connector {
         &self,
         origin: &Origin,
     ) -> Result<(SendRequest<Full<Bytes>>, Driver), Unconnected> {
+        let spoken = match self.reach(origin).await? {
+            Stream::Plain(stream) => speak(stream).await,
+            Stream::Tls(stream) => speak(stream).await,
+        };
+        let failed =
+            |error| Unconnected::Failed(format!("cannot speak to {origin}: {error}; nothing was sent"));
+        spoken.map_err(failed)
+    }
+
+    /// A new connection on which nothing was said yet.
+    pub(crate) async fn reach(&self, origin: &Origin) -> Result<Stream, Unconnected> {
         // The name first, before anybody else is asked about it.
         self.guard.judge(&origin.host, origin.port, &[]).map_err(Unconnected::Refused)?;
         let addresses = self.resolve(origin).await?;
@@ -126,18 +146,14 @@ impl Connector {
         }
     }
 
-    async fn open(
-        &self,
-        origin: &Origin,
-        address: SocketAddr,
-    ) -> io::Result<(SendRequest<Full<Bytes>>, Driver)> {
+    async fn open(&self, origin: &Origin, address: SocketAddr) -> io::Result<Stream> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         if origin.is_tls {
             let name = server_name(&origin.host)?;
-            return speak(self.tls.connect(name, stream).await?).await;
+            return Ok(Stream::Tls(Box::new(self.tls.connect(name, stream).await?)));
         }
-        speak(stream).await
+        Ok(Stream::Plain(stream))
     }
 }
 
@@ -162,9 +178,9 @@ fn server_name(host: &Host<String>) -> io::Result<ServerName<'static>> {
     }
 }
 
-fn tls_settings(options: &Options) -> Result<ClientConfig, String> {
+fn tls_settings(extra_roots: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(path) = &options.extra_roots {
+    if let Some(path) = extra_roots {
         let failed = |reason: &dyn fmt::Display| {
             format!("cannot take certificates from {}: {reason}; expected a PEM file", path.display())
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Http, Job, JobId};
-use punctual_node::ports::Entropy;
+use punctual_node::ports::{Entropy, Heard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -15,7 +15,7 @@ use crate::Setup;
 use crate::answer::Verdict;
 use crate::blueprint::Blueprint;
 use crate::connect::{Connector, Origin};
-use crate::ledger::{Flight, Ledger, locked};
+use crate::ledger::{Flight, Ledger, Sink, locked};
 use crate::line;
 use crate::options::Options;
 use crate::pool::{Host, Pool, Queued, Ticket};
@@ -42,6 +42,7 @@ pub(crate) struct House {
     plans: Mutex<BTreeMap<JobId, (u64, Plan)>>,
     /// Something waits in a queue.
     waits: Notify,
+    sink: Sink,
 }
 
 impl House {
@@ -49,7 +50,12 @@ impl House {
         let Setup { runtime, options, guard, now, entropy, sink } = setup;
         let ledger = Arc::new(Ledger::default());
         let house = Arc::new(House {
-            connector: Connector::new(guard, &options)?,
+            connector: Connector::new(
+                guard,
+                options.connect_timeout,
+                options.resolve_timeout,
+                options.extra_roots.as_deref(),
+            )?,
             pool: Pool::new(options.connections),
             ledger: ledger.clone(),
             plans: Mutex::default(),
@@ -58,6 +64,7 @@ impl House {
             options,
             now,
             entropy,
+            sink: sink.clone(),
         });
         house.runtime.spawn(ledger.tell(sink));
         house.runtime.spawn(sweep(house.clone()));
@@ -125,6 +132,12 @@ impl House {
                 drop(self.runtime.spawn(line::serve(self.clone(), host.clone(), ticket)));
             }
         }
+    }
+
+    /// Tells something that no attempt ended with, and not from within whoever calls.
+    pub(crate) fn tell(&self, heard: Vec<Heard>) {
+        let sink = self.sink.clone();
+        drop(self.runtime.spawn(async move { sink(heard) }));
     }
 
     /// Ends everything.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, RunId, Token};
-use punctual_node::ports::{Dispatched, Kill, Receipt, Report};
+use punctual_node::ports::{Dispatched, Heard, Kill, Receipt, Report};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
@@ -20,12 +20,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::answer::Verdict;
 
 /// From how many attempts on their way on it is worth waiting for more ends.
-const BUSY: usize = 32;
+pub(crate) const BUSY: usize = 32;
 /// How often the others go first then.
-const TURNS: usize = 8;
+pub(crate) const TURNS: usize = 8;
 
 /// Who is told.
-pub type Sink = Arc<dyn Fn(Vec<Report>) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(Vec<Heard>) + Send + Sync>;
 
 type Key = (RunId, Attempt, Token);
 
@@ -181,7 +181,7 @@ impl Ledger {
     }
 
     /// The reports of what was still wanted until now.
-    fn reports(&self, ended: Vec<Ended>) -> Vec<Report> {
+    fn reports(&self, ended: Vec<Ended>) -> Vec<Heard> {
         let mut open = locked(&self.open);
         let wanted = ended.into_iter().filter(|ended| {
             let key = ended.flight.key();
@@ -191,7 +191,7 @@ impl Ledger {
             }
             is_wanted
         });
-        wanted.map(|ended| self.report(ended)).collect()
+        wanted.map(|ended| Heard::Report(self.report(ended))).collect()
     }
 
     fn report(&self, ended: Ended) -> Report {

@@ -1,6 +1,7 @@
-//! The way to agents: HTTP endpoints that do the work of jobs.
+//! The way to where the work of jobs is done: HTTP agents, and executors that speak XXL-JOB's protocol.
 //!
-//! [`Agents`] takes attempts, sends each at most once, and tells how it ended. [`Guard`] decides which addresses are
+//! [`Agents`] takes attempts, sends each at most once, and tells how it ended. [`Executors`] hands attempts over; how they
+//! ended the executor tells the API later. [`Switch`] chooses between the two. [`Guard`] decides which addresses are
 //! called at all. [`check`] says what is wrong with a request before it is kept.
 //!
 //! ```text
@@ -23,14 +24,16 @@ mod pool;
 mod redirect;
 mod request;
 mod sign;
+mod switch;
 mod template;
+pub mod xxl;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::Target;
-use punctual_node::ports::{Dispatch, Dispatched, Entropy, Kill, Receipt};
+use punctual_node::ports::{Dispatch, Dispatched, Entropy, Heard, Kill, Probe, Probed, Receipt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -42,6 +45,8 @@ use ledger::Flight;
 pub use ledger::Sink;
 pub use options::Options;
 use pool::Ticket;
+pub use switch::Switch;
+pub use xxl::Executors;
 
 /// No attempt is waited for longer; a sum of instants has to fit somewhere.
 const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);
@@ -93,8 +98,7 @@ impl Agents {
         let plan = match &job.definition.target {
             Target::Http(http) => self.house.plan(job, http),
             Target::Executor { .. } => {
-                let app = &job.definition.app;
-                Err(format!("executors are not built yet: no executor of app {app} is registered"))
+                Err("this job is for executors, and was handed to an agent".to_owned())
             }
         };
         match plan {
@@ -122,6 +126,12 @@ impl Dispatch for Agents {
         self.house.ledger().kill(&kills);
     }
 
+    /// Agents answer no questions.
+    fn probe(&self, probes: Vec<Probe>) {
+        let unheard = |probe| Heard::Probed(unheard(probe, "an agent is not asked"));
+        self.house.tell(probes.into_iter().map(unheard).collect());
+    }
+
     /// What is told is told through memory, so there is nothing to forget.
     fn acknowledge(&self, _reports: Vec<Receipt>) {}
 }
@@ -129,5 +139,16 @@ impl Dispatch for Agents {
 impl Drop for Agents {
     fn drop(&mut self) {
         self.house.close();
+    }
+}
+
+/// What comes of a probe that nobody answers.
+pub(crate) fn unheard(probe: Probe, reason: &str) -> Probed {
+    match probe {
+        Probe::Choose { run, attempt, .. } => {
+            Probed::Chosen { run, attempt, url: None, said: reason.to_owned().into() }
+        }
+        Probe::Alive { address } => Probed::Alive { app: address.app, url: address.url, is_there: false },
+        Probe::Has { job, address } => Probed::Has { job, app: address.app, url: address.url, has: None },
     }
 }

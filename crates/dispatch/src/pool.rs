@@ -15,6 +15,12 @@ use crate::connect::Origin;
 use crate::ledger::{Flight, locked};
 use crate::redirect::Hop;
 
+/// What waits in a queue.
+pub(crate) trait Wanted {
+    /// Whether somebody still waits for it.
+    fn is_wanted(&self, now: Instant) -> bool;
+}
+
 /// An attempt and what is sent for it.
 pub(crate) struct Ticket {
     pub(crate) flight: Arc<Flight>,
@@ -23,57 +29,60 @@ pub(crate) struct Ticket {
     pub(crate) hop: Option<Box<Hop>>,
 }
 
-impl Ticket {
+impl Wanted for Ticket {
     fn is_wanted(&self, now: Instant) -> bool {
         !self.flight.is_killed() && now < self.flight.deadline
     }
 }
 
 /// What is called at one scheme, name and port.
-pub(crate) struct Host {
+pub(crate) struct Host<T = Ticket> {
     pub(crate) origin: Origin,
     /// The origin as it is told to people.
     pub(crate) label: String,
-    work: Mutex<Work>,
+    work: Mutex<Work<T>>,
 }
 
-#[derive(Default)]
-struct Work {
-    queue: VecDeque<Ticket>,
+struct Work<T> {
+    queue: VecDeque<T>,
     /// The bells of the lines that wait for work. The last to sit down is the first to be rung, so that the others
     /// can become old and leave.
     idle: Vec<Bell>,
     lines: usize,
 }
 
+/// What nobody waits for any more, each with the host that it was for.
+type Swept<T> = Vec<(Arc<Host<T>>, T)>;
+
 /// What a waiting line hears.
 pub(crate) type Bell = Arc<Notify>;
 
 /// What a ticket needs next.
-pub(crate) enum Queued {
+pub(crate) enum Queued<T = Ticket> {
     /// Somebody comes for it.
     Taken,
     /// It waits until a line has time.
     Waits,
     /// A new line: it may be begun, and this is its first ticket.
-    Line(Ticket),
+    Line(T),
 }
 
 /// What a line does next.
-pub(crate) enum Next {
-    Serve(Ticket),
+pub(crate) enum Next<T = Ticket> {
+    Serve(T),
     /// Wait for the bell.
     Wait,
     /// End; it is not counted any more.
     Leave,
 }
 
-impl Host {
-    fn new(origin: Origin) -> Arc<Host> {
-        Arc::new(Host { label: origin.to_string(), origin, work: Mutex::default() })
+impl<T: Wanted> Host<T> {
+    fn new(origin: Origin) -> Arc<Host<T>> {
+        let work = Work { queue: VecDeque::new(), idle: Vec::new(), lines: 0 };
+        Arc::new(Host { label: origin.to_string(), origin, work: Mutex::new(work) })
     }
 
-    pub(crate) fn queue(&self, ticket: Ticket, lines_max: usize) -> Queued {
+    pub(crate) fn queue(&self, ticket: T, lines_max: usize) -> Queued<T> {
         let mut work = locked(&self.work);
         if let Some(bell) = work.idle.pop() {
             work.queue.push_back(ticket);
@@ -90,7 +99,7 @@ impl Host {
 
     /// What a line does that has nothing to do. Whether it may wait is asked under the lock: who makes it leave
     /// says so first and looks through the waiting ones then, so one of the two sees the other.
-    pub(crate) fn next(&self, bell: &Bell, may_wait: impl FnOnce() -> bool) -> Next {
+    pub(crate) fn next(&self, bell: &Bell, may_wait: impl FnOnce() -> bool) -> Next<T> {
         let mut work = locked(&self.work);
         if let Some(ticket) = work.queue.pop_front() {
             return Next::Serve(ticket);
@@ -124,7 +133,7 @@ impl Host {
     }
 
     /// Takes out what is not wanted any more, and says whether anything is left.
-    fn sweep(self: &Arc<Host>, now: Instant, unwanted: &mut Vec<(Arc<Host>, Ticket)>) -> bool {
+    fn sweep(self: &Arc<Host<T>>, now: Instant, unwanted: &mut Swept<T>) -> bool {
         let mut work = locked(&self.work);
         for _ in 0..work.queue.len() {
             let Some(ticket) = work.queue.pop_front() else { break };
@@ -138,9 +147,9 @@ impl Host {
 }
 
 /// All hosts, and the room that their connections share.
-pub(crate) struct Pool {
+pub(crate) struct Pool<T = Ticket> {
     /// A host lives as long as a blueprint, a line or a ticket knows it.
-    hosts: Mutex<BTreeMap<Origin, Weak<Host>>>,
+    hosts: Mutex<BTreeMap<Origin, Weak<Host<T>>>>,
     room: Arc<Semaphore>,
     /// Lines that wait for room.
     crowd: AtomicUsize,
@@ -149,13 +158,13 @@ pub(crate) struct Pool {
 /// From how many hosts on those that are gone are looked for.
 const HOSTS_SWEPT: usize = 1024;
 
-impl Pool {
-    pub(crate) fn new(connections: usize) -> Pool {
+impl<T: Wanted> Pool<T> {
+    pub(crate) fn new(connections: usize) -> Pool<T> {
         let room = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
         Pool { hosts: Mutex::default(), room, crowd: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn host(&self, origin: Origin) -> Arc<Host> {
+    pub(crate) fn host(&self, origin: Origin) -> Arc<Host<T>> {
         let mut hosts = locked(&self.hosts);
         if let Some(host) = hosts.get(&origin).and_then(Weak::upgrade) {
             return host;
@@ -185,7 +194,7 @@ impl Pool {
     }
 
     /// Takes what is not wanted any more out of all queues, and says whether anything waits in one.
-    pub(crate) fn sweep(&self, now: Instant) -> (Vec<(Arc<Host>, Ticket)>, bool) {
+    pub(crate) fn sweep(&self, now: Instant) -> (Swept<T>, bool) {
         let mut unwanted = Vec::new();
         let hosts = self.hosts();
         let left = hosts.iter().filter(|host| host.sweep(now, &mut unwanted)).count();
@@ -197,7 +206,7 @@ impl Pool {
         self.hosts().iter().for_each(|host| while host.stir() {});
     }
 
-    fn hosts(&self) -> Vec<Arc<Host>> {
+    fn hosts(&self) -> Vec<Arc<Host<T>>> {
         locked(&self.hosts).values().filter_map(Weak::upgrade).collect()
     }
 }

@@ -5,13 +5,14 @@ use calendar::Timestamp;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
+use punctual_core::model::Origin;
 use punctual_node::ports::{Dispatched, Entropy};
 use punctual_protocol::is_secret_header;
 use url::Url;
 
 use crate::blueprint::{Blueprint, Content, Kind, Path, header_value, host_header};
 use crate::redirect::Hop;
-use crate::template::{Escape, Facts};
+use crate::template::{Escape, Facts, Parent};
 
 /// What is sent.
 pub(crate) type Outgoing = Request<Full<Bytes>>;
@@ -77,7 +78,9 @@ impl Blueprint {
 
     /// The run's payload as it is, or the job's body with its names filled in.
     fn body(&self, run: &Dispatched, facts: &Facts) -> Result<(Bytes, Option<Kind>), String> {
-        if let Some(payload) = &run.payload {
+        // What a parent hands on is there to be filled in, where the job has words of its own.
+        let is_filled_in = run.origin == Origin::Parent && !matches!(self.content, Content::Nothing);
+        if let Some(payload) = run.payload.as_ref().filter(|_| !is_filled_in) {
             if !payload.starts_with('"') {
                 return Ok((Bytes::copy_from_slice(payload.as_bytes()), Some(Kind::Json)));
             }
@@ -139,7 +142,8 @@ impl Hop {
 }
 
 fn facts(run: &Dispatched) -> Facts {
-    Facts { run: run.run.0, fire_time: with_millis(run.fire_time), attempt: run.attempt.0 }
+    let (fire_time, parent) = (with_millis(run.fire_time), Parent::of(run));
+    Facts { run: run.run.0, fire_time, attempt: run.attempt.0, parent }
 }
 
 fn describe_body(headers: &mut HeaderMap, method: &Method, body: &Bytes, kind: Option<Kind>) {

@@ -4,7 +4,8 @@
 
 use std::fmt::{self, Write as _};
 
-use punctual_core::model::Job;
+use punctual_core::model::{Job, Origin};
+use punctual_node::ports::Dispatched;
 
 /// What can stand between `${` and `}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,9 @@ enum Slot {
     JobId,
     JobName,
     JobApp,
+    ParentRun,
+    ParentJob,
+    ParentResult,
 }
 
 const NAMES: &[(&str, Slot)] = &[
@@ -24,6 +28,9 @@ const NAMES: &[(&str, Slot)] = &[
     ("job.id", Slot::JobId),
     ("job.name", Slot::JobName),
     ("job.app", Slot::JobApp),
+    ("parent.run", Slot::ParentRun),
+    ("parent.job", Slot::ParentJob),
+    ("parent.result", Slot::ParentResult),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +49,36 @@ pub(crate) struct Facts {
     pub(crate) run: u64,
     pub(crate) fire_time: String,
     pub(crate) attempt: u32,
+    pub(crate) parent: Parent,
+}
+
+/// The run whose end brought a run about, as that brings it; empty if there is none.
+#[derive(Debug, Default)]
+pub(crate) struct Parent {
+    run: String,
+    job: String,
+    pub(crate) result: String,
+}
+
+impl Parent {
+    /// Reads it from what the run brings.
+    pub(crate) fn of(run: &Dispatched) -> Parent {
+        let payload = run.payload.as_deref().filter(|_| run.origin == Origin::Parent);
+        let brought = payload.and_then(|payload| serde_json::from_str::<serde_json::Value>(payload).ok());
+        let Some(brought) = brought else { return Parent::default() };
+        let text = |name: &str| match &brought["parent"][name] {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        Parent { run: text("run"), job: text("job"), result: text("result") }
+    }
+
+    /// Fills its names into a text that may hold anything else.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let text = text.replace("${parent.run}", &self.run).replace("${parent.job}", &self.job);
+        text.replace("${parent.result}", &self.result)
+    }
 }
 
 /// What becomes of a value where it is put.
@@ -158,6 +195,9 @@ impl Template {
                 Piece::Name(Slot::RunId) => put(&mut text, &facts.run, escape),
                 Piece::Name(Slot::RunFireTime) => put(&mut text, &facts.fire_time, escape),
                 Piece::Name(Slot::RunAttempt) => put(&mut text, &facts.attempt, escape),
+                Piece::Name(Slot::ParentRun) => put(&mut text, &facts.parent.run, escape),
+                Piece::Name(Slot::ParentJob) => put(&mut text, &facts.parent.job, escape),
+                Piece::Name(Slot::ParentResult) => put(&mut text, &facts.parent.result, escape),
                 Piece::Name(name) => unreachable!("{name:?} is bound with the job"),
             }
         }
@@ -265,7 +305,7 @@ mod tests {
     use super::*;
 
     fn facts() -> Facts {
-        Facts { run: 42, fire_time: "2026-03-08T07:00:00.000Z".into(), attempt: 2 }
+        Facts { run: 42, fire_time: "2026-03-08T07:00:00.000Z".into(), attempt: 2, parent: Parent::default() }
     }
 
     fn fill(text: &str) -> String {

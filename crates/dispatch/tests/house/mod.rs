@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{
-    Attempt, Definition, Delivery, Http, Job, JobId, JobState, RunId, Schedule, ScheduleKind, Target, Token,
+    Attempt, Definition, Delivery, Http, Job, JobId, JobState, Origin, RunId, Schedule, ScheduleKind, Target,
+    Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_dispatch::{Agents, Guard, Options, Setup};
-use punctual_node::ports::{Dispatch, Dispatched, Entropy, Kill, Report};
+use punctual_node::ports::{Dispatch, Dispatched, Entropy, Heard, Kill, Report};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -256,6 +257,10 @@ impl Entropy for Counting {
     }
 }
 
+pub(crate) fn entropy() -> Arc<dyn Entropy> {
+    Arc::new(Counting(AtomicU64::new(0)))
+}
+
 /// The way to agents, and what it reports.
 pub(crate) struct House {
     pub(crate) agents: Agents,
@@ -277,8 +282,8 @@ impl House {
             options,
             guard,
             now: Arc::new(|| at(NOW)),
-            entropy: Arc::new(Counting(AtomicU64::new(0))),
-            sink: Arc::new(move |reports| drop(sender.send(reports))),
+            entropy: entropy(),
+            sink: Arc::new(move |heard| drop(sender.send(only_reports(heard)))),
         };
         House { agents: Agents::new(setup).unwrap(), reports, waiting: Vec::new(), batches: 0 }
     }
@@ -312,8 +317,22 @@ impl House {
     }
 }
 
+fn only_reports(heard: Vec<Heard>) -> Vec<Report> {
+    let report = |heard| match heard {
+        Heard::Report(report) => report,
+        other => panic!("an agent says {other:?}"),
+    };
+    heard.into_iter().map(report).collect()
+}
+
 pub(crate) fn kill(run: &Dispatched) -> Kill {
-    Kill { run: run.run, job: run.job.id, attempt: run.attempt, token: run.token }
+    Kill {
+        run: run.run,
+        job: run.job.id,
+        attempt: run.attempt,
+        token: run.token,
+        address: run.address.clone(),
+    }
 }
 
 /// A job that calls an agent, with whatever else is said of it.
@@ -358,6 +377,10 @@ pub(crate) fn run_of(job: &Arc<Job>) -> Dispatched {
         log: None,
         possible_duplicate: false,
         payload: None,
+        origin: Origin::Schedule,
+        sent_at: at(NOW),
+        address: None,
+        part: None,
     }
 }
 

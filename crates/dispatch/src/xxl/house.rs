@@ -1,0 +1,248 @@
+//! What all lines have in hand: the pools, the ledger, the connector, and the tasks that belong to nobody else.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{AttemptOutcome, Text};
+use punctual_core::registry::{Dialect, Secret};
+use punctual_node::ports::{Dispatched, Further, Heard, Report};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
+
+use super::Setup;
+use super::judge::{Said, printable};
+use super::ledger::{Begin, Flight, Ledger};
+use super::line::{self, Call, Failure, Kind};
+use super::options::Options;
+use super::place::Place;
+use super::receipts::Receipts;
+use crate::connect::Connector;
+use crate::ledger::locked;
+use crate::pool::{Host, Pool, Queued};
+
+/// How often queues are looked through for what has waited too long.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct House {
+    runtime: Handle,
+    options: Options,
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    access_token: Option<Secret>,
+    connector: Connector,
+    runs: Pool<Call>,
+    questions: Pool<Call>,
+    ledger: Arc<Ledger>,
+    receipts: Receipts,
+    places: Mutex<BTreeMap<String, Arc<Place>>>,
+    /// Something waits in a queue.
+    waits: Notify,
+    /// Ends every task.
+    end: watch::Sender<bool>,
+}
+
+impl House {
+    pub(super) fn new(setup: Setup) -> Result<Arc<House>, String> {
+        let Setup { runtime, options, guard, now, sink, access_token } = setup;
+        let (connect, resolve) = (options.connect_timeout, options.resolve_timeout);
+        let house = Arc::new(House {
+            connector: Connector::new(guard, connect, resolve, options.extra_roots.as_deref())?,
+            runs: Pool::new(options.connections),
+            questions: Pool::new(options.questions),
+            ledger: Arc::default(),
+            receipts: Receipts::default(),
+            places: Mutex::default(),
+            waits: Notify::new(),
+            end: watch::Sender::new(false),
+            runtime,
+            options,
+            now,
+            access_token,
+        });
+        house.spawn(house.ledger.clone().tell_all(sink));
+        house.spawn(sweep(house.clone()));
+        Ok(house)
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(super) fn access_token(&self) -> Option<&Secret> {
+        self.access_token.as_ref()
+    }
+
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(super) fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
+    pub(super) fn pool(&self, kind: Kind) -> &Pool<Call> {
+        match kind {
+            Kind::Runs => &self.runs,
+            Kind::Questions => &self.questions,
+        }
+    }
+
+    /// Whether a line without work should not wait for any.
+    pub(super) fn wants_lines_to_leave(&self, kind: Kind) -> bool {
+        self.pool(kind).is_crowded() || self.ledger.is_closed()
+    }
+
+    /// Runs a task until its end or the end of the house.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut end = self.end.subscribe();
+        drop(self.runtime.spawn(async move {
+            tokio::select! {
+                biased;
+                _ = end.wait_for(|is_over| *is_over) => {}
+                () = task => {}
+            }
+        }));
+    }
+
+    /// An address, understood.
+    pub(super) fn place(&self, url: &str) -> Result<Arc<Place>, String> {
+        let mut places = locked(&self.places);
+        if let Some(place) = places.get(url) {
+            return Ok(place.clone());
+        }
+        let place = Arc::new(Place::new(url, &self.runs, &self.questions)?);
+        // All at once: which of them are still used is not known, and making one again is cheap.
+        if places.len() >= self.options.remembered_addresses {
+            places.clear();
+        }
+        places.insert(url.to_owned(), place.clone());
+        Ok(place)
+    }
+
+    pub(super) fn send(self: &Arc<House>, sends: Vec<Dispatched>) {
+        let now = Instant::now();
+        let mut flights = Vec::with_capacity(sends.len());
+        for run in sends {
+            match self.flight(run, now) {
+                Ok(flight) => flights.push(flight),
+                Err((run, reason)) => {
+                    self.ledger.expect(1);
+                    self.ledger.tell([self.refused(&run, self.now(), &reason)]);
+                }
+            }
+        }
+        self.ledger.open(flights).into_iter().for_each(|flight| self.queue_run(flight));
+    }
+
+    fn flight(&self, mut run: Dispatched, now: Instant) -> Result<Arc<Flight>, (Box<Dispatched>, String)> {
+        let Some(address) = run.address.take() else {
+            return Err((Box::new(run), "no executor was chosen; nothing was sent".into()));
+        };
+        let place = match address.dialect {
+            Dialect::Native => Err("native executors are not called but call; nothing was sent".into()),
+            _ => self.place(&address.url),
+        };
+        match place {
+            Ok(place) => {
+                let wait = self.options.queue_timeout.min(run.job.definition.timeout);
+                Ok(Flight::new(run, address, place, now + wait))
+            }
+            Err(reason) => {
+                run.address = Some(address);
+                Err((Box::new(run), reason))
+            }
+        }
+    }
+
+    pub(super) fn queue_run(self: &Arc<House>, flight: Arc<Flight>) {
+        let host = flight.place.runs.clone();
+        self.queue(Kind::Runs, &host, Call::Run(flight));
+    }
+
+    pub(super) fn queue(self: &Arc<House>, kind: Kind, host: &Arc<Host<Call>>, call: Call) {
+        let lines_max = match kind {
+            Kind::Runs => self.options.connections_per_host,
+            Kind::Questions => self.options.questions_per_host,
+        };
+        match host.queue(call, lines_max.max(1)) {
+            Queued::Taken => {}
+            Queued::Waits => self.waits.notify_one(),
+            Queued::Line(call) => self.spawn(line::serve(self.clone(), kind, host.clone(), call)),
+        }
+    }
+
+    /// Ends an attempt's way with what the executor said about taking it.
+    pub(super) fn settle(&self, flight: &Arc<Flight>, started_at: Timestamp, said: Result<Said, Failure>) {
+        let (run, url) = (&flight.run, &*flight.address.url);
+        let refusal = match said {
+            Ok(Said::Yes(_)) => None,
+            Ok(Said::Unclear(reason)) | Err(Failure::Unknown(reason)) => {
+                let reason = printable(&reason);
+                tracing::warn!(run = run.run.0, url, reason, "an executor may have an attempt or not");
+                None
+            }
+            Ok(said @ (Said::No(_) | Said::Refused(_))) => Some(said.message()),
+            Err(Failure::Unsent(reason)) => Some(printable(&reason)),
+        };
+        let told = refusal.map(|reason| Heard::Report(self.report(run, url, started_at, reason)));
+        self.ledger.end(flight, told);
+    }
+
+    fn refused(&self, run: &Dispatched, now: Timestamp, reason: &str) -> Heard {
+        let url = run.address.as_ref().map_or("", |address| &address.url);
+        Heard::Report(self.report(run, url, now, printable(reason)))
+    }
+
+    fn report(&self, run: &Dispatched, url: &str, started_at: Timestamp, message: String) -> Report {
+        Report {
+            receipt: self.receipts.fresh(),
+            run: run.run,
+            attempt: run.attempt,
+            token: run.token,
+            outcome: AttemptOutcome::Refused,
+            message: message.into(),
+            executor: Text::Owned(url.to_owned()),
+            started_at,
+            retry_after: None,
+            further: Further::Welcome,
+        }
+    }
+
+    /// Ends everything.
+    pub(super) fn close(&self) {
+        self.ledger.close();
+        self.end.send_replace(true);
+    }
+}
+
+/// Ends what has waited too long for a connection, until the house is closed.
+async fn sweep(house: Arc<House>) {
+    loop {
+        house.waits.notified().await;
+        loop {
+            let (unwanted, is_any_left) = house.runs.sweep(Instant::now());
+            for (host, call) in unwanted {
+                let Call::Run(flight) = call else { continue };
+                if house.ledger.begin(&flight) == Begin::Go {
+                    let said = format!("no connection to {} was free in time; nothing was sent", host.label);
+                    house.settle(&flight, house.now(), Err(Failure::Unsent(said)));
+                }
+            }
+            if !is_any_left {
+                break;
+            }
+            sleep(SWEEP_EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A line: one task, one connection, one call at a time.
+//!
+//! A request is written at most once. The one exception is a connection that turns out to have been closed while nobody
+//! used it: then nothing of the request was written, and it goes out on a new one.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::model::Delivery;
+use punctual_core::registry::Dialect;
+use punctual_node::ports::Address;
+use punctual_protocol::xxl::Question;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+
+use super::house::House;
+use super::http::{Answer, Link, Trouble};
+use super::judge::{Said, judge};
+use super::ledger::{Begin, Flight};
+use super::place::{Place, RunPath};
+use super::request::{Letter, write_trigger};
+use crate::connect::Unconnected;
+use crate::pool::{Bell, Host, Next, Pool, Wanted};
+
+/// How long a connection may have been unused for an attempt that must not be lost.
+const FRESH: Duration = Duration::from_secs(1);
+/// Buffers that grew beyond this are not kept.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// What is sent to executors.
+pub(super) enum Call {
+    /// An attempt.
+    Run(Arc<Flight>),
+    /// A question.
+    Ask(Box<Ask>),
+}
+
+/// A question, and who waits for its answer.
+pub(super) struct Ask {
+    pub(super) place: Arc<Place>,
+    pub(super) address: Address,
+    pub(super) question: Question,
+    /// Until when it has to be answered.
+    pub(super) deadline: Instant,
+    /// How much of the answer is wanted.
+    pub(super) limit: usize,
+    pub(super) answer: oneshot::Sender<Result<Answer, Failure>>,
+}
+
+impl Wanted for Call {
+    fn is_wanted(&self, now: Instant) -> bool {
+        match self {
+            Call::Run(flight) => now < flight.deadline,
+            Call::Ask(ask) => now < ask.deadline && !ask.answer.is_closed(),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nothing arrived that could have been understood.
+    Unsent(String),
+    /// The request may have arrived.
+    Unknown(String),
+}
+
+impl Failure {
+    pub(super) fn reason(self) -> String {
+        match self {
+            Failure::Unsent(reason) | Failure::Unknown(reason) => reason,
+        }
+    }
+}
+
+/// Which of a host's two queues a line serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Runs,
+    Questions,
+}
+
+/// Serves a queue until there is nothing to do for a while.
+pub(super) async fn serve(house: Arc<House>, kind: Kind, host: Arc<Host<Call>>, first: Call) {
+    let bell = Bell::default();
+    let mut line =
+        Line { house, kind, host, bell, open: None, room: None, is_counted: true, letter: Paper::default() };
+    let mut alarm = pin!(sleep_until(Instant::now()));
+    let mut call = Some(first);
+    while let Some(current) = call {
+        line.carry(current).await;
+        call = line.next(alarm.as_mut()).await;
+    }
+}
+
+struct Line {
+    house: Arc<House>,
+    kind: Kind,
+    host: Arc<Host<Call>>,
+    bell: Bell,
+    open: Option<Link>,
+    /// The right to have a connection.
+    room: Option<OwnedSemaphorePermit>,
+    /// Whether the host still counts on this line.
+    is_counted: bool,
+    letter: Paper,
+}
+
+/// What requests are written on, again and again.
+#[derive(Default)]
+struct Paper {
+    body: Vec<u8>,
+    request: Vec<u8>,
+}
+
+/// How long somebody waits.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// For a connection.
+    connect_by: Instant,
+    /// For the answer, once there is one.
+    wait: Duration,
+    /// How much of the answer is wanted.
+    limit: usize,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Only after a bug of ours, or at the end of everything.
+        if self.is_counted {
+            self.host.abandon();
+        }
+    }
+}
+
+impl Line {
+    async fn carry(&mut self, call: Call) {
+        match call {
+            Call::Run(flight) => {
+                if self.house.ledger().begin(&flight) == Begin::Go {
+                    self.run(&flight).await;
+                }
+            }
+            Call::Ask(ask) => self.ask(*ask).await,
+        }
+        if self.letter.request.capacity() > KEPT_BYTES {
+            self.letter = Paper::default();
+        }
+    }
+
+    /// The next call to carry; nothing when it is time to end.
+    async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Call> {
+        loop {
+            let (house, kind, has_connection) = (&self.house, self.kind, self.open.is_some());
+            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(kind)) {
+                Next::Serve(call) => {
+                    // Whoever waits for room has waited longer: this line waits behind them for its next one.
+                    if self.pool().is_crowded() {
+                        (self.open, self.room) = (None, None);
+                    }
+                    return Some(call);
+                }
+                Next::Wait => {}
+                Next::Leave => {
+                    self.is_counted = false;
+                    return None;
+                }
+            }
+            if !self.is_rung(alarm.as_mut()).await {
+                self.open = None;
+                if self.host.leave(&self.bell) {
+                    self.is_counted = false;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Waits for the bell; false when the connection has rested long enough, or is closed.
+    async fn is_rung(&mut self, mut alarm: Pin<&mut Sleep>) -> bool {
+        let idle_timeout = self.house.options().idle_timeout;
+        let Some(open) = &mut self.open else { return false };
+        alarm.as_mut().reset(open.rests_until(idle_timeout).unwrap_or_else(Instant::now));
+        tokio::select! {
+            biased;
+            () = self.bell.notified() => true,
+            () = open.disturbed() => false,
+            () = alarm => false,
+        }
+    }
+
+    async fn run(&mut self, flight: &Arc<Flight>) {
+        let started_at = self.house.now();
+        if flight.run.job.definition.delivery == Delivery::AtMostOnce {
+            self.open = self.open.take().filter(|open| open.used_at().elapsed() < FRESH);
+        }
+        let said = self.trigger(flight).await;
+        self.house.settle(flight, started_at, said);
+    }
+
+    /// Hands an attempt over, by the path that the executor knows.
+    async fn trigger(&mut self, flight: &Flight) -> Result<Said, Failure> {
+        let path = flight.place.run_path(&flight.address);
+        let said = self.trigger_by(flight, path).await?;
+        let is_sure_of_path = flight.address.dialect == Dialect::Orth;
+        match &said {
+            // It was not even looked at, so it can be sent again.
+            Said::No(reply) if reply.is_unknown_path() && !is_sure_of_path => {
+                let other = self.trigger_by(flight, path.other()).await?;
+                if !matches!(&other, Said::No(reply) if reply.is_unknown_path()) {
+                    flight.place.change_path();
+                }
+                Ok(other)
+            }
+            _ => Ok(said),
+        }
+    }
+
+    async fn trigger_by(&mut self, flight: &Flight, path: RunPath) -> Result<Said, Failure> {
+        let (place, address) = (&*flight.place, &flight.address);
+        let letter = Letter { place, address, global: self.house.access_token(), path: path.path() };
+        let paper = &mut self.letter;
+        write_trigger(&mut paper.body, &flight.run, address.dialect)
+            .and_then(|()| letter.write(&mut paper.request, &paper.body))
+            .map_err(|reason| Failure::Unsent(reason + "; nothing was sent"))?;
+        let options = self.house.options();
+        let (wait, limit) = (options.answer_timeout, options.answer_bytes);
+        let answer = self.exchange(Patience { connect_by: flight.deadline, wait, limit }).await?;
+        Ok(judge(&answer))
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        let now = Instant::now();
+        if ask.answer.is_closed() || ask.deadline <= now {
+            return;
+        }
+        let path = ask.question.path();
+        let letter =
+            Letter { place: &ask.place, address: &ask.address, global: self.house.access_token(), path };
+        let answer = match letter.write(&mut self.letter.request, ask.question.body().as_bytes()) {
+            Ok(()) => {
+                let (connect_by, wait) = (ask.deadline, ask.deadline - now);
+                self.exchange(Patience { connect_by, wait, limit: ask.limit }).await
+            }
+            Err(reason) => Err(Failure::Unsent(reason)),
+        };
+        // Whoever asked may have lost patience.
+        let _ = ask.answer.send(answer);
+    }
+
+    /// Sends what is on paper, and reads the answer.
+    async fn exchange(&mut self, patience: Patience) -> Result<Answer, Failure> {
+        loop {
+            let mut link = self.link(patience.connect_by).await?;
+            let (label, wait) = (&self.host.label, patience.wait);
+            let mut is_written = false;
+            let exchange = link.exchange(&self.letter.request, patience.limit, &mut is_written);
+            let failure = match timeout_at(Instant::now() + wait, exchange).await {
+                Ok(Ok(answer)) => {
+                    let is_useful = link.rests_until(self.house.options().idle_timeout).is_some();
+                    self.open = is_useful.then_some(link);
+                    return Ok(answer);
+                }
+                // A new connection is never stale.
+                Ok(Err(Trouble::Stale)) => continue,
+                Ok(Err(Trouble::Unwritten(reason))) => {
+                    Failure::Unsent(format!("cannot send to {label}: {reason}; it was not sent whole"))
+                }
+                Ok(Err(Trouble::Unanswered(reason))) => {
+                    Failure::Unknown(format!("{label} gave no answer: {reason}"))
+                }
+                Err(_) if is_written => Failure::Unknown(format!("{label} gave no answer within {wait:?}")),
+                Err(_) => Failure::Unsent(format!("{label} did not take the request within {wait:?}")),
+            };
+            return Err(failure);
+        }
+    }
+
+    /// The connection at hand, or a new one.
+    async fn link(&mut self, connect_by: Instant) -> Result<Link, Failure> {
+        if let Some(open) = self.open.take() {
+            return Ok(open);
+        }
+        let label = &self.host.label;
+        let late = |_| Failure::Unsent(format!("no connection to {label} in time; nothing was sent"));
+        if self.room.is_none() {
+            self.room = timeout_at(connect_by, self.pool().room()).await.map_err(late)?;
+        }
+        match timeout_at(connect_by, self.house.connector().reach(&self.host.origin)).await.map_err(late)? {
+            Ok(stream) => Ok(Link::new(stream)),
+            Err(Unconnected::Refused(refusal)) => Err(Failure::Unsent(refusal.to_string())),
+            Err(Unconnected::Failed(reason)) => Err(Failure::Unsent(reason)),
+        }
+    }
+
+    fn pool(&self) -> &Pool<Call> {
+        self.house.pool(self.kind)
+    }
+}

@@ -1,0 +1,86 @@
+//! A place: an executor's address, understood.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use punctual_core::registry::{Dialect, Secret};
+use punctual_node::ports::Address;
+use url::{Position, Url};
+
+use super::line::Call;
+use crate::connect::Origin;
+use crate::guard;
+use crate::pool::{Host, Pool};
+
+/// Where an executor is.
+pub(super) struct Place {
+    /// The queue of attempts for its host.
+    pub(super) runs: Arc<Host<Call>>,
+    /// The queue of everything else.
+    pub(super) questions: Arc<Host<Call>>,
+    /// What requests name as their host.
+    pub(super) host: String,
+    /// What stands before every path.
+    pub(super) prefix: String,
+    /// Whether it was found to take attempts by the other name of the path.
+    wants_other_path: AtomicBool,
+}
+
+impl Place {
+    /// Understands an address.
+    pub(super) fn new(address: &str, runs: &Pool<Call>, questions: &Pool<Call>) -> Result<Place, String> {
+        let wrong = |reason: &dyn std::fmt::Display| {
+            format!("{address} is no address of an executor: {reason}; expected http://host:port")
+        };
+        let url = Url::parse(address.trim()).map_err(|error| wrong(&error))?;
+        guard::judge_shape(&url).map_err(|refusal| wrong(&refusal))?;
+        let origin = Origin::of(&url).ok_or_else(|| wrong(&"it names no host"))?;
+        Ok(Place {
+            runs: runs.host(origin.clone()),
+            questions: questions.host(origin),
+            host: url[Position::BeforeHost..Position::AfterPort].to_owned(),
+            prefix: url.path().trim_end_matches('/').to_owned(),
+            wants_other_path: AtomicBool::new(false),
+        })
+    }
+
+    /// The path by which attempts are sent.
+    pub(super) fn run_path(&self, address: &Address) -> RunPath {
+        let usual = if address.dialect == Dialect::Trigger { RunPath::Trigger } else { RunPath::Run };
+        if self.wants_other_path.load(Ordering::Relaxed) { usual.other() } else { usual }
+    }
+
+    /// Remembers that the other path was the right one.
+    pub(super) fn change_path(&self) {
+        self.wants_other_path.fetch_not(Ordering::Relaxed);
+    }
+}
+
+/// By which path an executor takes attempts: the newer name came with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunPath {
+    Run,
+    Trigger,
+}
+
+impl RunPath {
+    pub(super) fn other(self) -> RunPath {
+        match self {
+            RunPath::Run => RunPath::Trigger,
+            RunPath::Trigger => RunPath::Run,
+        }
+    }
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            RunPath::Run => "/run",
+            RunPath::Trigger => "/trigger",
+        }
+    }
+}
+
+/// The token that an executor wants to see: its app's own, or everybody's. An empty one is none.
+pub(super) fn token<'a>(address: &'a Address, global: Option<&'a Secret>) -> Option<&'a str> {
+    let said = |secret: &'a Secret| Some(secret.expose()).filter(|token| !token.is_empty());
+    address.access_token.as_deref().and_then(said).or_else(|| global.and_then(said))
+}

@@ -1,0 +1,42 @@
+//! JSON values as executors mean them, whatever type they gave them.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// A body as JSON. Some put a byte order mark before it.
+pub(super) fn read(body: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body))
+}
+
+/// A whole number, also if it was written as text or with a fraction of zero.
+pub(super) fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64().or_else(|| {
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 9e15)?;
+            Some(whole as i64)
+        }),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// What a value says to people: a text as it is, nothing for null, anything else as JSON.
+pub(super) fn text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Null => "".into(),
+        Value::String(text) => text.as_str().into(),
+        other => other.to_string().into(),
+    }
+}
+
+/// At most so many letters of a text, and no U+0000, which some databases cannot hold.
+pub(super) fn bounded(text: &str, letters: usize) -> String {
+    text.chars().filter(|letter| *letter != '\0').take(letters).collect()
+}
+
+/// The first of these fields that is there and not null.
+pub(super) fn first<'a>(value: &'a Value, fields: &[&str]) -> &'a Value {
+    let found = fields.iter().filter_map(|field| value.get(field)).find(|value| !value.is_null());
+    found.unwrap_or(&Value::Null)
+}
