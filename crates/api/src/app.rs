@@ -6,12 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{ChangeId, Http};
+use punctual_core::registry::Secret;
 use punctual_node::Node;
-use punctual_node::ports::{Browse, Door, Entropy};
+use punctual_node::ports::{Browse, Door, Entropy, Logs};
 
 use crate::caller::{Strangers, Tokens};
 use crate::convert::apps::AppNames;
 use crate::events::EventLog;
+use crate::executors::Executors;
+use crate::logs::Logbook;
 use crate::problem::Problem;
 
 /// How long a person waits for a change to be in force everywhere.
@@ -32,6 +35,10 @@ pub struct App {
     pub browse: Arc<dyn Browse>,
     /// Where tokens and answers are kept.
     pub door: Arc<dyn Door>,
+    /// Where what attempts wrote is kept.
+    pub logs: Arc<dyn Logs>,
+    /// The way to apps and executors.
+    pub executors: Arc<dyn Executors>,
     /// The zones of schedules.
     pub zones: Arc<Zones>,
     /// Randomness for tokens and request numbers.
@@ -65,6 +72,12 @@ pub struct Settings {
     pub opens_document: bool,
     /// How many calls without a valid token one address may make in 15 minutes.
     pub strangers_max: u32,
+    /// What executors of apps without a token of their own show. Without it only those on the own machine are taken.
+    pub access_token: Option<Secret>,
+    /// Whether an app may have the token that XXL-JOB ships with.
+    pub allows_default_token: bool,
+    /// Whether jobs may bring scripts.
+    pub allows_scripts: bool,
 }
 
 impl Default for Settings {
@@ -76,6 +89,9 @@ impl Default for Settings {
             opens_metrics: false,
             opens_document: false,
             strangers_max: 100,
+            access_token: None,
+            allows_default_token: false,
+            allows_scripts: false,
         }
     }
 }
@@ -102,6 +118,13 @@ impl Front {
     pub(crate) fn now(&self) -> Result<Timestamp, Problem> {
         let unknown = || Problem::unavailable("this node has not joined yet; try again in a moment");
         self.node.now().ok_or_else(unknown)
+    }
+
+    /// What attempts wrote.
+    pub(crate) fn logbook(&self) -> Logbook {
+        let node = Arc::clone(&self.node);
+        let now = Arc::new(move || node.now());
+        Logbook::new(Arc::clone(&self.browse), Arc::clone(&self.logs), Arc::clone(&self.executors), now)
     }
 
     /// Waits until no send begins any more under what was before.

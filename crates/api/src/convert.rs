@@ -1,6 +1,8 @@
 //! Between the wire and the house: each file reads or shows one thing, and knows both languages.
 
+pub(crate) mod app;
 pub(crate) mod apps;
+pub(crate) mod executor;
 pub(crate) mod fields;
 pub(crate) mod job;
 pub(crate) mod job_ref;

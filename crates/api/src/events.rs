@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::JobId;
+use punctual_core::registry::ChangeKind;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -139,6 +140,7 @@ pub(crate) fn job_of(event: &Event) -> Option<JobId> {
         | Event::JobStopped { job, .. }
         | Event::Missed { job, .. }
         | Event::Sent { job, .. }
+        | Event::KillAsked { job, .. }
         | Event::Closed { job, .. } => Some(*job),
         _ => None,
     }
@@ -175,12 +177,49 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::LateReport { run, attempt } => {
             ("run.late_report", json!({"run": run.0, "attempt": attempt.0}))
         }
+        Event::ReportRefused { log, reason } => {
+            ("executor.report_refused", json!({"log": log.0, "reason": reason}))
+        }
+        Event::Executor { app, address, what } => {
+            (happened_to(*what), json!({"app": app, "address": address}))
+        }
+        Event::RegistrationRefused { app, address, reason } => {
+            ("executor.refused", json!({"app": app, "address": address, "reason": reason}))
+        }
+        Event::RegistryCrowded { count } => ("executor.crowded", json!({"count": count})),
+        Event::KillAsked { run, attempt, .. } => {
+            ("run.kill_asked", json!({"run": run.0, "attempt": attempt.0}))
+        }
+        Event::KillAnswered { run, attempt, is_confirmed, said } => {
+            let state = if *is_confirmed { "confirmed" } else { "refused" };
+            ("run.kill_answered", json!({"run": run.0, "attempt": attempt.0, "state": state, "said": said}))
+        }
         Event::ShardTaken { shard, epoch } => {
             ("node.shard_taken", json!({"shard": shard.0, "epoch": epoch.0}))
         }
         Event::ShardLeft { shard } => ("node.shard_left", json!({"shard": shard.0})),
         Event::ClockStepped { millis } => ("node.clock_stepped", json!({"millis": millis})),
         Event::StoreFailed { step, reason } => ("node.store_failed", json!({"step": step, "reason": reason})),
+    }
+}
+
+/// Its name is known to those who listen by name, so it is written out.
+fn happened_to(what: ChangeKind) -> &'static str {
+    match what {
+        ChangeKind::Joined => "executor.joined",
+        ChangeKind::Left => "executor.left",
+        ChangeKind::Died => "executor.died",
+        ChangeKind::Missed => "executor.missed",
+        ChangeKind::Suspected => "executor.suspected",
+        ChangeKind::Recovered => "executor.recovered",
+    }
+}
+
+/// The app that an event is about, where it says that and no job.
+pub(crate) fn app_of(event: &Event) -> Option<&str> {
+    match event {
+        Event::Executor { app, .. } | Event::RegistrationRefused { app, .. } => Some(app),
+        _ => None,
     }
 }
 

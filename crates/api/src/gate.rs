@@ -30,7 +30,10 @@ pub(crate) async fn pass(
 ) -> Answer {
     let (mut parts, body) = request.into_parts();
     let caller = admit(front, operation, &parts).await?;
-    let query = Query::read(&parts.uri, operation.query)?;
+    let query = match operation.is_for_executors() {
+        true => Query::default(),
+        false => Query::read(&parts.uri, operation.query)?,
+    };
     let path = path_of(&mut parts).await?;
     let key = match operation.has_idempotency() {
         true => repeat::key_of(&parts.headers, &caller)?,
@@ -52,6 +55,7 @@ pub(crate) async fn pass(
         body,
         stream: stream.map(Mutex::new),
         request_id,
+        peer: parts.extensions.get().copied(),
     };
     match key {
         None => carry_out(front, operation, call).await,
@@ -73,7 +77,8 @@ pub(crate) async fn pass(
 async fn admit(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
     // The router does not start with an operation that has none; if it did, nobody could use it.
     let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
-    if permission == Permission::Open || (operation.is_opened)(&front.settings) {
+    let is_asked_later = permission == Permission::Executor;
+    if permission == Permission::Open || is_asked_later || (operation.is_opened)(&front.settings) {
         return Ok(Caller::nobody());
     }
     let peer = parts.extensions.get::<Peer>().copied();
@@ -104,6 +109,7 @@ async fn take(
     let settings = &front.settings;
     match operation.takes {
         Takes::Nothing => Ok((Bytes::new(), None)),
+        Takes::Anything => Ok((Bytes::new(), Some(body))),
         Takes::Batch { .. } => {
             body::check_media(headers, &["application/json", LINES])?;
             if body::media(headers).as_deref() == Some(LINES) {

@@ -6,12 +6,15 @@
 //! then its handler reads it (`convert/`), asks the node, and shows what came of it.
 
 mod app;
+mod badge;
 mod body;
 mod caller;
 mod convert;
 mod cursor;
 mod events;
+mod executors;
 mod gate;
+mod logs;
 mod openapi;
 mod problem;
 mod query;
@@ -23,8 +26,11 @@ mod table;
 mod token;
 
 pub use app::{App, CheckTarget, Settings};
+pub use badge::DEFAULT_TOKEN;
 pub use caller::Peer;
 pub use events::EventLog;
+pub use executors::{Executors, LogPage, MayReport};
+pub use logs::{Logbook, Now};
 pub use openapi::document;
 pub use router::router;
 pub use token::{FirstAdmin, digest, first_admin, mint};

@@ -40,7 +40,7 @@ fn described(operations: &[Operation]) -> Value {
         written: at("/components/schemas").for_serialize().into_generator(),
     };
     let mut paths = Map::new();
-    for operation in operations {
+    for operation in operations.iter().filter(|operation| !operation.is_for_executors()) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method.as_str().to_ascii_lowercase()] = describe(operation, &mut schemas);
     }
@@ -117,7 +117,7 @@ fn describe(operation: &Operation, schemas: &mut Schemas) -> Value {
         "responses": responses(operation, schemas),
     });
     match operation.permission {
-        Some(Permission::Open) | None => described["security"] = json!([]),
+        Some(Permission::Open | Permission::Executor) | None => described["security"] = json!([]),
         Some(Permission::Role(role)) => described["x-role"] = json!(role.name()),
         Some(Permission::Whole(role)) => {
             described["x-role"] = json!(role.name());
@@ -133,7 +133,7 @@ fn describe(operation: &Operation, schemas: &mut Schemas) -> Value {
 fn request_body(takes: Takes, schemas: &mut Schemas) -> Option<Value> {
     let mut read = |schema: SchemaOf| schema(&mut schemas.read).to_value();
     match takes {
-        Takes::Nothing => None,
+        Takes::Nothing | Takes::Anything => None,
         Takes::Json { schema, media, is_optional } => {
             let schema = read(schema);
             let content: Map<String, Value> =
@@ -155,7 +155,7 @@ fn parameters(operation: &Operation) -> Vec<Value> {
     let mut all: Vec<Value> = path_parameters(operation.path);
     all.extend(operation.query.iter().map(query_parameter));
     if operation.has_if_match {
-        let about = "The ETag that the job must have; `*` stands for any.";
+        let about = "The ETag that it must have; `*` stands for any.";
         let schema = json!({"type": "string", "pattern": r#"^(\*|"[0-9]{1,19}")$"#});
         all.push(json!({"name": "If-Match", "in": "header", "description": about, "schema": schema}));
     }

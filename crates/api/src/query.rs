@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Text,
     /// From 1 to a number, and what it is if not said.
     Count { max: u32, usual: u32 },
+    /// From 0 to a number.
+    Index { max: u32 },
     /// `true` or `false`.
     Flag,
     /// RFC 3339.
@@ -56,6 +58,7 @@ impl Kind {
             Kind::Count { max, usual } => {
                 json!({"type": "integer", "minimum": 1, "maximum": max, "default": usual})
             }
+            Kind::Index { max } => json!({"type": "integer", "minimum": 0, "maximum": max}),
             Kind::Flag => json!({"type": "boolean", "default": false}),
             Kind::Time => json!({"type": "string", "format": "date-time"}),
             Kind::State => {
@@ -72,11 +75,8 @@ impl Kind {
     fn check(self, text: &str) -> Result<(), String> {
         match self {
             Kind::Text => check_text(text),
-            Kind::Count { max, .. } => {
-                let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-                let count = text.parse().ok().filter(|count| is_plain && (1..=max).contains(count));
-                count.map(|_: u32| ()).ok_or_else(|| format!("expected a whole number from 1 to {max}"))
-            }
+            Kind::Count { max, .. } => check_number(text, 1..=max),
+            Kind::Index { max } => check_number(text, 0..=max),
             Kind::Flag => match text {
                 "true" | "false" => Ok(()),
                 _ => Err("expected true or false".into()),
@@ -87,6 +87,13 @@ impl Kind {
             Kind::Cursor => Ok(()),
         }
     }
+}
+
+fn check_number(text: &str, range: std::ops::RangeInclusive<u32>) -> Result<(), String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|number| is_plain && range.contains(number));
+    let said = || format!("expected a whole number from {} to {}", range.start(), range.end());
+    number.map(|_: u32| ()).ok_or_else(said)
 }
 
 fn check_text(text: &str) -> Result<(), String> {

@@ -9,11 +9,13 @@ use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use tower::ServiceExt;
 
 use crate::app::{App, Front};
 use crate::caller::{Strangers, Tokens};
 use crate::convert::apps::AppNames;
 use crate::problem::Problem;
+use crate::routes::doors;
 use crate::table::{Answer, Operation};
 use crate::{gate, openapi, routes};
 
@@ -38,7 +40,11 @@ pub fn router(app: App) -> Result<Router, String> {
         let serve = move |request| serve(Arc::clone(&front), Arc::clone(&operations), request);
         router = router.route(path, any(serve));
     }
-    Ok(router.fallback(move |request| nowhere(Arc::clone(&front), request)))
+    // What is no route of ours must not look like a door of executors.
+    let lost = Arc::clone(&front);
+    router = router.route("/api/v1", any(move |request| nowhere(Arc::clone(&lost), request)));
+    let doors = router.clone();
+    Ok(router.fallback(move |request| elsewhere(Arc::clone(&front), doors.clone(), request)))
 }
 
 fn check(operations: &[Operation]) -> Result<(), String> {
@@ -63,12 +69,25 @@ async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Re
     let asked = request.method().clone();
     let method = if asked == Method::HEAD { Method::GET } else { asked.clone() };
     let found = operations.iter().find(|operation| operation.method == method);
+    let is_door = operations.iter().any(|operation| operation.is_for_executors());
     let answer: Answer = match found {
+        None if is_door => Ok(doors::wrong_method()),
         None => Err(not_allowed(&operations)),
         Some(operation) => gate::pass(&front, operation, request, &request_id).await,
     };
     let name = found.map_or("none", |operation| operation.id);
+    let answer = if is_door { answer.or_else(|problem| Ok(doors::refusal(&problem))) } else { answer };
     finish(answer, &request_id, name)
+}
+
+/// What matched no route. Executors whose configuration ends with a slash knock at doubled ones.
+async fn elsewhere(front: Arc<Front>, doors: Router, mut request: Request) -> Response {
+    let Some(path) = doors::meant(request.uri().path()) else { return nowhere(front, request).await };
+    *request.uri_mut() = path;
+    match doors.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
 async fn nowhere(front: Arc<Front>, request: Request) -> Response {

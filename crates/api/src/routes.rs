@@ -1,10 +1,14 @@
 //! The routes, one file per resource; and what their handlers have in common.
 
 mod after;
+mod apps;
 mod commands;
+pub(crate) mod doors;
 mod edits;
 mod events;
+mod glue;
 mod jobs;
+mod logs;
 mod runs;
 mod schedules;
 mod service;
@@ -36,14 +40,18 @@ pub(crate) fn all() -> Vec<Operation> {
         jobs::operations(),
         edits::operations(),
         commands::operations(),
+        glue::operations(),
         schedules::operations(),
         submit::operations(),
         runs::operations(),
+        logs::operations(),
         wishes::operations(),
+        apps::operations(),
         stats::operations(),
         events::operations(),
         tokens::operations(),
         service::operations(),
+        doors::operations(),
     ];
     by_resource.into_iter().flatten().collect()
 }
@@ -129,7 +137,7 @@ enum Wanted {
 impl Wanted {
     fn read(headers: &HeaderMap) -> Result<Option<Wanted>, Problem> {
         let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-        let wrong = || Problem::malformed("If-Match: expected the ETag of a job, such as \"3\", or *");
+        let wrong = || Problem::malformed("If-Match: expected an ETag, such as \"3\", or *");
         let text = value.to_str().map_err(|_| wrong())?.trim();
         if text == "*" {
             return Ok(Some(Wanted::Any));
@@ -147,15 +155,18 @@ impl Wanted {
         versions.map(|versions| Some(Wanted::Versions(versions))).ok_or_else(wrong)
     }
 
-    fn check(&self, view: &JobView) -> Result<(), Problem> {
+    fn check(&self, what: &str, version: u64) -> Result<(), Problem> {
         match self {
             Wanted::Any => Ok(()),
-            Wanted::Versions(versions) if versions.contains(&view.version) => Ok(()),
+            Wanted::Versions(versions) if versions.contains(&version) => Ok(()),
             Wanted::Versions(_) => {
-                let (id, version) = (view.id, view.version);
-                Err(Problem::stale(format!("job {id} has version {version} by now; read it again")))
+                Err(Problem::stale(format!("{what} has version {version} by now; read it again")))
             }
         }
+    }
+
+    fn check_job(&self, view: &JobView) -> Result<(), Problem> {
+        self.check(&format!("job {}", view.id), view.version)
     }
 }
 

@@ -12,7 +12,7 @@ use punctual_protocol::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::{Front, Settings};
-use crate::caller::Caller;
+use crate::caller::{Caller, Peer};
 use crate::problem::Problem;
 use crate::query::{Param, Query};
 
@@ -37,6 +37,7 @@ pub(crate) struct Call {
     /// from two threads.
     pub(crate) stream: Option<Mutex<Body>>,
     pub(crate) request_id: String,
+    pub(crate) peer: Option<Peer>,
 }
 
 /// Who may ask for something.
@@ -48,6 +49,9 @@ pub(crate) enum Permission {
     Role(Role),
     /// Tokens with this role that reach all apps.
     Whole(Role),
+    /// Executors, each for its app: whoever carries it out looks at their badge. Such a route is none of the document's,
+    /// and answers as executors expect it, refusals too.
+    Executor,
 }
 
 /// What an operation takes.
@@ -59,6 +63,8 @@ pub(crate) enum Takes {
     Json { schema: SchemaOf, media: &'static [&'static str], is_optional: bool },
     /// JSON, or a stream of lines.
     Batch { schema: SchemaOf, line: SchemaOf },
+    /// Whatever comes; whoever carries it out reads it.
+    Anything,
 }
 
 /// One of the answers to a request that was carried out.
@@ -165,6 +171,11 @@ impl Operation {
         self
     }
 
+    pub(crate) fn takes_anything(mut self) -> Operation {
+        self.takes = Takes::Anything;
+        self
+    }
+
     pub(crate) fn takes_optional<T: JsonSchema>(mut self) -> Operation {
         let media = &["application/json"];
         self.takes = Takes::Json { schema: schema_of::<T>, media, is_optional: true };
@@ -242,7 +253,12 @@ impl Operation {
 
     /// Whether a key makes a repetition of it the same request.
     pub(crate) fn has_idempotency(&self) -> bool {
-        self.method == Method::POST
+        self.method == Method::POST && !self.is_for_executors()
+    }
+
+    /// Whether it is a door of executors.
+    pub(crate) fn is_for_executors(&self) -> bool {
+        self.permission == Some(Permission::Executor)
     }
 }
 

@@ -18,11 +18,13 @@ struct Route {
 impl Route {
     /// Its path, with the one job and the one run in it.
     fn filled(&self) -> String {
-        self.path.replace("{id}", "1").replace("{app}", house::APP).replace("{name}", "nightly")
+        let name = if self.path.contains("/apps/") { house::APP } else { "nightly" };
+        self.path.replace("{id}", "1").replace("{app}", house::APP).replace("{name}", name)
     }
 
     fn is_about_one(&self) -> bool {
-        self.path.contains("/jobs/{id}") || self.path.contains("/runs/{id}")
+        let is_app = self.path.contains("/apps/{name}") && self.method != "PUT";
+        self.path.contains("/jobs/{id}") || self.path.contains("/runs/{id}") || is_app
     }
 }
 
@@ -84,6 +86,7 @@ fn body_for(path: &str) -> &'static str {
         path if path.ends_with("/backfill") => {
             r#"{"from": "2026-03-07T00:00:00Z", "to": "2026-03-08T00:00:00Z"}"#
         }
+        path if path.ends_with("/rollback") => r#"{"version": 1}"#,
         path if path.ends_with("/reschedule") => r#"{"at": "2027-01-01T00:00:00Z"}"#,
         _ => "{}",
     }
@@ -102,7 +105,9 @@ async fn what_belongs_to_another_app_is_not_there() {
             route if route.path.contains("by-name") && route.method == "GET" => {
                 assert_eq!(answer.await.0, 404, "{what}");
             }
-            route if route.path.contains("by-name") => assert_eq!(answer.await.0, 403, "{what}"),
+            route if route.path.contains("by-name") || route.path.contains("/apps/") => {
+                assert_eq!(answer.await.0, 403, "{what}");
+            }
             _ => {}
         }
     }
@@ -118,6 +123,7 @@ async fn lists_and_sums_hold_only_what_the_token_reaches() {
         "/api/v1/jobs?app=reports",
         "/api/v1/runs?app=reports",
         "/api/v1/runs?job=1",
+        "/api/v1/apps",
     ];
     for path in paths {
         assert_eq!(get(path, "viewer").await["items"].as_array().unwrap().len(), 1, "{path}");

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use punctual_core::event::Event;
 use punctual_core::model::Outcome;
+use punctual_core::registry::ChangeKind;
 
 /// Upper ends of the buckets for lags, in seconds: fine where the aim is, coarse behind it.
 const LAGS: [f64; 14] =
@@ -37,6 +38,12 @@ pub struct Metrics {
     retries: Counter,
     missed: Counter,
     late_reports: Counter,
+    refused_reports: Counter,
+    refused_registrations: Counter,
+    executors: Family<ByChange, Counter>,
+    executors_crowded: Counter,
+    kills: Counter,
+    kills_answered: Family<ByAnswer, Counter>,
     jobs_changed: Counter,
     jobs_stopped: Counter,
     shards_taken: Counter,
@@ -56,6 +63,16 @@ struct ByOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStep {
     step: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByChange {
+    change: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByAnswer {
+    answer: Name,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +101,12 @@ impl Metrics {
             retries: Counter::default(),
             missed: Counter::default(),
             late_reports: Counter::default(),
+            refused_reports: Counter::default(),
+            refused_registrations: Counter::default(),
+            executors: Family::default(),
+            executors_crowded: Counter::default(),
+            kills: Counter::default(),
+            kills_answered: Family::default(),
             jobs_changed: Counter::default(),
             jobs_stopped: Counter::default(),
             shards_taken: Counter::default(),
@@ -99,6 +122,12 @@ impl Metrics {
         for outcome in Outcome::ALL {
             drop(metrics.closed.get_or_create(&ByOutcome { outcome: Name(outcome.name()) }));
         }
+        for change in CHANGES {
+            drop(metrics.executors.get_or_create(&ByChange { change: Name(change.name()) }));
+        }
+        for is_confirmed in [true, false] {
+            drop(metrics.kills_answered.get_or_create(&answered(is_confirmed)));
+        }
         metrics
     }
 
@@ -108,6 +137,14 @@ impl Metrics {
             ("retries", "Attempts that ended badly and are followed by another", &self.retries),
             ("fire_times_missed", "Fire times that were passed over", &self.missed),
             ("late_reports", "Reports about attempts that were no longer current", &self.late_reports),
+            (
+                "reports_refused",
+                "Reports of executors that named no attempt of theirs",
+                &self.refused_reports,
+            ),
+            ("registrations_refused", "Executors that were not let in", &self.refused_registrations),
+            ("executors_crowded", "Times that there were too many executors", &self.executors_crowded),
+            ("kills", "Attempts that an executor was told to end", &self.kills),
             ("jobs_changed", "Jobs that were created, edited, started or deleted", &self.jobs_changed),
             ("jobs_stopped", "Jobs that stopped", &self.jobs_stopped),
             ("shards_taken", "Shards that this node began to act for", &self.shards_taken),
@@ -122,6 +159,10 @@ impl Metrics {
         self.registry.register("runs_closed", "Runs that ended, by outcome", self.closed.clone());
         let help = "Times that the store did not do what a step asked";
         self.registry.register("store_failures", help, self.store_failures.clone());
+        let help = "What became of executors: joined, left, died, missed (a beat), suspected, recovered";
+        self.registry.register("executor_changes", help, self.executors.clone());
+        let help = "What executors made of being told to end an attempt";
+        self.registry.register("kills_answered", help, self.kills_answered.clone());
         let gauges = [
             ("runs_loaded", "Runs that are loaded and not on their way", &self.loaded),
             ("attempts_running", "Attempts that are on their way", &self.running),
@@ -154,6 +195,16 @@ impl Metrics {
             Event::Retrying { .. } => add(&self.retries, 1),
             Event::Missed { count, .. } => add(&self.missed, *count),
             Event::LateReport { .. } => add(&self.late_reports, 1),
+            Event::ReportRefused { .. } => add(&self.refused_reports, 1),
+            Event::RegistrationRefused { .. } => add(&self.refused_registrations, 1),
+            Event::RegistryCrowded { .. } => add(&self.executors_crowded, 1),
+            Event::Executor { what, .. } => {
+                add(&self.executors.get_or_create(&ByChange { change: Name(what.name()) }), 1);
+            }
+            Event::KillAsked { .. } => add(&self.kills, 1),
+            Event::KillAnswered { is_confirmed, .. } => {
+                add(&self.kills_answered.get_or_create(&answered(*is_confirmed)), 1);
+            }
             Event::JobChanged { .. } => add(&self.jobs_changed, 1),
             Event::JobStopped { .. } => add(&self.jobs_stopped, 1),
             Event::ShardTaken { .. } => add(&self.shards_taken, 1),
@@ -176,6 +227,20 @@ impl Metrics {
     }
 }
 
+/// What may become of an executor.
+const CHANGES: [ChangeKind; 6] = [
+    ChangeKind::Joined,
+    ChangeKind::Left,
+    ChangeKind::Died,
+    ChangeKind::Missed,
+    ChangeKind::Suspected,
+    ChangeKind::Recovered,
+];
+
+fn answered(is_confirmed: bool) -> ByAnswer {
+    ByAnswer { answer: Name(if is_confirmed { "confirmed" } else { "refused" }) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -192,6 +257,10 @@ mod tests {
             Event::Sent { run, job, attempt: Attempt::FIRST, lag: Duration::from_millis(3) },
             Event::Closed { run, job, outcome: Outcome::Succeeded, reason: Text::Borrowed("") },
             Event::StoreFailed { step: "fire", reason: Text::Borrowed("gone") },
+            Event::Executor { app: "a".into(), address: "http://e".into(), what: ChangeKind::Joined },
+            Event::RegistrationRefused { app: "a".into(), address: "x".into(), reason: "no".into() },
+            Event::KillAsked { run, job, attempt: Attempt::FIRST },
+            Event::KillAnswered { run, attempt: Attempt::FIRST, is_confirmed: true, said: "".into() },
         ]);
         let text = metrics.text(Figures { loaded: 4, running: 5, shards: 64 });
         for line in [
@@ -201,6 +270,12 @@ mod tests {
             "punctual_runs_closed_total{outcome=\"succeeded\"} 1",
             "punctual_runs_closed_total{outcome=\"failed\"} 0",
             "punctual_store_failures_total{step=\"fire\"} 1",
+            "punctual_executor_changes_total{change=\"joined\"} 1",
+            "punctual_executor_changes_total{change=\"died\"} 0",
+            "punctual_registrations_refused_total 1",
+            "punctual_kills_total 1",
+            "punctual_kills_answered_total{answer=\"confirmed\"} 1",
+            "punctual_kills_answered_total{answer=\"refused\"} 0",
             "punctual_runs_loaded 4",
             "punctual_attempts_running 5",
             "punctual_shards_held 64",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Schedule, Span, schema};
+use crate::{Glue, Schedule, Span, schema};
 
 /// A job as people write it. Fields that only the answer has are ignored here, so that what was read can be written
 /// back.
@@ -158,12 +158,24 @@ pub enum Target {
 }
 
 /// A handler of the app's executors.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Executor {
-    /// Its name.
+    /// Its name; left out where a script is sent instead.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::name")]
     pub handler: String,
+    /// What the handler gets when the run brings no payload: text as it is, anything else as JSON. A run that another job's
+    /// end brought about fills in `${parent.run}`, `${parent.job}` and `${parent.result}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Body,
+    /// Which executor has a run.
+    #[serde(default = "round")]
+    #[schemars(schema_with = "schema::route")]
+    pub route: String,
+    /// A script that is sent along instead of naming a handler. Refused unless the node allows scripts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glue: Option<Glue>,
     /// What becomes of runs that meet: serial, discard, cover, concurrent, or `concurrent(n)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::block")]
@@ -190,7 +202,8 @@ pub struct Http {
     #[schemars(schema_with = "schema::headers")]
     pub headers: BTreeMap<String, String>,
     /// What is sent when the run brings no payload: text as it is, anything else as JSON. Texts may hold `${run.id}`,
-    /// `${run.fire_time}`, `${run.attempt}`, `${job.id}`, `${job.name}` and `${job.app}`.
+    /// `${run.fire_time}`, `${run.attempt}`, `${job.id}`, `${job.name}`, `${job.app}`, and `${parent.run}`, `${parent.job}` and
+    /// `${parent.result}` of the run whose end brought this one about.
     #[serde(default)]
     pub body: Body,
     /// Answers that count as success; any 2xx if there are none.
@@ -219,6 +232,10 @@ pub type Body = Option<serde_json::Value>;
 
 fn post() -> String {
     "POST".into()
+}
+
+fn round() -> String {
+    "round".into()
 }
 
 fn is_not(flag: &bool) -> bool {

@@ -1,8 +1,11 @@
-//! The bytes that we promise: what goes over the REST API, for whoever answers and whoever asks.
+//! The bytes that we promise: what goes over the REST API, for whoever answers and whoever asks, and what XXL-JOB
+//! executors say and are told ([`xxl`]).
 //!
 //! Shapes only. What a value means, and whether it means anything, is said where it is understood. Times are RFC 3339
 //! text, durations are text with units ([`Span`]).
 
+mod app;
+mod glue;
 mod job;
 mod problem;
 mod run;
@@ -11,15 +14,19 @@ mod schema;
 mod secret;
 mod span;
 mod token;
+pub mod xxl;
 
+pub use app::{Addresses, App, AppDraft, AppExecutor, AppExecutors, Apps, Auto, ExecutorDialect, PutApp};
+pub use glue::{Glue, GlueRollback, GlueVersion, GlueVersions};
 pub use job::{
     After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPatch, JobPlan, JobStats,
     Misfire, MisfirePolicy, NewJob, Retry, Revision, Revisions, RunNow, Target, When, Window,
 };
 pub use problem::{FieldError, Problem};
 pub use run::{
-    Accepted, Attempt, AttemptOutcome, BulkCancel, BulkCancelled, BulkFilter, Evidence, Log, Origin,
-    Reschedule, Run, RunCreated, RunState, RunSubmission, Runs, StreamError, Why, WishDone,
+    Accepted, Attempt, AttemptOutcome, BulkCancel, BulkCancelled, BulkFilter, Evidence, Kill, KillState, Log,
+    Origin, PartOf, Reschedule, Run, RunCreated, RunPart, RunState, RunSubmission, Runs, StreamError, Why,
+    WishDone,
 };
 pub use schedule::{BackfillRange, Dialect, FireTimes, Gap, Overlap, Preview, PreviewAsked, Schedule};
 pub use secret::{MASKED_HEADER, MASKED_SECRET, is_secret_header};

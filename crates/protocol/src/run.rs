@@ -180,8 +180,43 @@ pub struct Run {
     pub until: Option<String>,
     /// Oldest first.
     pub attempts: Vec<Attempt>,
-    /// The parts of a broadcast.
-    pub parts: Vec<serde_json::Value>,
+    /// The parts of a broadcast, one for each executor; lists leave them out.
+    pub parts: Vec<RunPart>,
+    /// What it is a part of, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOf>,
+}
+
+/// One part of a broadcast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPart {
+    /// Counted from 0.
+    pub index: u32,
+    /// How many there are.
+    pub total: u32,
+    /// The number of the run that is this part.
+    pub run: u64,
+    /// The executor that it was made for.
+    pub executor: String,
+    /// Where it stands.
+    pub state: RunState,
+    /// Why, where the state alone does not say.
+    pub reason: String,
+    /// Oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Which part of which run a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PartOf {
+    /// The whole.
+    pub run: u64,
+    /// Counted from 0.
+    pub index: u32,
+    /// How many there are.
+    pub total: u32,
+    /// The executor that it was made for.
+    pub executor: String,
 }
 
 /// Where a run comes from.
@@ -200,6 +235,8 @@ pub enum Origin {
     Retry,
     /// Another job ended.
     Parent,
+    /// A broadcast was split: this one is for one of the executors.
+    Part,
 }
 
 /// Where a run stands.
@@ -243,6 +280,33 @@ pub struct Attempt {
     pub message: String,
     /// Whether it may have arrived before.
     pub possible_duplicate: bool,
+    /// What came of a wish to end it, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill: Option<Kill>,
+}
+
+/// A wish to end an attempt, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Kill {
+    /// How far it came.
+    pub state: KillState,
+    /// When it was asked for, or answered.
+    #[schemars(schema_with = "schema::time")]
+    pub at: String,
+    /// What the executor said.
+    pub said: String,
+}
+
+/// How far a wish to end an attempt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KillState {
+    /// The executor has not answered.
+    Requested,
+    /// The executor said that it obeyed.
+    Confirmed,
+    /// The executor said that it did not, or could not be asked.
+    Refused,
 }
 
 /// How an attempt ended.
@@ -272,6 +336,9 @@ pub struct Log {
     pub next: u64,
     /// Whether nothing will follow.
     pub end: bool,
+    /// Whose lines they are, where they are those of one attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 /// Why a run is as it is.

@@ -3,7 +3,9 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::{Executor, Http, Job, JobByName, JobDraft, JobPatch, NewJob, Target};
+use crate::{
+    Addresses, App, AppDraft, Executor, Http, Job, JobByName, JobDraft, JobPatch, NewJob, PutApp, Target,
+};
 
 /// A name: 1 to 128 characters, none of them a control character.
 const NAME: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
@@ -96,6 +98,43 @@ pub(crate) fn block(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "null"], "pattern": pattern})
 }
 
+pub(crate) fn route(_: &mut SchemaGenerator) -> Schema {
+    let names = [
+        "first",
+        "last",
+        "round",
+        "random",
+        "consistent_hash",
+        "least_frequently_used",
+        "least_recently_used",
+        "failover",
+        "busyover",
+        "sharding_broadcast",
+    ];
+    json_schema!({"type": "string", "enum": names})
+}
+
+pub(crate) fn glue_kind(_: &mut SchemaGenerator) -> Schema {
+    let names = ["groovy", "shell", "python", "python2", "nodejs", "powershell", "php"];
+    json_schema!({"type": "string", "enum": names})
+}
+
+pub(crate) fn source(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 1 << 20, "pattern": "^[^\\u0000]*$"})
+}
+
+pub(crate) fn remark(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^([^\\u0000]{4,100})?$"})
+}
+
+pub(crate) fn maybe_remark(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "pattern": "^([^\\u0000]{4,100})?$"})
+}
+
+pub(crate) fn access_token(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "pattern": "^(\u{2026}|[!-~]([ -~]{0,254}[!-~])?)$"})
+}
+
 pub(crate) fn outside(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "null"], "enum": ["skip", "defer", null]})
 }
@@ -118,7 +157,9 @@ impl JsonSchema for Target {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let http = with_kind(Http::json_schema(generator), "http");
-        let executor = with_kind(Executor::json_schema(generator), "executor");
+        let mut executor = with_kind(Executor::json_schema(generator), "executor");
+        let either = json!([{"required": ["handler"]}, {"required": ["glue"]}]);
+        executor.ensure_object().insert("oneOf".into(), either);
         json_schema!({"description": "Where a job's work is done.", "oneOf": [http, executor]})
     }
 }
@@ -133,6 +174,37 @@ fn with_kind(mut schema: Schema, kind: &str) -> Schema {
         other => *other = json!(["kind"]),
     }
     schema
+}
+
+/// Written by hand: a word or a list.
+impl JsonSchema for Addresses {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Addresses".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let address = json!({"type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^https?://"});
+        let listed =
+            json!({"type": "array", "minItems": 1, "maxItems": 1000, "uniqueItems": true, "items": address});
+        json_schema!({"anyOf": [{"type": "string", "const": "auto"}, listed]})
+    }
+}
+
+impl JsonSchema for PutApp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PutApp".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = AppDraft::json_schema(generator);
+        let object = schema.ensure_object();
+        if let Some(Value::Object(properties)) = object.get_mut("properties") {
+            for field in App::READ_ONLY {
+                properties.insert(field.into(), json!({"readOnly": true, "description": "Not looked at."}));
+            }
+        }
+        schema
+    }
 }
 
 impl JsonSchema for NewJob {

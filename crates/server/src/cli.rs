@@ -3,6 +3,7 @@
 //! Data goes to stdout, messages to stderr. Exit code 0 is ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not
 //! allowed.
 
+mod app;
 mod client;
 mod cron;
 mod diff;
@@ -54,6 +55,8 @@ enum Command {
     Job(job::JobArguments),
     /// Hand over runs, look at them, and change what becomes of them.
     Run(run::RunArguments),
+    /// Look at apps and their executors, and set what belongs to them.
+    App(app::AppArguments),
     /// Make, list and revoke tokens.
     Token(token::TokenArguments),
     /// Measure what a node does on this machine.
@@ -110,6 +113,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cron(command) => cron::run(command),
         Command::Job(arguments) => job::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::App(arguments) => app::run(arguments),
         Command::Token(arguments) => token::run(arguments),
         Command::Bench { words } => return punctual_bench::command::run(&words, &["bench"]),
         Command::Completions { shell } => completions(shell),

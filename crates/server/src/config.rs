@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use punctual_api::DEFAULT_TOKEN;
+use punctual_core::registry::Secret;
 use punctual_protocol::Span;
 use toml::{Table, Value};
 
@@ -46,6 +48,13 @@ pub(crate) struct Config {
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
     pub(crate) admin_token: Option<String>,
+    pub(crate) executor_token: Option<Secret>,
+    pub(crate) allows_default_token: bool,
+    pub(crate) allows_scripts: bool,
+    pub(crate) beat: Duration,
+    pub(crate) dead: Duration,
+    pub(crate) sweep: Duration,
+    pub(crate) wait: Duration,
 }
 
 /// How logs are written.
@@ -87,6 +96,13 @@ impl Config {
             log: "info".into(),
             log_format: LogFormat::Text,
             admin_token: None,
+            executor_token: None,
+            allows_default_token: false,
+            allows_scripts: false,
+            beat: Duration::from_secs(30),
+            dead: Duration::from_secs(90),
+            sweep: Duration::from_secs(30),
+            wait: Duration::from_secs(60),
         }
     }
 }
@@ -117,6 +133,13 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("targets", "allow", |c, v| { c.allow = texts(v)?; Ok(()) }),
     ("targets", "public", |c, v| { c.allows_public = flag(v)?; Ok(()) }),
     ("targets", "authorities", |c, v| { c.authorities = Some(PathBuf::from(text(v)?)); Ok(()) }),
+    ("executors", "access_token", |c, v| { c.executor_token = Some(secret(v)?); Ok(()) }),
+    ("executors", "allow_default_token", |c, v| { c.allows_default_token = flag(v)?; Ok(()) }),
+    ("executors", "scripts", |c, v| { c.allows_scripts = flag(v)?; Ok(()) }),
+    ("registry", "beat", |c, v| { c.beat = span(v)?; Ok(()) }),
+    ("registry", "dead", |c, v| { c.dead = span(v)?; Ok(()) }),
+    ("registry", "sweep", |c, v| { c.sweep = span(v)?; Ok(()) }),
+    ("registry", "wait", |c, v| { c.wait = span(v)?; Ok(()) }),
     ("retention", "runs", |c, v| { c.keep_runs = span(v)?; Ok(()) }),
     ("retention", "keys", |c, v| { c.keep_keys = span(v)?; Ok(()) }),
     ("limits", "payload", |c, v| { c.payload = size::parse(v, 1, 1 << 20)?; Ok(()) }),
@@ -223,6 +246,11 @@ fn read_environment(
         }
     }
     config.admin_token = variables.get("PUNCTUAL_ADMIN_TOKEN").filter(|token| !token.is_empty()).cloned();
+    if let Some(token) = variables.get("PUNCTUAL_EXECUTOR_TOKEN").filter(|token| !token.is_empty()) {
+        let token = secret(&Value::String(token.clone()));
+        config.executor_token =
+            Some(token.map_err(|reason| ConfigError(format!("PUNCTUAL_EXECUTOR_TOKEN: {reason}")))?);
+    }
     if let Some(log) = variables.get("PUNCTUAL_LOG") {
         config.log.clone_from(log);
     }
@@ -259,6 +287,31 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.keep_runs < Duration::from_secs(3_600) {
         return error(format!("retention.runs is {}: at least 1h", Span(config.keep_runs)));
     }
+    check_executors(config).map_err(ConfigError)
+}
+
+fn check_executors(config: &Config) -> Result<(), String> {
+    let Config { beat, dead, sweep, wait, .. } = config;
+    if dead <= beat {
+        return Err(format!(
+            "registry.dead is {} and registry.beat is {}: an executor may miss a beat before it counts as dead; make dead larger",
+            Span(*dead),
+            Span(*beat),
+        ));
+    }
+    let second = Duration::from_secs(1);
+    for (name, span) in [("beat", beat), ("sweep", sweep), ("wait", wait)] {
+        if *span < second {
+            return Err(format!("registry.{name} is {}: at least 1s", Span(*span)));
+        }
+    }
+    let is_known = config.executor_token.as_ref().is_some_and(|token| token.matches(DEFAULT_TOKEN));
+    if is_known && !config.allows_default_token {
+        return Err(format!(
+            "executors.access_token is `{DEFAULT_TOKEN}`, which XXL-JOB ships with and everybody knows: take another, or set \
+             executors.allow_default_token = true while you move"
+        ));
+    }
     Ok(())
 }
 
@@ -289,6 +342,16 @@ fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         _ => Err(format!("{value} is no text; write \"…\"")),
+    }
+}
+
+/// A text for a header, which no message repeats.
+fn secret(value: &Value) -> Result<Secret, String> {
+    let text = value.as_str().unwrap_or_default();
+    let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && text.trim() == text;
+    match is_plain && (1..=256).contains(&text.len()) {
+        true => Ok(Secret::new(text)),
+        false => Err("expected 1 to 256 visible ASCII characters, without blanks around them".into()),
     }
 }
 
@@ -371,8 +434,33 @@ mod tests {
         refusal(&[("PUNCTUAL_SERVER__LISTEN", "7070")], vec![], "127.0.0.1:7070");
         refusal(&[("PUNCTUAL_TLS__KEY", "/k")], vec![], "go together");
         refusal(&[("PUNCTUAL_LIMITS__PAYLOAD", "2GiB")], vec![], "at most");
+        refusal(&[("PUNCTUAL_REGISTRY__DEAD", "30s")], vec![], "make dead larger");
+        refusal(&[("PUNCTUAL_REGISTRY__WAIT", "10ms")], vec![], "at least 1s");
+        refusal(&[("PUNCTUAL_EXECUTOR_TOKEN", "default_token")], vec![], "allow_default_token");
+        refusal(&[("PUNCTUAL_EXECUTORS__ACCESS_TOKEN", "a\nb")], vec![], "visible ASCII");
         let text = |text: &str| Value::String(text.into());
         refusal(&[], vec![("log", "format", text("xml"))], "text and json");
+    }
+
+    #[test]
+    fn the_token_of_executors_has_two_names_and_shows_itself_nowhere() {
+        for name in ["PUNCTUAL_EXECUTOR_TOKEN", "PUNCTUAL_EXECUTORS__ACCESS_TOKEN"] {
+            let config = read(None, &environment(&[(name, "s3cret")]), &vec![]).unwrap().config;
+            assert!(config.executor_token.as_ref().is_some_and(|token| token.matches("s3cret")), "{name}");
+            assert!(!format!("{config:?}").contains("s3cret"));
+        }
+        let known = [
+            ("PUNCTUAL_EXECUTOR_TOKEN", "default_token"),
+            ("PUNCTUAL_EXECUTORS__ALLOW_DEFAULT_TOKEN", "true"),
+        ];
+        assert!(read(None, &environment(&known), &vec![]).is_ok());
+        assert!(
+            read(None, &environment(&[("PUNCTUAL_EXECUTOR_TOKEN", "")]), &vec![])
+                .unwrap()
+                .config
+                .executor_token
+                .is_none()
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::event::Event;
-use punctual_node::ports::{Boot, Clock, Report};
+use punctual_node::ports::{Boot, Clock, Heard};
 use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -28,10 +28,8 @@ impl Rounds {
     }
 
     /// Takes what agents and executors said.
-    pub(crate) fn report(&self, reports: Vec<Report>) {
-        for report in reports {
-            self.node.report(report);
-        }
+    pub(crate) fn hear(&self, heard: Vec<Heard>) {
+        self.node.heard(heard);
         self.nudge();
     }
 
@@ -62,7 +60,7 @@ impl Rounds {
             };
         }
         start!(stop; plan, load, fire);
-        start!(end; renew, settle, reap, tend);
+        start!(end; renew, settle, reap, tend, watch);
     }
 
     async fn go<F: Future<Output = Boot>>(

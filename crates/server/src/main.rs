@@ -1,8 +1,10 @@
 //! The binary `punctual`: the command line, and from there everything else.
 
+mod archive;
 mod cli;
 mod clock;
 mod config;
+mod executors;
 mod listen;
 mod logs;
 mod loops;

@@ -71,7 +71,7 @@ async fn serve(config: &Config) -> Result<(), String> {
 
 /// From the first step to the last.
 async fn live(config: &Config, listener: Listener, house: House) -> Result<(), String> {
-    let House { rounds, router, agents, door, events } = house;
+    let House { rounds, router, switch, door, events, archive, logs, logbook } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
     let mut steps = JoinSet::new();
@@ -79,12 +79,13 @@ async fn live(config: &Config, listener: Listener, house: House) -> Result<(), S
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(router, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
+    doors.spawn(archive.write(logs, logbook, ended.clone()));
     let broken = wait_for_end(&mut steps).await?;
     tracing::info!("stopping: no new work is begun");
     stop.send_replace(true);
     rounds.nudge();
     // What is on its way may end, and what it says is kept, as long as that takes no longer than agreed.
-    let left = agents.drain(config.stop_within).await;
+    let left = switch.drain(config.stop_within).await;
     if left > 0 {
         tracing::warn!(left, "some calls are still on their way and are given up; the next start finds them");
     }

@@ -5,61 +5,84 @@ use std::time::Duration;
 
 use axum::Router;
 use calendar::{Timestamp, Zones};
-use punctual_api::{App, EventLog, FirstAdmin};
+use punctual_api::{App, EventLog, FirstAdmin, Logbook};
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
-use punctual_dispatch::{Agents, Guard, Options, Setup};
-use punctual_node::ports::{Door, Hint, Peers, Report};
-use punctual_node::{Node, Ports, Settings};
+use punctual_core::registry::ChangeKind;
+use punctual_dispatch::{Agents, Executors, Guard, Options, Setup, Sink, Switch, xxl};
+use punctual_node::ports::{Door, Heard, Hint, Logs, Peers};
+use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::Sqlite;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::archive::{self, Archive};
 use crate::clock::{self, Machine};
 use crate::config::Config;
+use crate::executors::Crew;
 use crate::loops::Rounds;
 
 /// A node with everything around it, ready to run.
 pub(crate) struct House {
     pub(crate) rounds: Arc<Rounds>,
     pub(crate) router: Router,
-    pub(crate) agents: Arc<Agents>,
+    pub(crate) switch: Arc<Switch>,
     pub(crate) door: Arc<dyn Door>,
     pub(crate) events: EventLog,
+    pub(crate) archive: Archive,
+    pub(crate) logs: Arc<dyn Logs>,
+    pub(crate) logbook: Logbook,
 }
 
 pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String> {
     let zones = Arc::new(Zones::bundled());
     let machine = Arc::new(Machine);
-    // Agents answer into the rounds, and the rounds hold the node, which holds the agents.
+    // Agents and executors answer into the rounds, and the rounds hold the node, which holds the way to them.
     let inbox: Arc<OnceLock<Arc<Rounds>>> = Arc::default();
-    let agents = Arc::new(agents(config, Arc::clone(&inbox))?);
+    let (strict, near) = (guard(config, &[])?, guard(config, &PRIVATE)?);
+    let switch = Arc::new(switch(config, &strict, &near, &inbox)?);
     let ports = Ports {
         clock: Arc::clone(&machine) as _,
         entropy: Arc::clone(&machine) as _,
         store: Arc::clone(&store) as _,
-        dispatch: Arc::clone(&agents) as _,
+        apps: Arc::clone(&store) as _,
+        dispatch: Arc::clone(&switch) as _,
         peers: Arc::new(Alone),
     };
     let node = Arc::new(Node::new(ports, settings(config), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
+    let (inlet, archive) = archive::open();
     let rounds = {
         let (metrics, events) = (Arc::clone(&metrics), events.clone());
         let tell = move |happened: &[Event]| {
             metrics.record(happened);
             events.push(happened, clock::now());
-            happened.iter().for_each(log);
+            for event in happened {
+                inlet.take(event);
+                log(event);
+            }
         };
         Arc::new(Rounds::new(Arc::clone(&node), Box::new(tell)))
     };
     let _ = inbox.set(Arc::clone(&rounds));
     let door: Arc<dyn Door> = Arc::clone(&store) as _;
+    let logs: Arc<dyn Logs> = Arc::clone(&store) as _;
+    let crew: Arc<dyn punctual_api::Executors> = {
+        let (node, executors) = (Arc::clone(&node), Arc::clone(&switch.executors));
+        Arc::new(Crew { node, executors, guard: strict, near })
+    };
+    let logbook = {
+        let now = Arc::new(|| Some(clock::now()));
+        Logbook::new(Arc::clone(&store) as _, Arc::clone(&logs), Arc::clone(&crew), now)
+    };
     let router = punctual_api::router(App {
         node: Arc::clone(&node),
         browse: store,
         door: Arc::clone(&door),
+        logs: Arc::clone(&logs),
+        executors: crew,
         zones,
         entropy: machine,
         nudge: {
@@ -78,11 +101,14 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
             batch_max: config.batch,
             opens_metrics: config.opens_metrics,
             opens_document: config.opens_metrics,
+            access_token: config.executor_token.clone(),
+            allows_default_token: config.allows_default_token,
+            allows_scripts: config.allows_scripts,
             ..punctual_api::Settings::default()
         },
         events: events.clone(),
     })?;
-    Ok(House { rounds, router, agents, door, events })
+    Ok(House { rounds, router, switch, door, events, archive, logs, logbook })
 }
 
 /// The first admin's token, if this start made or was given it.
@@ -116,24 +142,48 @@ pub(crate) async fn forget_answers(
     }
 }
 
-fn agents(config: &Config, inbox: Arc<OnceLock<Arc<Rounds>>>) -> Result<Agents, String> {
+/// Where executors mostly are. Whoever may register shows a token, so these need no rule of their own.
+const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
+
+/// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
+fn guard(config: &Config, more: &[&str]) -> Result<Guard, String> {
     let allows_loopback = config.listen.ip().is_loopback();
-    let guard =
-        Guard::new(&config.allow, allows_loopback).map_err(|error| format!("targets.allow: {error}"))?;
-    let guard = if config.allows_public { guard } else { guard.closed() };
-    let sink = move |reports: Vec<Report>| {
+    let rules: Vec<String> =
+        config.allow.iter().cloned().chain(more.iter().map(ToString::to_string)).collect();
+    let guard = Guard::new(&rules, allows_loopback).map_err(|error| format!("targets.allow: {error}"))?;
+    Ok(if config.allows_public { guard } else { guard.closed() })
+}
+
+/// The way to agents and executors.
+fn switch(
+    config: &Config,
+    strict: &Guard,
+    near: &Guard,
+    inbox: &Arc<OnceLock<Arc<Rounds>>>,
+) -> Result<Switch, String> {
+    let inbox = Arc::clone(inbox);
+    let sink: Sink = Arc::new(move |heard: Vec<Heard>| {
         if let Some(rounds) = inbox.get() {
-            rounds.report(reports);
+            rounds.hear(heard);
         }
-    };
-    Agents::new(Setup {
+    });
+    let agents = Agents::new(Setup {
         runtime: Handle::current(),
         options: Options { extra_roots: config.authorities.clone(), ..Options::default() },
-        guard,
+        guard: strict.clone(),
         now: Arc::new(clock::now),
         entropy: Arc::new(Machine),
-        sink: Arc::new(sink),
-    })
+        sink: Arc::clone(&sink),
+    })?;
+    let executors = Executors::new(xxl::Setup {
+        runtime: Handle::current(),
+        options: xxl::Options { extra_roots: config.authorities.clone(), ..xxl::Options::default() },
+        guard: near.clone(),
+        now: Arc::new(clock::now),
+        sink,
+        access_token: config.executor_token.clone(),
+    })?;
+    Ok(Switch { agents: Arc::new(agents), executors: Arc::new(executors) })
 }
 
 fn check_target(http: &Http) -> Vec<(String, String)> {
@@ -165,6 +215,13 @@ fn settings(config: &Config) -> Settings {
             slow_open: config.slow,
             slow_queue: config.slow_queue,
         },
+        registry: RegistrySettings {
+            beat: config.beat,
+            dead: config.dead,
+            sweep: config.sweep,
+            wait: config.wait,
+            ..RegistrySettings::default()
+        },
         retention: config.keep_runs,
         address: config.advertise.clone().map_or(Text::Borrowed(""), Text::Owned),
         ..Settings::default()
@@ -178,6 +235,17 @@ fn log(event: &Event) {
         Event::Missed { job, from, until, count, reason } => {
             tracing::warn!(%job, %from, %until, count, %reason, "fire times were passed over");
         }
+        Event::Executor { app, address, what } => told_of_executor(app, address, *what),
+        Event::RegistrationRefused { app, address, reason } => {
+            tracing::warn!(%app, %address, %reason, "an executor was not let in");
+        }
+        Event::ReportRefused { log, reason } => {
+            tracing::warn!(log = log.0, %reason, "a result was not taken");
+        }
+        Event::RegistryCrowded { count } => tracing::warn!(count, "there are too many executors"),
+        Event::KillAnswered { run, attempt, is_confirmed: false, said } => {
+            tracing::warn!(%run, %attempt, %said, "an executor did not end an attempt");
+        }
         Event::ClockStepped { millis } => tracing::warn!(millis, "the clock was set"),
         Event::StoreFailed { step, reason } => {
             tracing::error!(step, %reason, "the store did not do what it was asked");
@@ -185,6 +253,17 @@ fn log(event: &Event) {
         Event::ShardTaken { shard, epoch } => tracing::debug!(%shard, %epoch, "took a shard"),
         Event::ShardLeft { shard } => tracing::debug!(%shard, "left a shard"),
         _ => {}
+    }
+}
+
+fn told_of_executor(app: &str, address: &str, what: ChangeKind) {
+    let name = what.name();
+    match what {
+        ChangeKind::Died | ChangeKind::Suspected => {
+            tracing::warn!(app, address, what = name, "an executor is not there");
+        }
+        ChangeKind::Missed => tracing::debug!(app, address, "a beat of an executor did not come"),
+        _ => tracing::info!(app, address, what = name, "an executor came or went"),
     }
 }
 

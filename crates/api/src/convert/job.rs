@@ -6,6 +6,7 @@ use punctual_core::policy::{Misfire, Multiplier, Retry, misfire};
 use punctual_protocol as wire;
 use serde_json::{Map, Value};
 
+use super::executor::Scripts;
 use super::fields::{Faults, Object, Spot};
 use super::job_ref::JobRef;
 use super::target::CheckHttp;
@@ -50,6 +51,7 @@ pub(crate) struct Context<'a> {
     /// App and name, where the path says them.
     pub(crate) place: Option<(&'a str, &'a str)>,
     pub(crate) check: CheckHttp<'a>,
+    pub(crate) allows_scripts: bool,
 }
 
 /// A job as it was read. Which jobs `after` means, only the store knows.
@@ -92,7 +94,9 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
     let times = schedule::Context { zones: context.zones, now: context.now, before };
     let schedule = object.must("schedule").and_then(|spot| schedule::read(spot, &times));
     let old_target = context.before.map(|before| &before.target);
-    let target = object.must("target").and_then(|spot| target::read(spot, old_target, context.check));
+    let scripts = Scripts { are_allowed: context.allows_scripts, before: old_target, now: context.now };
+    let target =
+        object.must("target").and_then(|spot| target::read(spot, old_target, context.check, scripts));
     let misfire = object.may("misfire").map_or(Some(Misfire::default()), misfire);
     let retry = object.may("retry").map_or(Some(Retry::default()), retry);
     let half_a_minute = std::time::Duration::from_secs(30);
@@ -255,7 +259,8 @@ pub(crate) mod tests {
     pub(crate) fn try_read(value: &Value, before: Option<&Definition>) -> Result<Draft, Problem> {
         let zones = Zones::bundled();
         let now = "2026-03-08T07:00:00Z".parse().unwrap();
-        read(value, &Context { zones: &zones, now, before, place: None, check: &|_| vec![] })
+        let (place, check) = (None, &|_: &_| vec![]);
+        read(value, &Context { zones: &zones, now, before, place, check, allows_scripts: false })
     }
 
     pub(crate) fn plain() -> Value {
@@ -331,7 +336,8 @@ pub(crate) mod tests {
         let read = |value: &Value| {
             let now = Timestamp::from_millis(0);
             let place = Some(("reports", "nightly-report"));
-            read(value, &Context { zones: &zones, now, before: None, place, check: &|_| vec![] })
+            let (before, check) = (None, &|_: &_| vec![]);
+            read(value, &Context { zones: &zones, now, before, place, check, allows_scripts: false })
         };
         let mut job = plain();
         assert!(read(&job).is_ok());

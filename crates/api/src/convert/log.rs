@@ -25,9 +25,10 @@ fn lines(view: &RunView, attempt: Option<u32>) -> Vec<String> {
     lines
 }
 
-/// The lines from number `from` (from 1) on.
-pub(crate) fn log(view: &RunView, attempt: Option<u32>, from: u64) -> Log {
-    let lines = lines(view, attempt);
+/// The lines from number `from` (from 1) on; a note goes below the last.
+pub(crate) fn log(view: &RunView, attempt: Option<u32>, from: u64, note: Option<&str>) -> Log {
+    let mut lines = lines(view, attempt);
+    lines.extend(note.map(str::to_owned));
     let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
     let mut text = String::new();
     for line in lines.iter().skip(skipped) {
@@ -35,7 +36,7 @@ pub(crate) fn log(view: &RunView, attempt: Option<u32>, from: u64) -> Log {
         text.push('\n');
     }
     let next = (lines.len() as u64 + 1).max(from);
-    Log { text, next, end: !view.state.is_open() }
+    Log { text, next, end: !view.state.is_open(), attempt }
 }
 
 #[cfg(test)]
@@ -48,16 +49,19 @@ mod tests {
     fn a_log_goes_on_where_it_was_left() {
         let failed = ended(1, "00", "01", AttemptOutcome::Failed, "500\nno database");
         let mut view = run(RunState::Retrying, vec![failed]);
-        let first = log(&view, None, 1);
+        let first = log(&view, None, 1, None);
         assert_eq!(first.text.lines().count(), 4);
         assert_eq!((first.next, first.end), (5, false));
         view.attempts.push(ended(2, "02", "03", AttemptOutcome::Succeeded, ""));
         view.state = RunState::Succeeded;
-        let rest = log(&view, None, first.next);
+        let rest = log(&view, None, first.next, None);
         let (to, done) =
             ("2026-03-08T07:00:02Z attempt 2 to http://agent", "2026-03-08T07:00:03Z attempt 2 succeeded");
-        assert_eq!(rest, Log { text: format!("{to}\n{done}\n"), next: 7, end: true });
-        assert_eq!(log(&view, Some(2), 1).text, rest.text);
-        assert_eq!(log(&view, Some(3), 9), Log { text: String::new(), next: 9, end: true });
+        assert_eq!(rest, Log { text: format!("{to}\n{done}\n"), next: 7, end: true, attempt: None });
+        assert_eq!(log(&view, Some(2), 1, None).text, rest.text);
+        assert_eq!(
+            log(&view, Some(3), 9, None),
+            Log { text: String::new(), next: 9, end: true, attempt: Some(3) }
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{self as house, AttemptRecord};
-use punctual_node::ports::{AttemptRow, RunView};
+use punctual_node::ports::{AttemptRow, KillNote, RunView};
 use punctual_protocol as wire;
 use serde_json::Value;
 
@@ -30,6 +30,44 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
         until: view.range.map(|(until, _)| until.to_string()),
         attempts,
         parts: Vec::new(),
+        part: view.part.as_ref().zip(view.of).map(|(part, of)| wire::PartOf {
+            run: of.0,
+            index: part.index,
+            total: part.total,
+            executor: part.address.to_string(),
+        }),
+    }
+}
+
+/// One part of a broadcast; nothing if it is none.
+pub(crate) fn show_part(view: &RunView, kills: &[KillNote]) -> Option<wire::RunPart> {
+    let part = view.part.as_ref()?;
+    let mut attempts: Vec<wire::Attempt> = view.attempts.iter().map(attempt).collect();
+    add_kills(&mut attempts, kills);
+    Some(wire::RunPart {
+        index: part.index,
+        total: part.total,
+        run: view.id.0,
+        executor: part.address.to_string(),
+        state: state(view.state),
+        reason: view.reason.to_string(),
+        attempts,
+    })
+}
+
+/// Says of attempts what came of wishes to end them.
+pub(crate) fn add_kills(attempts: &mut [wire::Attempt], kills: &[KillNote]) {
+    for attempt in attempts {
+        let note = kills.iter().find(|note| note.attempt.0 == attempt.number);
+        attempt.kill = note.map(|note| wire::Kill {
+            state: match note.is_confirmed {
+                None => wire::KillState::Requested,
+                Some(true) => wire::KillState::Confirmed,
+                Some(false) => wire::KillState::Refused,
+            },
+            at: note.at.to_string(),
+            said: note.said.to_string(),
+        });
     }
 }
 
@@ -70,6 +108,7 @@ fn attempt(row: &AttemptRow) -> wire::Attempt {
             outcome: Some(attempt_outcome(*outcome)),
             message: message.to_string(),
             possible_duplicate: *possible_duplicate,
+            kill: None,
         },
         AttemptRow::Open { number, started_at, executor, .. } => wire::Attempt {
             number: number.0,
@@ -79,6 +118,7 @@ fn attempt(row: &AttemptRow) -> wire::Attempt {
             outcome: None,
             message: String::new(),
             possible_duplicate: false,
+            kill: None,
         },
     }
 }
@@ -91,6 +131,7 @@ fn origin(origin: house::Origin) -> wire::Origin {
         house::Origin::Backfill => wire::Origin::Backfill,
         house::Origin::Retry => wire::Origin::Retry,
         house::Origin::Parent => wire::Origin::Parent,
+        house::Origin::Part => wire::Origin::Part,
     }
 }
 
@@ -164,6 +205,7 @@ pub(crate) mod tests {
             of: None,
             ready_at: None,
             attempts,
+            part: None,
         }
     }
 
@@ -176,6 +218,26 @@ pub(crate) mod tests {
         let shown = show(&run(house::RunState::Succeeded, attempts));
         assert_eq!((shown.lag_ms, shown.attempts.len()), (Some(12), 2));
         assert_eq!(show(&run(house::RunState::Pending, vec![])).lag_ms, None);
+    }
+
+    #[test]
+    fn a_part_says_what_it_is_a_part_of_and_an_attempt_what_came_of_a_kill() {
+        let mut view =
+            run(house::RunState::Running, vec![ended(1, "00", "01", AttemptOutcome::Cancelled, "")]);
+        assert!(show_part(&view, &[]).is_none());
+        view.of = Some(RunId(5));
+        view.part = Some(house::Part { index: 1, total: 3, address: "http://e".into() });
+        assert_eq!(show(&view).part.map(|part| (part.run, part.index, part.total)), Some((5, 1, 3)));
+        let note =
+            |is_confirmed| KillNote { attempt: Attempt(1), at: at("02"), is_confirmed, said: "ok".into() };
+        for (is_confirmed, state) in [
+            (None, wire::KillState::Requested),
+            (Some(true), wire::KillState::Confirmed),
+            (Some(false), wire::KillState::Refused),
+        ] {
+            let part = show_part(&view, &[note(is_confirmed)]).unwrap();
+            assert_eq!(part.attempts[0].kill.as_ref().map(|kill| kill.state), Some(state));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use punctual_core::policy::Block;
 use punctual_protocol as wire;
 use punctual_protocol::{MASKED_HEADER, MASKED_SECRET, is_secret_header};
 
+use super::executor::{self, Scripts};
 use super::fields::{Object, Spot, suggest};
 use crate::app::CheckTarget;
 
@@ -22,28 +23,22 @@ const HEADERS_MAX: usize = 64;
 pub(crate) type CheckHttp<'a> = &'a CheckTarget;
 
 /// Reads a target and what becomes of runs that meet; `before` has the secrets that masked text stands for.
-pub(crate) fn read(spot: Spot<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> Option<(Target, Block)> {
+pub(crate) fn read(
+    spot: Spot<'_>,
+    before: Option<&Target>,
+    check: CheckHttp<'_>,
+    scripts: Scripts<'_>,
+) -> Option<(Target, Block)> {
     let object = spot.object()?;
     let kind = object.must("kind")?;
     let target = match kind.text()? {
         "http" => http(&object, before, check).map(Target::Http),
-        "executor" => executor(&object),
+        "executor" => executor::read(&object, scripts).map(Target::Executor),
         other => return kind.refuse(format!("unknown kind {other:?}: expected http or executor")),
     };
     let block = block(&object);
     object.end();
     Some((target?, block?))
-}
-
-fn executor(object: &Object<'_>) -> Option<Target> {
-    let handler = object.must("handler").and_then(|spot| spot.name());
-    object.later("glue");
-    if let Some(route) = object.may_null("route")
-        && route.text().is_some_and(|text| text != "round")
-    {
-        route.fault("routes other than round come with a later version; leave it out");
-    }
-    Some(Target::Executor { handler: handler? })
 }
 
 fn block(object: &Object<'_>) -> Option<Block> {
@@ -78,7 +73,7 @@ fn http(object: &Object<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> O
     });
     let kept = Kept::of(before, url.as_deref());
     let headers = object.may("headers").map_or(Some(Vec::new()), |spot| headers(&spot, &kept));
-    let body = object.may_null("body").map(|spot| body(&spot));
+    let body = object.may_null("body").map(|spot| json(&spot));
     let success_codes = object.may("success_codes").map_or(Some(Vec::new()), |spot| codes(&spot));
     let follows_redirects = object.may("follow_redirects").map_or(Some(false), |spot| spot.flag());
     let secret = object.may_null("signing_secret").map(|spot| secret(&spot, before));
@@ -175,7 +170,8 @@ fn header(name: &str, spot: &Spot<'_>, kept: &Kept<'_>) -> Option<(String, Strin
     Some((name.into(), text.into()))
 }
 
-fn body(spot: &Spot<'_>) -> Option<String> {
+/// Any JSON that is sent, as text.
+pub(super) fn json(spot: &Spot<'_>) -> Option<String> {
     let text = spot.raw().to_string();
     match text.len() > PAYLOAD_MAX {
         true => spot.refuse(format!("has {} bytes; at most {PAYLOAD_MAX} are sent", text.len())),
@@ -214,9 +210,7 @@ pub(crate) fn show(target: &Target, block: Block) -> wire::Target {
         _ => None,
     };
     match target {
-        Target::Executor { handler } => {
-            wire::Target::Executor(wire::Executor { handler: handler.clone(), block: shown, concurrency })
-        }
+        Target::Executor(target) => wire::Target::Executor(executor::show(target, shown, concurrency)),
         Target::Http(http) => wire::Target::Http(wire::Http {
             method: http.method.clone(),
             url: http.url.clone(),
@@ -250,7 +244,8 @@ mod tests {
             true => vec![("/target/url".into(), "is not allowed".into())],
             false => vec![],
         };
-        let read = read(Spot::whole(value, &faults), before, &guard);
+        let scripts = Scripts { are_allowed: false, before, now: calendar::Timestamp::from_millis(0) };
+        let read = read(Spot::whole(value, &faults), before, &guard, scripts);
         faults.unless(read).map_err(|problem| problem.errors.into_iter().map(|error| error.pointer).collect())
     }
 
@@ -262,7 +257,7 @@ mod tests {
                    "success_codes": [204], "follow_redirects": true}),
             json!({"kind": "http", "method": "GET", "url": "http://a/", "headers": {}, "body": null,
                    "block": "concurrent(3)", "concurrency": 3}),
-            json!({"kind": "executor", "handler": "demo", "block": "discard"}),
+            json!({"kind": "executor", "handler": "demo", "route": "first", "block": "discard"}),
         ] {
             let (target, block) = try_read(&value, None).unwrap();
             assert_eq!(serde_json::to_value(show(&target, block)).unwrap(), value);
@@ -351,10 +346,7 @@ mod tests {
                 json!({"kind": "http", "url": "http://a/", "block": "parallel", "uri": 1}),
                 vec!["/block", "/uri"],
             ),
-            (
-                json!({"kind": "executor", "handler": "", "glue": {}, "route": "first"}),
-                vec!["/handler", "/glue", "/route"],
-            ),
+            (json!({"kind": "executor", "handler": "", "route": "nearest"}), vec!["/route", "/handler"]),
             (json!({"kind": "ssh"}), vec!["/kind"]),
             (json!([]), vec![""]),
         ] {

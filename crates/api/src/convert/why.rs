@@ -2,23 +2,39 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, AttemptRecord, Origin, RunState};
+use punctual_node::AppView;
 use punctual_node::ports::{AttemptRow, RunView};
 use punctual_protocol::{Evidence, Span, Why};
 
 use super::run::{lag_ms, started_at};
 
-/// The sentence about a run, as it stands at `now`.
-pub(crate) fn why(view: &RunView, now: Timestamp) -> Why {
-    Why { sentence: sentence(view, now), evidence: evidence(view) }
+/// The sentence about a run, as it stands at `now`; `lack` says what its executors lack, if it goes to such.
+pub(crate) fn why(view: &RunView, now: Timestamp, lack: Option<&str>) -> Why {
+    Why { sentence: sentence(view, now, lack), evidence: evidence(view) }
 }
 
-fn sentence(view: &RunView, now: Timestamp) -> String {
+/// What the executors of an app lack to have a run; nothing if some are there.
+pub(crate) fn lack(app: &str, view: Option<&AppView>) -> Option<String> {
+    let executors = view.map(|view| view.executors.as_slice()).unwrap_or_default();
+    match executors.len() {
+        _ if executors.iter().any(|executor| executor.is_routable) => None,
+        0 => Some(format!("no executor of app {app} is registered")),
+        1 => Some(format!("the only executor of app {app} does not answer")),
+        count => Some(format!("none of the {count} executors of app {app} answers")),
+    }
+}
+
+fn sentence(view: &RunView, now: Timestamp, lack: Option<&str>) -> String {
     let origin = origin(view);
     match view.state {
-        RunState::Pending => pending(view, now, origin),
+        RunState::Pending => pending(view, now, origin, lack),
         RunState::Running => format!("It {origin}{} and is running: {}.", lateness(view), last_word(view)),
         RunState::Retrying => {
-            let when = view.ready_at.map_or("when there is room".into(), |at| format!("at {at}"));
+            let when = match (view.ready_at, lack) {
+                (Some(at), _) => format!("at {at}"),
+                (None, Some(lack)) => format!("when it can be ({lack})"),
+                (None, None) => "when there is room".into(),
+            };
             format!("It {origin}{} and will be tried again {when}: {}.", lateness(view), last_word(view))
         }
         RunState::Succeeded => format!("It {origin}{} and succeeded {}.", lateness(view), tries(view)),
@@ -54,18 +70,23 @@ fn origin(view: &RunView) -> String {
             Some(run) => format!("was brought about by the end of run {run}"),
             None => "was brought about by the end of another job".into(),
         },
+        Origin::Part => match (&view.part, view.of) {
+            (Some(part), Some(run)) => {
+                format!("is part {} of {} of run {run}, for {}", part.index + 1, part.total, part.address)
+            }
+            _ => "is a part of another run".into(),
+        },
     }
 }
 
-fn pending(view: &RunView, now: Timestamp, origin: String) -> String {
+fn pending(view: &RunView, now: Timestamp, origin: String, lack: Option<&str>) -> String {
     let due = view.ready_at.unwrap_or(view.due);
     if due > now {
         return format!("It {origin} and waits until {due}.");
     }
     let late = length(now.as_millis() - due.as_millis());
-    format!(
-        "It {origin}, is due since {late}, and waits: its job is stopped or busy, or there is no room to send it."
-    )
+    let because = lack.unwrap_or("its job is stopped or busy, or there is no room to send it");
+    format!("It {origin}, is due since {late}, and waits: {because}.")
 }
 
 fn skipped(view: &RunView, origin: String) -> String {
@@ -197,7 +218,7 @@ mod tests {
     use super::*;
 
     fn check(view: &RunView, sentence: &str) {
-        assert_eq!(why(view, at("30")).sentence, sentence);
+        assert_eq!(why(view, at("30"), None).sentence, sentence);
     }
 
     #[test]
@@ -233,6 +254,13 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_executors_is_told_so() {
+        let lack = lack("reports", None).unwrap();
+        let sentence = why(&run(RunState::Pending, vec![]), at("30"), Some(&lack)).sentence;
+        assert!(sentence.ends_with("and waits: no executor of app reports is registered."), "{sentence}");
+    }
+
+    #[test]
     fn a_range_says_what_it_stands_for() {
         let view = RunView {
             reason: "coalesced".into(),
@@ -250,9 +278,12 @@ mod tests {
 
     #[test]
     fn evidence_is_in_order_and_ends_with_the_close() {
-        let evidence =
-            why(&run(RunState::Failed, vec![ended(1, "00", "01", AttemptOutcome::Failed, "x")]), at("30"))
-                .evidence;
+        let evidence = why(
+            &run(RunState::Failed, vec![ended(1, "00", "01", AttemptOutcome::Failed, "x")]),
+            at("30"),
+            None,
+        )
+        .evidence;
         assert_eq!(evidence.len(), 4);
         assert!(evidence[3].what.starts_with("closed as failed"));
     }

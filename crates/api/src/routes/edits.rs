@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use http::{StatusCode, header};
-use punctual_core::model::{Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason};
+use punctual_core::model::{
+    Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason, Text,
+};
 use punctual_node::DeskError;
-use punctual_node::ports::{Changed, Counts, JobView};
+use punctual_node::ports::{AppRow, Changed, Counts, JobView};
 use punctual_protocol::{Job, JobByName, JobPatch, JobPlan, NewJob, Role};
 use serde_json::Value;
 
@@ -91,11 +93,26 @@ async fn made(front: &Front, caller: &Caller, definition: Definition, enabled: b
         changed => changed?,
     };
     (front.nudge)();
+    know_app(front, &app).await;
     let view = read_back(front, changed).await?;
     let place = format!("/api/v1/jobs/{}", view.id);
     let mut response = shown(front, StatusCode::CREATED, &view).await?;
     response.headers_mut().insert(header::LOCATION, place.try_into().expect("a path is plain text"));
     Ok(response)
+}
+
+/// An app that a job names is there from then on. If it cannot be written now, the job is good without it: an executor
+/// that registers makes it too.
+async fn know_app(front: &Front, name: &str) {
+    if front.executors.app(name).is_some() {
+        return;
+    }
+    let name = Text::from(name.to_owned());
+    let row = AppRow { name, title: "".into(), addresses: None, access_token: None, version: 0 };
+    match front.executors.put_app(row, Some(0)).await {
+        Ok(_) | Err(DeskError::Conflict(_)) => {}
+        Err(error) => tracing::warn!(%error, "the app of a new job could not be written down"),
+    }
 }
 
 fn taken(app: &str, name: &str) -> Problem {
@@ -137,7 +154,7 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
         (None, None) => made(&front, &call.caller, definition, enabled.unwrap_or(true)).await,
         (Some(view), wanted) => {
             if let Some(wanted) = &wanted {
-                wanted.check(&view)?;
+                wanted.check_job(&view)?;
             }
             let guard = wanted.is_some().then_some(view.version);
             replace(&front, &call, view, definition, enabled, guard).await
@@ -153,7 +170,7 @@ async fn patch(front: Arc<Front>, call: Call) -> Answer {
     for _ in 0..TRIES {
         let view = job(&front, &call).await?;
         if let Some(wanted) = &wanted {
-            wanted.check(&view)?;
+            wanted.check_job(&view)?;
         }
         let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
         let shown = show_job::draft(&view.definition, view.state.is_enabled(), &names);
@@ -212,6 +229,7 @@ async fn replace(
         changed => changed?,
     };
     front.apps.forget(view.id);
+    know_app(front, &app).await;
     front.wait_in_force(changed.change).await?;
     let view = read_back(front, changed).await?;
     shown(front, StatusCode::OK, &view).await
@@ -251,7 +269,7 @@ async fn delete(front: Arc<Front>, call: Call) -> Answer {
     let wanted = Wanted::read(&call.headers)?;
     let view = job(&front, &call).await?;
     if let Some(wanted) = &wanted {
-        wanted.check(&view)?;
+        wanted.check_job(&view)?;
     }
     let guard = wanted.map(|_| view.version);
     let edited = front.node.edit(view.id, guard, None, Some(JobMove::Delete), by(&call.caller)).await;
@@ -273,11 +291,12 @@ fn understand(
     place: Option<(&str, &str)>,
 ) -> Result<Draft, Problem> {
     let now = front.now()?;
-    read(value, &Context { zones: &front.zones, now, before, place, check: &*front.check_target })
+    let (check, allows_scripts) = (&*front.check_target, front.settings.allows_scripts);
+    read(value, &Context { zones: &front.zones, now, before, place, check, allows_scripts })
 }
 
 /// The job as it was just written. Reading may be a little behind writing.
-async fn read_back(front: &Front, changed: Changed) -> Result<JobView, Problem> {
+pub(super) async fn read_back(front: &Front, changed: Changed) -> Result<JobView, Problem> {
     let ask = || async {
         let view = front.browse.job(changed.job).await?;
         Ok(view.filter(|view| view.version >= changed.version))

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::app::Front;
 use crate::caller::Caller;
-use crate::events::{Told, job_of, show};
+use crate::events::{Told, app_of, job_of, show};
 use crate::stream::{self, sent_event};
 use crate::table::{Answer, Call, Operation, Permission};
 
@@ -98,6 +98,9 @@ async fn piece(front: &Front, caller: &Caller, told: &Told) -> String {
 async fn may_hear(front: &Front, caller: &Caller, event: &Event) -> bool {
     if caller.reaches_all() {
         return true;
+    }
+    if let Some(app) = app_of(event) {
+        return caller.reaches(app);
     }
     let Some(job) = job_of(event) else { return false };
     if matches!(event, Event::JobChanged { .. }) {

@@ -1,27 +1,21 @@
 //! Runs: listed, shown, and explained.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
 use punctual_core::model::{JobId, RunId, RunState};
-use punctual_node::ports::{RunFilter, RunView};
-use punctual_protocol::{Log, Page, Role, Run, Why};
+use punctual_node::ports::RunFilter;
+use punctual_protocol::{Page, Role, Run, Why};
 
 use super::{named_job, ok, run};
 use crate::app::Front;
 use crate::convert::job_ref::JobRef;
-use crate::convert::log::log;
-use crate::convert::run::show;
-use crate::convert::why::why;
+use crate::convert::run::{add_kills, show, show_part};
+use crate::convert::why::{lack, why};
 use crate::cursor;
 use crate::problem::Problem;
 use crate::query::{CURSOR, Kind, LIMIT, Param};
-use crate::stream::{self, sent_event};
-use crate::table::{Answer, Call, Operation, Permission, schema_of};
+use crate::table::{Answer, Call, Operation, Permission};
 
 const STATE: Param = Param { name: "state", kind: Kind::State, about: "In this state." };
 const FROM: Param = Param { name: "from", kind: Kind::Time, about: "From this fire time on." };
@@ -42,25 +36,8 @@ const LIST: &[Param] = &[
     CURSOR,
 ];
 
-const LOG: &[Param] = &[
-    Param { name: "attempt", kind: Kind::Count { max: 1_048_575, usual: 1 }, about: "Of this attempt only." },
-    Param { name: "from", kind: Kind::Count { max: u32::MAX, usual: 1 }, about: "From this line on." },
-    Param { name: "follow", kind: Kind::Flag, about: "Streams server-sent events until the run has ended." },
-];
-
-/// How often a run that is followed is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How often a listener hears that the connection lives.
-const BEAT: u32 = 30;
-
 pub(super) fn operations() -> Vec<Operation> {
     let viewer = Permission::Role(Role::Viewer);
-    let log_forms = vec![
-        ("application/json", Some(schema_of::<Log> as _)),
-        ("text/plain", None),
-        ("text/event-stream", None),
-    ];
     vec![
         Operation::get("/api/v1/runs", "listRuns", |front, call| Box::pin(list(front, call)))
             .about("runs", "Lists runs, the newest first.")
@@ -68,14 +45,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .query(LIST)
             .answers::<Page<Run>>(200, "A page of runs."),
         Operation::get("/api/v1/runs/{id}", "getRun", |front, call| Box::pin(get(front, call)))
-            .about("runs", "Shows a run with its attempts.")
+            .about("runs", "Shows a run with its attempts, and the parts of a broadcast.")
             .needs(viewer)
             .answers::<Run>(200, "The run."),
-        Operation::get("/api/v1/runs/{id}/log", "getRunLog", |front, call| Box::pin(read_log(front, call)))
-            .about("runs", "Shows what was said about a run; as text where Accept asks for text/plain.")
-            .needs(viewer)
-            .query(LOG)
-            .answers_as(200, "The log, or a piece of it.", log_forms, &[]),
         Operation::get("/api/v1/runs/{id}/why", "explainRun", |front, call| Box::pin(explain(front, call)))
             .about("runs", "Says in one sentence why a run ran, waits, was late or was skipped.")
             .needs(viewer)
@@ -133,88 +105,26 @@ pub(super) async fn page(front: &Front, call: &Call, filter: RunFilter) -> Answe
 }
 
 async fn get(front: Arc<Front>, call: Call) -> Answer {
-    Ok(ok(&show(&run(&front, &call).await?)))
+    let view = run(&front, &call).await?;
+    let mut shown = show(&view);
+    if !view.attempts.is_empty() {
+        add_kills(&mut shown.attempts, &front.logs.kills(view.id).await?);
+    }
+    if view.part.is_none() {
+        for part in front.browse.parts(view.id).await? {
+            let kills = front.logs.kills(part.id).await?;
+            shown.parts.extend(show_part(&part, &kills));
+        }
+    }
+    Ok(ok(&shown))
 }
 
 async fn explain(front: Arc<Front>, call: Call) -> Answer {
     let view = run(&front, &call).await?;
-    Ok(ok(&why(&view, front.now()?)))
-}
-
-async fn read_log(front: Arc<Front>, call: Call) -> Answer {
-    let view = run(&front, &call).await?;
-    let attempt = call.query.count("attempt");
-    let from = u64::from(call.query.count("from").unwrap_or(1));
-    if call.query.flag("follow") {
-        return Ok(follow(front, view, attempt, from));
-    }
-    let log = log(&view, attempt, from);
-    if wants_text(&call.headers) {
-        let media = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-        return Ok((StatusCode::OK, media, Body::from(log.text)).into_response());
-    }
-    Ok(ok(&log))
-}
-
-/// Whether text is wished for, and JSON is not named before it.
-fn wants_text(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut media = accepted.split(',').map(|media| media.split(';').next().unwrap_or_default().trim());
-    media.find(|media| ["text/plain", "application/json", "*/*"].contains(media)) == Some("text/plain")
-}
-
-/// The log as server-sent events, until the run has ended or nobody listens.
-fn follow(front: Arc<Front>, view: RunView, attempt: Option<u32>, from: u64) -> Response {
-    let (pieces, body) = stream::open(4);
-    let told = async move {
-        let (id, mut view, mut from, mut silence) = (view.id, view, from, 0);
-        loop {
-            let piece = log(&view, attempt, from);
-            if piece.end || !piece.text.is_empty() {
-                from = piece.next;
-                silence = 0;
-                let data = serde_json::to_string(&piece).expect("a log is plain data");
-                let is_heard = pieces.send(Bytes::from(sent_event(None, "log", &data))).await.is_ok();
-                if piece.end || !is_heard {
-                    return;
-                }
-            }
-            silence += 1;
-            if silence % BEAT == 0 && pieces.send(Bytes::from_static(b":\n\n")).await.is_err() {
-                return;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = pieces.closed() => return,
-            }
-            if front.events.is_closed() {
-                return;
-            }
-            match front.browse.run(id).await {
-                Ok(Some(now)) => view = now,
-                // Dropped with its day, or not to be read for the moment; in both cases nothing is lost by asking again.
-                Ok(None) => return,
-                Err(_) => {}
-            }
-        }
+    let app = match view.state.is_open() {
+        true => front.logbook().executors_of(view.job).await?,
+        false => None,
     };
-    tokio::spawn(told);
-    (StatusCode::OK, [(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_given_to_those_who_ask_for_it() {
-        let wants = |accept: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, accept.parse().unwrap());
-            wants_text(&headers)
-        };
-        assert!(wants("text/plain") && wants("text/html, text/plain;q=0.9, */*"));
-        assert!(!wants("application/json") && !wants("*/*") && !wants("application/json, text/plain"));
-        assert!(!wants_text(&HeaderMap::new()));
-    }
+    let lack = app.and_then(|app| lack(&app, front.executors.app(&app).as_ref()));
+    Ok(ok(&why(&view, front.now()?, lack.as_deref())))
 }

@@ -1,5 +1,11 @@
 //! A front door before an empty house: tokens of every role, one job, one run, and a store that answers nothing but
-//! what time it is.
+//! what time it is. Beside them, in no list, a job for executors with runs of its own, and a crew of executors that says
+//! what a test wants.
+#![allow(dead_code, reason = "every test binary uses its own part of it")]
+
+mod crew;
+
+pub(crate) use crew::{Crew, view};
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +40,10 @@ fn now() -> Timestamp {
     "2026-03-08T07:00:00Z".parse().unwrap()
 }
 
+fn long_ago() -> Timestamp {
+    "2026-03-08T06:00:00Z".parse().unwrap()
+}
+
 fn silent<T>() -> Result<T, StoreError> {
     Err(StoreError::Unknown("nobody answers".into()))
 }
@@ -57,6 +67,7 @@ impl Entropy for Counter {
 impl Dispatch for House {
     fn send(&self, _: Vec<Dispatched>) {}
     fn kill(&self, _: Vec<Kill>) {}
+    fn probe(&self, _: Vec<Probe>) {}
     fn acknowledge(&self, _: Vec<Receipt>) {}
 }
 
@@ -99,6 +110,15 @@ impl Store for House {
         silent()
     }
     async fn gate(&self, _: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        silent()
+    }
+    async fn split(&self, _: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        silent()
+    }
+    async fn sent(&self, _: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        silent()
+    }
+    async fn open_parts(&self, _: RunId) -> Result<Vec<RunId>, StoreError> {
         silent()
     }
     async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
@@ -178,6 +198,57 @@ fn the_run() -> RunView {
         of: None,
         ready_at: None,
         attempts: vec![],
+        part: None,
+    }
+}
+
+/// The job for executors.
+pub(crate) const THEIRS: u32 = 20;
+
+fn their_job() -> JobView {
+    let mut job = the_job();
+    job.id = JobId(THEIRS);
+    job.definition.name = "theirs".into();
+    job.definition.target = Target::Executor(Executor::of("work"));
+    job
+}
+
+/// Its runs: failed, running, and broadcast in two parts, which are runs too.
+pub(crate) const FAILED: u64 = 22;
+pub(crate) const RUNNING: u64 = 23;
+pub(crate) const BROADCAST: u64 = 24;
+pub(crate) const PARTS: [u64; 2] = [25, 26];
+
+/// Where they went.
+pub(crate) const EXECUTOR: &str = "http://127.0.0.1:9999/";
+
+fn their_run(id: u64) -> Option<RunView> {
+    let (number, token, executor) = (Attempt::FIRST, Token(1), Text::Borrowed(EXECUTOR));
+    let ended = AttemptRow::Ended(AttemptRecord {
+        number,
+        token,
+        executor: executor.clone(),
+        started_at: long_ago(),
+        ended_at: long_ago(),
+        outcome: AttemptOutcome::Failed,
+        message: "no database".into(),
+        possible_duplicate: false,
+    });
+    let open = AttemptRow::Open { number, token, log: LogId(id), started_at: now(), executor };
+    let run = RunView { id: RunId(id), job: JobId(THEIRS), ..the_run() };
+    let part = |index| Some(Part { index, total: 2, address: EXECUTOR.into() });
+    match id {
+        FAILED => Some(RunView { state: RunState::Failed, attempts: vec![ended], ..run }),
+        RUNNING | BROADCAST => Some(RunView { state: RunState::Running, attempts: vec![open], ..run }),
+        25 | 26 => Some(RunView {
+            state: RunState::Running,
+            attempts: vec![open],
+            origin: Origin::Part,
+            of: Some(RunId(BROADCAST)),
+            part: part((id - PARTS[0]) as u32),
+            ..run
+        }),
+        _ => None,
     }
 }
 
@@ -192,7 +263,7 @@ fn is_ours(apps: Option<&Vec<String>>) -> bool {
 #[async_trait]
 impl Browse for House {
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        Ok(Some(the_job()).filter(|job| job.id == id))
+        Ok([the_job(), their_job()].into_iter().find(|job| job.id == id))
     }
     async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
         Ok(Some(the_job()).filter(|job| job.definition.app == app && job.definition.name == name))
@@ -209,7 +280,23 @@ impl Browse for House {
         Ok(vec![])
     }
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
-        Ok(Some(the_run()).filter(|run| run.id == id))
+        Ok(Some(the_run()).filter(|run| run.id == id).or_else(|| their_run(id.0)))
+    }
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
+        let parts = PARTS.iter().filter(|_| run.0 == BROADCAST);
+        Ok(parts.filter_map(|part| their_run(*part)).collect())
+    }
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
+        let sent = |run: RunView| SentRow {
+            log: LogId(run.id.0),
+            run: run.id,
+            job: run.job,
+            attempt: Attempt::FIRST,
+            token: Token(1),
+            sent_at: now(),
+            executor: EXECUTOR.into(),
+        };
+        Ok(their_run(run.0).map(sent).into_iter().collect())
     }
     async fn run_list(
         &self,
@@ -290,13 +377,43 @@ impl Door for Doorman {
     }
 }
 
-/// The front door.
+#[async_trait]
+impl Apps for House {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        silent()
+    }
+    async fn beat(&self, _: Vec<Beat>) -> Result<(), StoreError> {
+        silent()
+    }
+    async fn leave(&self, _: &str, _: &str) -> Result<bool, StoreError> {
+        silent()
+    }
+    async fn bury(&self, _: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        silent()
+    }
+    async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
+        silent()
+    }
+    async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {
+        silent()
+    }
+}
+
+/// The front door, with one app and no executor.
 pub(crate) async fn open() -> Router {
+    open_to(&Crew::with(vec![view(APP, None)]), |_| {}).await
+}
+
+/// The front door before a crew, with settings as a test wants them.
+pub(crate) async fn open_to(crew: &Arc<Crew>, set: impl FnOnce(&mut Settings)) -> Router {
+    let mut settings = Settings { payload_max: 100, body_max: 2_000, ..Settings::default() };
+    set(&mut settings);
     let entropy = Arc::new(Counter(7.into()));
     let ports = Ports {
         clock: Arc::new(House),
         entropy: Arc::clone(&entropy) as _,
         store: Arc::new(House),
+        apps: Arc::new(House),
         dispatch: Arc::new(House),
         peers: Arc::new(House),
     };
@@ -308,13 +425,15 @@ pub(crate) async fn open() -> Router {
         node,
         browse: Arc::new(House),
         door: Arc::new(Doorman::default()),
+        logs: Arc::clone(crew) as _,
+        executors: Arc::clone(crew) as _,
         zones,
         entropy,
         nudge: Arc::new(|| {}),
         check_target: Arc::new(|_| vec![]),
         metrics: Arc::new(String::new),
         is_ready: Arc::new(|| Ok(())),
-        settings: Settings { payload_max: 100, body_max: 2_000, ..Settings::default() },
+        settings,
         events: EventLog::new(),
     })
     .unwrap()

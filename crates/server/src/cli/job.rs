@@ -42,6 +42,7 @@ enum JobCommand {
       --url https://example.com/agent --body '{\"type\": \"daily\"}'
   punctual job create --app ops --name ping --every 30s --url http://127.0.0.1:8080/ping --method GET
   punctual job create --app mail --name send --manual --url http://127.0.0.1:8080/mail
+  punctual job create --app reports --name hourly --cron '@hourly' --handler demoJobHandler --route failover --block discard
   punctual job create -f nightly.toml
   punctual job create -f - -o json < jobs.json")]
     Create(Box<create::Create>),
@@ -213,6 +214,7 @@ fn table(jobs: &[Value]) -> Table {
         Column::Whole("ID"),
         Column::Cut("JOB"),
         Column::Cut("SCHEDULE"),
+        Column::Cut("TARGET"),
         Column::Whole("STATE"),
         Column::Whole("NEXT"),
         Column::Whole("LAST"),
@@ -223,6 +225,7 @@ fn table(jobs: &[Value]) -> Table {
             cell(job, "/id"),
             find::name(job),
             schedule(job),
+            target(job),
             if is_enabled(job) { "started".into() } else { "stopped".into() },
             cell(job, "/next_fire_time"),
             cell(job, "/last_status"),
@@ -288,7 +291,16 @@ fn target(job: &Value) -> String {
     let part = |name: &str| cell(job, &format!("/target/{name}"));
     match part("kind").as_str() {
         "http" => format!("{} {}", part("method"), part("url")),
-        kind => format!("{kind} {}", part("handler")),
+        "executor" => {
+            let what = match (part("handler"), part("glue/kind")) {
+                (handler, kind) if kind.is_empty() => handler,
+                (_, kind) => format!("{kind} script"),
+            };
+            let block = Some(part("block")).filter(|block| !block.is_empty());
+            let block = block.map(|block| format!(", {block}")).unwrap_or_default();
+            format!("executors: {what} by {}{block}", part("route"))
+        }
+        kind => kind.to_owned(),
     }
 }
 

@@ -78,7 +78,8 @@ Examples:
     #[command(after_help = "Examples:
   punctual run log 4711
   punctual run log 4711 --attempt 2
-  punctual run log 4711 -f")]
+  punctual run log 4711 --part 0
+  punctual run log 4711 --follow")]
     Log(log::Log),
     /// Say why a run ran, waits, was late or was skipped.
     #[command(after_help = "Examples:

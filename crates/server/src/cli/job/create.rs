@@ -63,8 +63,18 @@ pub(super) struct Create {
     #[arg(long, value_name = "JSON|@FILE", conflicts_with_all = ["handler", "file"], help_heading = "Where")]
     body: Option<String>,
     /// The handler of the app's executors to call
-    #[arg(long, help_heading = "Where")]
+    #[arg(long, value_name = "NAME", help_heading = "Where")]
     handler: Option<String>,
+    /// Which executor: first, last, round, random, consistent_hash, least_frequently_used, least_recently_used, failover,
+    /// busyover or sharding_broadcast [default: round]
+    #[arg(long, conflicts_with_all = ["url", "file"], help_heading = "Where")]
+    route: Option<String>,
+    /// What the handler gets when the run brings no payload, as it is
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["url", "file"], help_heading = "Where")]
+    params: Option<String>,
+    /// What becomes of runs that meet: serial, discard, cover or concurrent(N)
+    #[arg(long, conflicts_with = "file", help_heading = "Where")]
+    block: Option<String>,
     #[command(flatten)]
     rest: Rest,
     /// Make nothing: print when it would fire
@@ -168,7 +178,15 @@ impl Create {
 
     fn target(&self) -> Result<Value, Failure> {
         if let Some(handler) = &self.handler {
-            return Ok(json!({"kind": "executor", "handler": handler}));
+            return Ok(given(
+                "executor",
+                [
+                    ("handler", Some(json!(handler))),
+                    ("params", self.params.as_ref().map(|params| json!(params))),
+                    ("route", self.route.as_ref().map(|route| json!(route))),
+                    ("block", self.block.as_ref().map(|block| json!(block))),
+                ],
+            ));
         }
         let headers: Map<String, Value> =
             self.header.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -180,6 +198,7 @@ impl Create {
                 ("method", self.method.as_ref().map(|method| json!(method))),
                 ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
                 ("body", body),
+                ("block", self.block.as_ref().map(|block| json!(block))),
             ],
         ))
     }

@@ -18,13 +18,16 @@ const MISSES: u32 = 60;
 pub(super) struct Log {
     /// Its number
     run: u64,
-    /// Of this attempt only, from 1 [default: all]
+    /// Of this attempt, from 1 [default: an executor's latest, all of an agent's]
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
+    /// Of this part of a broadcast, from 0
+    #[arg(long, value_name = "N")]
+    part: Option<u32>,
     /// The first line, from 1
     #[arg(long, value_name = "LINE", default_value_t = 1)]
     from: u64,
-    /// Go on until the run has ended
+    /// Go on until the log has ended
     #[arg(long, short)]
     follow: bool,
 }
@@ -34,10 +37,11 @@ struct Piece {
     text: String,
     next: u64,
     is_last: bool,
+    attempt: Option<u32>,
 }
 
 impl Log {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) async fn answer(mut self, session: &mut Session) -> Result<(), Failure> {
         let (mut from, mut misses, mut whole) = (self.from, 0, String::new());
         loop {
             let piece = match self.piece(session, from).await {
@@ -49,6 +53,8 @@ impl Log {
                 piece => piece?,
             };
             misses = 0;
+            // Whose lines they are stays as it is: those of another attempt begin with 1 again.
+            self.attempt = self.attempt.or(piece.attempt);
             let is_new = piece.next > from;
             from = piece.next.max(from);
             if is_new && session.wants_json() {
@@ -72,6 +78,7 @@ impl Log {
     async fn piece(&self, session: &Session, from: u64) -> Result<Piece, Failure> {
         let route = Route::to(["runs", &self.run.to_string(), "log"])
             .with_any("attempt", self.attempt)
+            .with_any("part", self.part)
             .with("from", from);
         let piece = session.client.get(route).await?;
         let mut text = piece["text"].as_str().unwrap_or_default().to_owned();
@@ -79,7 +86,8 @@ impl Log {
             text.push('\n');
         }
         let next = piece["next"].as_u64().unwrap_or(from);
-        Ok(Piece { text, next, is_last: piece["end"] == Value::Bool(true) })
+        let attempt = piece["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok());
+        Ok(Piece { text, next, is_last: piece["end"] == Value::Bool(true), attempt })
     }
 }
 

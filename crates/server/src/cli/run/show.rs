@@ -67,6 +67,7 @@ pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> 
         ("priority", cell(&run, "/priority")),
         ("retry of", cell(&run, "/retry_of")),
         ("parent", cell(&run, "/parent")),
+        ("part of", cell(&run, "/part/run")),
         ("payload", cell(&run, "/payload")),
         ("duplicate", if may_be_double { "possible".into() } else { String::new() }),
     ]);
@@ -76,7 +77,43 @@ pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> 
         let width = session.surroundings.width;
         session.print(format!("\n{}", attempts_table(&attempts).show(width).trim_end()));
     }
+    attempts.iter().filter_map(kill).for_each(|line| session.print(printable(&line)));
+    let parts = run["parts"].as_array().cloned().unwrap_or_default();
+    if !parts.is_empty() {
+        let width = session.surroundings.width;
+        session.print(format!("\n{}", parts_table(&parts).show(width).trim_end()));
+    }
     Ok(())
+}
+
+/// What came of a wish to end an attempt.
+fn kill(attempt: &Value) -> Option<String> {
+    let kill = attempt.get("kill").filter(|kill| !kill.is_null())?;
+    let said = Some(cell(kill, "/said")).filter(|said| !said.is_empty());
+    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+    Some(format!(
+        "kill of attempt {} {} at {}{said}",
+        cell(attempt, "/number"),
+        cell(kill, "/state"),
+        cell(kill, "/at")
+    ))
+}
+
+fn parts_table(parts: &[Value]) -> Table {
+    let columns = [
+        Column::Whole("PART"),
+        Column::Whole("RUN"),
+        Column::Whole("STATE"),
+        Column::Whole("TRIES"),
+        Column::Cut("EXECUTOR"),
+        Column::Cut("REASON"),
+    ];
+    let mut table = Table::new(&columns);
+    for part in parts {
+        let [index, run, state] = ["/index", "/run", "/state"].map(|field| cell(part, field));
+        table.row([index, run, state, tries(part), cell(part, "/executor"), cell(part, "/reason")]);
+    }
+    table
 }
 
 fn attempts_table(attempts: &[Value]) -> Table {

@@ -1,0 +1,143 @@
+//! Badges: what executors show at their doors, and how far that reaches.
+
+use http::HeaderMap;
+use punctual_core::registry::{Dialect, Secret};
+use punctual_node::AppView;
+use punctual_protocol::xxl::{ACCESS_TOKEN as CLASSIC, APP_NAME as APP, ORTH_ACCESS_TOKEN as ORTH};
+
+use crate::caller::Peer;
+
+/// The token that XXL-JOB ships with. Everybody knows it.
+pub const DEFAULT_TOKEN: &str = "default_token";
+
+/// Sent by pyxxl beside the usual one.
+const OLD: &str = "XXL-RPC-ACCESS-TOKEN";
+
+/// What an executor shows.
+pub(crate) struct Badge {
+    token: Option<String>,
+    is_local: bool,
+}
+
+impl Badge {
+    pub(crate) fn of(headers: &HeaderMap, peer: Option<Peer>) -> Badge {
+        let mut shown = [CLASSIC, ORTH, OLD].into_iter().filter_map(|name| text(headers, name));
+        let token = shown.find(|token| !token.is_empty()).map(str::to_owned);
+        let is_local = peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
+        Badge { token, is_local }
+    }
+
+    /// Whether it lets in an executor of an app that has this token of its own, or none, where all others have `global`.
+    /// Where there is no token at all, only the own machine is trusted.
+    pub(crate) fn covers(&self, own: Option<&Secret>, global: Option<&Secret>) -> bool {
+        match own.or(global) {
+            Some(secret) => self.token.as_deref().is_some_and(|token| secret.matches(token)),
+            None => self.is_local,
+        }
+    }
+
+    /// Whether it lets in an executor of any app.
+    pub(crate) fn covers_any(&self, apps: &[AppView], global: Option<&Secret>) -> bool {
+        // Every app is asked, whatever the others said, so that nothing can be learned from how long it took.
+        let by_app = apps.iter().filter(|app| self.covers(app.row.access_token.as_ref(), global)).count();
+        by_app > 0 || self.covers(None, global)
+    }
+}
+
+/// How an executor wants to be spoken to, by what it sends. An Orth executor without a token is known by its path only.
+pub(crate) fn dialect(headers: &HeaderMap, is_orth_path: bool) -> Dialect {
+    let has = |name: &str| headers.contains_key(name);
+    match () {
+        () if has(APP) => Dialect::Trigger,
+        () if has(ORTH) => Dialect::Orth,
+        () if is_orth_path && !has(CLASSIC) && !has(OLD) => Dialect::Orth,
+        () => Dialect::Classic,
+    }
+}
+
+/// The app that an executor says it is of, beside the body.
+pub(crate) fn app(headers: &HeaderMap) -> Option<&str> {
+    text(headers, APP)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_node::ports::AppRow;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn badge(token: &str, peer: &str) -> Badge {
+        let headers = if token.is_empty() { HeaderMap::new() } else { headers(&[(CLASSIC, token)]) };
+        Badge::of(&headers, Some(Peer(peer.parse().unwrap())))
+    }
+
+    fn secret(text: &str) -> Option<Secret> {
+        Some(Secret::new(text))
+    }
+
+    #[test]
+    fn an_apps_own_token_stands_in_the_place_of_the_one_for_all() {
+        let (own, global) = (secret("own"), secret("global"));
+        for (token, with_own, without_own) in
+            [("own", true, false), ("global", false, true), ("", false, false), ("globa", false, false)]
+        {
+            let badge = badge(token, "127.0.0.1:9");
+            assert_eq!(badge.covers(own.as_ref(), global.as_ref()), with_own, "{token}");
+            assert_eq!(badge.covers(None, global.as_ref()), without_own, "{token}");
+        }
+    }
+
+    #[test]
+    fn without_any_token_only_the_own_machine_is_trusted_whatever_it_shows() {
+        for (peer, is_taken) in
+            [("127.0.0.1:9", true), ("[::1]:9", true), ("[::ffff:127.0.0.1]:9", true), ("192.0.2.7:9", false)]
+        {
+            assert_eq!(badge("", peer).covers(None, None), is_taken, "{peer}");
+            assert_eq!(badge("anything", peer).covers(None, None), is_taken, "{peer}");
+        }
+        assert!(!Badge::of(&HeaderMap::new(), None).covers(None, None), "nobody knows who that is");
+    }
+
+    #[test]
+    fn a_callback_is_read_for_whoever_may_speak_for_some_app() {
+        let row = |own: Option<Secret>| AppRow {
+            name: "a".into(),
+            title: "".into(),
+            addresses: None,
+            access_token: own,
+            version: 1,
+        };
+        let apps = [AppView { row: row(secret("own")), executors: vec![] }];
+        assert!(badge("own", "192.0.2.7:9").covers_any(&apps, None));
+        assert!(badge("global", "192.0.2.7:9").covers_any(&apps, secret("global").as_ref()));
+        assert!(!badge("other", "192.0.2.7:9").covers_any(&apps, secret("global").as_ref()));
+    }
+
+    #[test]
+    fn the_dialect_is_what_the_headers_say() {
+        for (pairs, is_orth_path, expected) in [
+            (vec![(CLASSIC, "t")], false, Dialect::Classic),
+            (vec![(CLASSIC, "t"), (OLD, "t")], false, Dialect::Classic),
+            (vec![(CLASSIC, "t"), (APP, "a")], false, Dialect::Trigger),
+            (vec![(ORTH, "t")], false, Dialect::Orth),
+            (vec![], false, Dialect::Classic),
+            (vec![], true, Dialect::Orth),
+            (vec![(CLASSIC, "t")], true, Dialect::Classic),
+        ] {
+            assert_eq!(dialect(&headers(&pairs), is_orth_path), expected, "{pairs:?} {is_orth_path}");
+        }
+    }
+
+    #[test]
+    fn an_empty_header_does_not_hide_another() {
+        let headers = headers(&[(CLASSIC, ""), (ORTH, "t")]);
+        assert!(Badge::of(&headers, None).covers(secret("t").as_ref(), None));
+    }
+}
