@@ -4,6 +4,7 @@
 mod sim;
 mod stages;
 mod tidy;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;

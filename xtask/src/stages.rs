@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{tidy, workspace};
+use crate::{tidy, tools, workspace};
 
 type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
@@ -17,6 +17,7 @@ pub(crate) fn test(for_cargo_test: &[&str]) -> Result<(), String> {
     let clippy = "clippy --workspace --all-targets --locked --profile ci -- -D warnings";
     let test = "test --workspace --locked --profile ci";
     let stages: Vec<(&str, Work)> = vec![
+        ("tools", Box::new(tools::ensure)),
         ("fmt", Box::new(|| cargo("fmt --all --check", &[]))),
         ("clippy", Box::new(|| cargo(clippy, &[]))),
         ("tidy", Box::new(tidy::report)),

@@ -169,9 +169,9 @@ fn a_list_is_a_table_for_people() {
     let server = Server::start(vec![answers("GET /api/v1/jobs?limit=100", 200, page(jobs))]);
     let output = punctual(&server.url, &["job", "list"]);
     let expected = "\
-ID  JOB                     SCHEDULE       STATE    NEXT                  LAST
-17  reports/nightly         0 9 * * * UTC  started  2026-03-01T09:00:00Z  succeeded
- 4  reports/hourly-summary  0 * * * * UTC  started  2026-03-01T09:00:00Z  succeeded
+ID  JOB                     SCHEDULE       TARGET                    STATE    NEXT                  LAST
+17  reports/nightly         0 9 * * * UTC  POST http://127.0.0.1:1/  started  2026-03-01T09:00:00Z  succeeded
+ 4  reports/hourly-summary  0 * * * * UTC  POST http://127.0.0.1:1/  started  2026-03-01T09:00:00Z  succeeded
 ";
     assert_eq!(told(&output), (Some(0), expected, ""));
     server.requests();

@@ -1,10 +1,12 @@
 //! The binary as its users meet it, in one program because linking is dear. One part of it:
 //! `cargo test -p punctual --test all serve::`.
 
+mod cli_apps;
 mod cli_client;
 mod cli_runs;
 mod cron;
 mod e2e;
+mod executors;
 mod house;
 mod schemathesis;
 mod scripted;
