@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{AttemptOutcome, NodeId, Text};
+use punctual_core::policy::Limits;
 use punctual_node::ports::{
-    Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Receipt, Report, Store,
+    AppRow, Apps, Beat, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Probe, Receipt,
+    Registered, Report, Store, StoreError,
 };
 use punctual_node::{Node, Ports, Settings};
 use tokio::sync::Notify;
@@ -23,7 +26,10 @@ pub(crate) fn node(
     settings: Settings,
 ) -> Arc<Node> {
     let entropy = Arc::new(Counter(AtomicU64::new(1)));
-    let ports = Ports { clock, entropy, store, dispatch, peers: Arc::new(Nobody) };
+    let ports = Ports { clock, entropy, store, apps: Arc::new(NoApps), dispatch, peers: Arc::new(Nobody) };
+    // What is handed over here takes no connection, so nothing is to wait for one.
+    let limits = Limits { fast_open: 1 << 20, slow_open: 1 << 20, ..settings.limits };
+    let settings = Settings { limits, ..settings };
     Arc::new(Node::new(ports, settings, Arc::new(Zones::bundled())))
 }
 
@@ -41,6 +47,36 @@ impl Peers for Nobody {
     fn tell(&self, _: NodeId, _: Hint) {}
 }
 
+/// Nobody registers.
+struct NoApps;
+
+#[async_trait]
+impl Apps for NoApps {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        Ok(Registered::default())
+    }
+
+    async fn beat(&self, _: Vec<Beat>) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn leave(&self, _: &str, _: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn bury(&self, _: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
+        Ok(1)
+    }
+
+    async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
 /// A way out that nothing is expected to go.
 pub(crate) struct Closed;
 
@@ -48,6 +84,8 @@ impl Dispatch for Closed {
     fn send(&self, _: Vec<Dispatched>) {}
 
     fn kill(&self, _: Vec<Kill>) {}
+
+    fn probe(&self, _: Vec<Probe>) {}
 
     fn acknowledge(&self, _: Vec<Receipt>) {}
 }
@@ -158,6 +196,8 @@ impl Dispatch for Ledger {
     }
 
     fn kill(&self, _: Vec<Kill>) {}
+
+    fn probe(&self, _: Vec<Probe>) {}
 
     fn acknowledge(&self, reports: Vec<Receipt>) {
         self.acknowledged.fetch_add(reports.len() as u64, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::cluster::spread;
 use punctual_core::model::{
-    Decided, Definition, Delivery, JobId, JobState, NewRun, NodeId, Origin, Payload, RunId, Schedule,
+    Decided, Definition, Delivery, Http, JobId, JobState, NewRun, NodeId, Origin, Payload, RunId, Schedule,
     ScheduleKind, ShardId, Target, Text,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
@@ -191,7 +191,7 @@ impl Ids {
     }
 }
 
-/// A job that an executor does.
+/// A job that an agent does.
 pub(crate) fn definition(name: String, schedule: impl Into<Schedule>) -> Definition {
     Definition {
         app: "bench".into(),
@@ -199,7 +199,7 @@ pub(crate) fn definition(name: String, schedule: impl Into<Schedule>) -> Definit
         description: "One of many, described as people do it.".into(),
         tags: vec!["bench".into()],
         schedule: schedule.into(),
-        target: Target::Executor { handler: "work".into() },
+        target: Target::Http(Http::post("http://agent/work")),
         misfire: Misfire { threshold: Duration::from_secs(60), ..Misfire::default() },
         retry: Retry::default(),
         timeout: Duration::from_secs(30),

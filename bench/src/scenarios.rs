@@ -8,6 +8,7 @@ mod load_close;
 mod plan;
 mod timers;
 mod wheel;
+mod xxl;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("engine", engine::run),
     ("herd", herd::herd),
     ("execute", herd::execute),
+    ("xxl", xxl::run),
 ];
 
 /// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.

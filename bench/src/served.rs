@@ -2,8 +2,10 @@
 
 mod agent;
 mod bare;
+mod executor;
 mod node;
 
 pub(crate) use agent::{Agent, Arrived};
 pub(crate) use bare::call_in_a_loop;
+pub(crate) use executor::Executor;
 pub(crate) use node::Served;

@@ -39,6 +39,8 @@ pub struct Sizes {
     pub called: u64,
     /// One-shots that are due at once, to an agent, one after the other.
     pub executed: u64,
+    /// One-shots that are due at one second, to an XXL-JOB executor.
+    pub triggered: u64,
 }
 
 impl Sizes {
@@ -62,6 +64,7 @@ impl Sizes {
             lead: Duration::from_secs(5),
             called: 10_000,
             executed: 300_000,
+            triggered: 200_000,
         }
     }
 
@@ -74,6 +77,7 @@ impl Sizes {
             ticks: 40,
             duration: Duration::from_secs(15),
             executed: 50_000,
+            triggered: 20_000,
             ..Sizes::full()
         }
     }
@@ -98,6 +102,7 @@ impl Sizes {
             lead: Duration::from_millis(500),
             called: 200,
             executed: 500,
+            triggered: 500,
         }
     }
 }

@@ -138,5 +138,6 @@ fn end(run: &Waiting, epoch: Epoch) -> Settlement {
         then: Then::Close(close),
         children: Vec::new(),
         named: None,
+        part_of: None,
     }
 }

@@ -62,6 +62,11 @@ impl Served {
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
+    /// Where it listens.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// The connection, or another where the node has closed it: it does so when nothing is asked for a while.
     async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, Failure> {
         let is_open = match &mut self.sender {
