@@ -5,12 +5,14 @@
 //! the engine: the instants of schedules, the misfire table and the backoff are written here a second time, from the
 //! documents. The rules are listed in docs/simulation.md (`I…`, `W…`, `G…`) and docs/protocol/leases.md (`L…`).
 
+mod doubts;
 #[cfg(test)]
 mod histories;
 pub mod instants;
 mod jobs;
 mod leases;
 mod misfire;
+mod parts;
 mod quiet;
 mod runs;
 mod settled;
@@ -28,6 +30,7 @@ use crate::counters::Counters;
 use crate::link::{Micros, Reply};
 use crate::store::{Answer, Request};
 
+pub use doubts::Executors;
 pub use jobs::JobFacts;
 pub use leases::Leases;
 pub use quiet::Quiet;
@@ -113,6 +116,7 @@ pub struct Checker {
     pub(crate) named: FxHashMap<(JobId, i64), u32>,
     pub(crate) leases: Leases,
     pub(crate) submitted: Submitted,
+    pub(crate) executors: Executors,
     /// Whether the store's clock was never set forward: no lease ended there before its holder's deadline.
     pub(crate) is_honest: bool,
     /// Whether the store's clock was never set at all.
@@ -205,9 +209,16 @@ impl Checker {
             (Request::Gate(gates), Answer::Gate(answers)) => {
                 gates.iter().zip(answers).try_for_each(|(gate, answer)| self.gated(begun, gate, answer))
             }
+            (Request::Split(splits), Answer::Gate(answers)) => splits
+                .iter()
+                .zip(answers)
+                .try_for_each(|(split, answer)| self.split(moment, begun, split, answer)),
             (Request::Settle(settlements), Answer::Settle(answers)) => {
                 settlements.iter().zip(answers).try_for_each(|(settlement, answer)| match answer {
-                    Settled::Done { .. } => self.settled(moment, begun, settlement),
+                    Settled::Done { joined, .. } => {
+                        self.settled(moment, begun, settlement)?;
+                        self.check_joined(settlement, *joined)
+                    }
                     Settled::Stale => {
                         self.counters.settlement_stale += 1;
                         Ok(())

@@ -46,6 +46,24 @@ counters! {
     unparked,
     /// Runs brought about by the end of others.
     children,
+    /// Broadcast runs that fell into parts.
+    wholes,
+    /// Their parts.
+    parts,
+    /// Runs for which there was no executor.
+    without_executor,
+    /// Executors that were asked to choose, and none said yes.
+    nobody_chosen,
+    /// Attempts that an executor was found to have lost.
+    lost_by_doubt,
+    /// Attempts that an executor had for too long.
+    timed_out_by_us,
+    /// Reports of executors that knew only the number of a gate.
+    known_by_number,
+    /// Executors that ended an attempt by wish and said so.
+    kills_confirmed,
+    /// Executors that ended in order.
+    goodbyes,
     /// Attempts of which nothing was heard.
     attempt_lost,
     /// Attempts that took too long.
@@ -160,6 +178,7 @@ impl Counters {
             Ok(Skip::Misfire | Skip::Coalesced) => self.skipped_leaving_the_wheel += 1,
             _ => {}
         }
+        self.without_executor += u64::from(close.reason.starts_with("no executor"));
         match close.outcome {
             Outcome::Succeeded => self.succeeded += 1,
             Outcome::Failed => self.failed += 1,

@@ -1,6 +1,6 @@
 //! Executors and agents: they take attempts, run them for a while, and say how they ended, more or less truthfully.
 
-use punctual_core::model::{Attempt, AttemptOutcome, RunId, Token};
+use punctual_core::model::{Attempt, AttemptOutcome, JobId, LogId, RunId, Text, Token};
 use rustc_hash::FxHashMap;
 
 use crate::dice::{Stream, is_hit, named, within};
@@ -21,9 +21,45 @@ pub struct Executor {
     /// The greatest token it accepted, per run. It is kept through a crash, as an executor that fences has to.
     accepted: FxHashMap<RunId, Token>,
     /// What it runs.
-    pub running: FxHashMap<(RunId, Attempt, Token), Micros>,
+    pub running: FxHashMap<(RunId, Attempt, Token), Running>,
     /// Whether it has become well for good.
     pub is_well: bool,
+}
+
+/// An attempt as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The run.
+    pub run: RunId,
+    /// Its job.
+    pub job: JobId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Its token.
+    pub token: Token,
+    /// The number of its gate.
+    pub log: Option<LogId>,
+    /// Whether it comes over HTTP: an agent compares no tokens.
+    pub is_http: bool,
+}
+
+/// Something that an executor runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Of which job.
+    pub job: JobId,
+    /// The number of its gate.
+    pub log: Option<LogId>,
+}
+
+/// Where an executor is, by its place in the list.
+pub fn address(index: usize) -> Text {
+    Text::Owned(format!("http://x{index}"))
+}
+
+/// The place in the list of whoever is there.
+pub fn at(address: &str) -> Option<usize> {
+    address.strip_prefix("http://x")?.parse().ok()
 }
 
 /// What an executor makes of an attempt that arrives.
@@ -60,16 +96,14 @@ impl Executor {
         self.running.clear();
     }
 
-    /// Takes an attempt, or does not. An agent behind HTTP compares no tokens.
-    pub fn take(
-        &mut self,
-        seed: u64,
-        now: Micros,
-        run: RunId,
-        attempt: Attempt,
-        token: Token,
-        is_http: bool,
-    ) -> Verdict {
+    /// Whether it says that it has a run of this job.
+    pub fn says_it_has(&self, job: JobId) -> bool {
+        !self.character.says_idle && self.running.values().any(|running| running.job == job)
+    }
+
+    /// Takes an attempt, or does not.
+    pub fn take(&mut self, seed: u64, now: Micros, offer: Offer) -> Verdict {
+        let Offer { run, job, attempt, token, log, is_http } = offer;
         let character = self.character;
         if character.checks_tokens && !is_http {
             let greatest = self.accepted.entry(run).or_default();
@@ -87,7 +121,7 @@ impl Executor {
         if character.checks_tokens && !is_http {
             self.accepted.insert(run, token);
         }
-        self.running.insert((run, attempt, token), now);
+        self.running.insert((run, attempt, token), Running { job, log });
         if is_bad && is_hit(roll(2), character.hangs) {
             return Verdict::Hangs;
         }
@@ -122,7 +156,7 @@ mod tests {
     fn careful() -> Executor {
         let _ = Dice::seeded(1);
         let character = Setup::new(1, SIX_HOURS).executors[0];
-        let mut executor = Executor::new(Character { checks_tokens: true, ..character });
+        let mut executor = Executor::new(Character { checks_tokens: true, says_idle: false, ..character });
         executor.is_well = true;
         executor
     }
@@ -130,20 +164,38 @@ mod tests {
     #[test]
     fn one_that_checks_tokens_takes_only_greater_ones_even_after_a_crash() {
         let mut executor = careful();
-        let mut take = |token, is_http| executor.take(1, 0, RunId(5), Attempt(1), Token(token), is_http);
+        let offer = |token, is_http| Offer {
+            run: RunId(5),
+            job: JobId(1),
+            attempt: Attempt(1),
+            token: Token(token),
+            log: None,
+            is_http,
+        };
+        let mut take = |token, is_http| executor.take(1, 0, offer(token, is_http));
         assert!(matches!(take(9, false), Verdict::Runs(..)));
         assert_eq!(take(9, false), Verdict::RefusesToken);
         assert_eq!(take(8, false), Verdict::RefusesToken);
         assert!(matches!(take(8, true), Verdict::Runs(..)));
+        assert!(executor.says_it_has(JobId(1)) && !executor.says_it_has(JobId(2)));
         executor.crash();
-        assert_eq!(executor.take(1, 0, RunId(5), Attempt(1), Token(9), false), Verdict::RefusesToken);
+        assert!(!executor.says_it_has(JobId(1)));
+        assert_eq!(executor.take(1, 0, offer(9, false)), Verdict::RefusesToken);
+    }
+
+    #[test]
+    fn an_address_leads_back_to_its_executor() {
+        assert_eq!(at(&address(7)), Some(7));
+        assert_eq!(at("http://agent.test/h7"), None);
     }
 
     #[test]
     fn one_that_is_well_is_quick_and_succeeds() {
         let mut executor = careful();
         for run in 1..200 {
-            match executor.take(1, 0, RunId(run), Attempt(1), Token(1), false) {
+            let (run, job) = (RunId(run), JobId(1));
+            let offer = Offer { run, job, attempt: Attempt(1), token: Token(1), log: None, is_http: false };
+            match executor.take(1, 0, offer) {
                 Verdict::Runs(length, AttemptOutcome::Succeeded) => assert!(length <= 20_001, "{length}"),
                 other => panic!("{other:?}"),
             }

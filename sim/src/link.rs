@@ -14,7 +14,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::NodeId;
 use punctual_node::ports::{
-    Boot, Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Receipt, StoreError,
+    Boot, Clock, Dispatch, Dispatched, Entropy, Hint, Kill, Peers, Probe, Receipt, StoreError,
 };
 use rustc_hash::FxHashMap;
 
@@ -36,6 +36,8 @@ pub enum Outgoing {
     Send(Vec<Dispatched>),
     /// Attempts to be ended.
     Kill(Vec<Kill>),
+    /// Questions to executors.
+    Probe(Vec<Probe>),
     /// Reports that are kept.
     Acknowledge(Vec<Receipt>),
     /// A word to another node.
@@ -181,6 +183,10 @@ impl Dispatch for NodePorts {
 
     fn kill(&self, kills: Vec<Kill>) {
         self.link.put(Outgoing::Kill(kills));
+    }
+
+    fn probe(&self, probes: Vec<Probe>) {
+        self.link.put(Outgoing::Probe(probes));
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 18] = [
+pub const ALL: [Bug; 20] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -33,6 +33,8 @@ pub const ALL: [Bug; 18] = [
     Bug::Node(Planted::ChangeSeenUnread),
     Bug::Node(Planted::RetryUnasked),
     Bug::Node(Planted::OwnClock),
+    Bug::Seam(Plant::JoinedEarly),
+    Bug::Node(Planted::IdleBelieved),
 ];
 
 impl Bug {

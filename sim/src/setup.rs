@@ -5,7 +5,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::Text;
 use punctual_core::policy::Limits;
-use punctual_node::{Planted, Settings};
+use punctual_node::{Planted, RegistrySettings, Settings};
 
 use crate::dice::{Dice, Stream};
 use crate::faults::{self, Fault, Kinds};
@@ -58,6 +58,12 @@ pub struct Character {
     pub length_ms: u64,
     /// How wrong its clock is, in milliseconds.
     pub clock_off_ms: i64,
+    /// How often it says that it is there.
+    pub beat: Micros,
+    /// Whether it always says that it has nothing to do, as some do.
+    pub says_idle: bool,
+    /// Whether it knows attempts by the numbers of their gates only.
+    pub calls_back: bool,
 }
 
 /// How long requests take.
@@ -100,6 +106,8 @@ pub struct Setup {
     pub key_ttl: Duration,
     /// How many apps there are.
     pub apps: usize,
+    /// Apps whose executors do not register, because people said where they are.
+    pub manual: Vec<bool>,
     /// The executors.
     pub executors: Vec<Character>,
     /// The jobs.
@@ -131,11 +139,13 @@ pub enum Plant {
     NumbersReused,
     /// A settlement is answered before it is written.
     SettledEarly,
+    /// The end of any part is told as the end of all of them.
+    JoinedEarly,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 7] = [
+    pub const ALL: [Plant; 8] = [
         Plant::PlanInTwo,
         Plant::GateWithoutKey,
         Plant::ExpiryByAskersClock,
@@ -143,6 +153,7 @@ impl Plant {
         Plant::UnknownToldAsFailure,
         Plant::NumbersReused,
         Plant::SettledEarly,
+        Plant::JoinedEarly,
     ];
 }
 
@@ -181,6 +192,7 @@ impl Setup {
         let executors = (0..apps).flat_map(|app| (0..dice.between(1, 3)).map(|_| app).collect::<Vec<_>>());
         let executors: Vec<usize> = executors.collect();
         let executors = executors.into_iter().map(|app| character(dice, app)).collect();
+        let manual = (0..apps).map(|_| dice.percent(15)).collect();
         let latency = latency(dice);
         let key_ttl = Duration::from_secs(dice.scaled(1, 3_600));
         let count = dice.scaled(1, 200) as usize;
@@ -202,6 +214,7 @@ impl Setup {
             latency,
             key_ttl,
             apps,
+            manual,
             executors,
             jobs,
             commands,
@@ -293,9 +306,23 @@ fn settings(dice: &mut Dice) -> Settings {
         note_after: Duration::from_millis(dice.pick(&[1_000, 1_000, 200, 5_000])),
         sweep_every: seconds(dice, &[30, 30, 10, 60]),
         pause: Duration::from_millis(dice.pick(&[200, 200, 50])),
+        registry: registry(dice),
         retention: seconds(dice, &[30 * 86_400, 30 * 86_400, 3_600, 60]),
         address: Text::Borrowed(""),
         planted: None,
+    }
+}
+
+fn registry(dice: &mut Dice) -> RegistrySettings {
+    let mut seconds = |choices: &[u64]| Duration::from_secs(dice.pick(choices));
+    RegistrySettings {
+        beat: seconds(&[30]),
+        dead: seconds(&[90, 90, 60, 45]),
+        sweep: seconds(&[30, 30, 10]),
+        wait: seconds(&[60, 60, 10, 2]),
+        probe: seconds(&[5, 10, 20]),
+        doubt: seconds(&[30, 10, 3, 20]),
+        away: seconds(&[45, 60, 20]),
     }
 }
 
@@ -321,6 +348,9 @@ fn character(dice: &mut Dice, app: usize) -> Character {
         hangs: dice.pick(&[0, 0, 10_000, 50_000]),
         length_ms: dice.pick(&[20, 200, 2_000, 20_000]),
         clock_off_ms: dice.pick(&[0, 0, 0, 3_600_000, -3_600_000, 40]),
+        beat: dice.between(10_000_000, 30_000_000),
+        says_idle: dice.percent(15),
+        calls_back: dice.percent(15),
     }
 }
 

@@ -5,15 +5,18 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, JobId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Lease,
-    Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, Settled, Store, StoreError,
+    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Change, Changed, ClockRow, Gate,
+    Gated, JobRow, Lease, Loaded, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow, SentRow,
+    Settled, Split, Store, StoreError,
 };
+use punctual_store::memory::Memory;
 
 use crate::link::{Link, Reply};
 
@@ -45,6 +48,12 @@ pub enum Request {
     Fetch(Vec<RunId>),
     /// [`Store::gate`].
     Gate(Vec<Gate>),
+    /// [`Store::split`].
+    Split(Vec<Split>),
+    /// [`Store::sent`].
+    Sent(Vec<LogId>),
+    /// [`Store::open_parts`].
+    OpenParts(RunId),
     /// [`Store::settle`].
     Settle(Vec<Settlement>),
     /// [`Store::allot`].
@@ -61,6 +70,14 @@ pub enum Request {
     IsInForce(ChangeId),
     /// [`Store::prune`].
     Prune(Timestamp),
+    /// [`Apps::registered`].
+    Registered,
+    /// [`Apps::beat`].
+    Beat(Vec<Beat>),
+    /// [`Apps::leave`].
+    Leave(Text, Text),
+    /// [`Apps::bury`].
+    Bury(Duration),
 }
 
 /// What the store says to a request.
@@ -70,7 +87,7 @@ pub enum Answer {
     Renew(Renewed),
     /// To [`Request::Acquire`].
     Acquire(Vec<Acquired>),
-    /// To [`Request::Release`] and [`Request::Consume`].
+    /// To [`Request::Release`], [`Request::Consume`] and [`Request::Beat`].
     Done(()),
     /// To [`Request::Due`].
     Due(Vec<ClockRow>),
@@ -86,8 +103,12 @@ pub enum Answer {
     Unpark(Vec<RunId>),
     /// To [`Request::Fetch`].
     Fetch(Vec<RunRow>),
-    /// To [`Request::Gate`].
+    /// To [`Request::Gate`] and [`Request::Split`].
     Gate(Vec<Gated>),
+    /// To [`Request::Sent`].
+    Sent(Vec<SentRow>),
+    /// To [`Request::OpenParts`].
+    OpenParts(Vec<RunId>),
     /// To [`Request::Settle`].
     Settle(Vec<Settled>),
     /// To [`Request::Allot`].
@@ -102,6 +123,12 @@ pub enum Answer {
     IsInForce(bool),
     /// To [`Request::Prune`].
     Prune(Pruned),
+    /// To [`Request::Registered`].
+    Registered(Registered),
+    /// To [`Request::Leave`].
+    Leave(bool),
+    /// To [`Request::Bury`].
+    Bury(Vec<(Text, Text)>),
 }
 
 impl Request {
@@ -119,6 +146,9 @@ impl Request {
             Request::Unpark(..) => "unpark",
             Request::Fetch(..) => "fetch",
             Request::Gate(..) => "gate",
+            Request::Split(..) => "split",
+            Request::Sent(..) => "sent",
+            Request::OpenParts(..) => "open parts",
             Request::Settle(..) => "settle",
             Request::Allot(..) => "allot",
             Request::Accept(..) => "accept",
@@ -127,6 +157,10 @@ impl Request {
             Request::Change(..) => "change",
             Request::IsInForce(..) => "is in force",
             Request::Prune(..) => "prune",
+            Request::Registered => "registered",
+            Request::Beat(..) => "beat",
+            Request::Leave(..) => "leave",
+            Request::Bury(..) => "bury",
         }
     }
 
@@ -141,6 +175,9 @@ impl Request {
                 | Request::Fetch(..)
                 | Request::Arrivals(..)
                 | Request::IsInForce(..)
+                | Request::Sent(..)
+                | Request::OpenParts(..)
+                | Request::Registered
         )
     }
 
@@ -151,18 +188,20 @@ impl Request {
             Request::Acquire(..)
                 | Request::Plan(..)
                 | Request::Gate(..)
+                | Request::Split(..)
                 | Request::Settle(..)
                 | Request::Accept(..)
                 | Request::Change(..)
                 | Request::Unpark(..)
                 | Request::Load(..)
                 | Request::Prune(..)
+                | Request::Beat(..)
         )
     }
 }
 
 /// Applies a request to a store whose futures are ready at their first poll.
-pub fn apply(store: &dyn Store, request: Request) -> Reply {
+pub fn apply(store: &Memory, request: Request) -> Reply {
     match request {
         Request::Renew(renewal) => ready(store.renew(renewal)).map(Answer::Renew),
         Request::Acquire(node, shards) => ready(store.acquire(node, shards)).map(Answer::Acquire),
@@ -177,6 +216,9 @@ pub fn apply(store: &dyn Store, request: Request) -> Reply {
         Request::Unpark(lease, job, max, at) => ready(store.unpark(lease, job, max, at)).map(Answer::Unpark),
         Request::Fetch(runs) => ready(store.fetch(&runs)).map(Answer::Fetch),
         Request::Gate(gates) => ready(store.gate(gates)).map(Answer::Gate),
+        Request::Split(splits) => ready(store.split(splits)).map(Answer::Gate),
+        Request::Sent(logs) => ready(store.sent(&logs)).map(Answer::Sent),
+        Request::OpenParts(run) => ready(store.open_parts(run)).map(Answer::OpenParts),
         Request::Settle(settlements) => ready(store.settle(settlements)).map(Answer::Settle),
         Request::Allot(day, count) => ready(store.allot(day, count)).map(Answer::Allot),
         Request::Accept(runs, left) => ready(store.accept(runs, left)).map(Answer::Accept),
@@ -185,6 +227,10 @@ pub fn apply(store: &dyn Store, request: Request) -> Reply {
         Request::Change(change) => ready(store.change(*change)).map(Answer::Change),
         Request::IsInForce(change) => ready(store.is_in_force(change)).map(Answer::IsInForce),
         Request::Prune(before) => ready(store.prune(before)).map(Answer::Prune),
+        Request::Registered => ready(store.registered()).map(Answer::Registered),
+        Request::Beat(beats) => ready(Apps::beat(store, beats)).map(Answer::Done),
+        Request::Leave(app, address) => ready(Apps::leave(store, &app, &address)).map(Answer::Leave),
+        Request::Bury(dead) => ready(store.bury(dead)).map(Answer::Bury),
     }
 }
 
@@ -276,6 +322,18 @@ impl Store for Distant {
         expect!(self.link.ask(Request::Gate(gates)), Answer::Gate)
     }
 
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        expect!(self.link.ask(Request::Split(splits)), Answer::Gate)
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        expect!(self.link.ask(Request::Sent(logs.to_vec())), Answer::Sent)
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        expect!(self.link.ask(Request::OpenParts(run)), Answer::OpenParts)
+    }
+
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         expect!(self.link.ask(Request::Settle(settlements)), Answer::Settle)
     }
@@ -310,5 +368,33 @@ impl Store for Distant {
 
     async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
         expect!(self.link.ask(Request::Prune(before)), Answer::Prune)
+    }
+}
+
+#[async_trait]
+impl Apps for Distant {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        expect!(self.link.ask(Request::Registered), Answer::Registered)
+    }
+
+    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        expect!(self.link.ask(Request::Beat(beats)), Answer::Done)
+    }
+
+    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
+        let (app, address) = (app.to_owned().into(), address.to_owned().into());
+        expect!(self.link.ask(Request::Leave(app, address)), Answer::Leave)
+    }
+
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        expect!(self.link.ask(Request::Bury(dead)), Answer::Bury)
+    }
+
+    async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
+        unreachable!("what people set, the world sets before it begins")
+    }
+
+    async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {
+        unreachable!("no app is removed while a world runs")
     }
 }

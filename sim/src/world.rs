@@ -5,6 +5,7 @@
 //! gives the same history, whatever machine it runs on.
 
 mod clients;
+mod executing;
 mod faulty;
 mod machines;
 mod network;
@@ -17,17 +18,19 @@ use std::sync::Arc;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{JobId, NodeId};
-use punctual_node::ports::{Hint, Kill};
+use punctual_node::ports::{Heard, Hint, Kill};
 use punctual_store::memory::Memory;
 use rustc_hash::FxHashMap;
 
 use crate::check::{Checked, Checker, Moment, Violation, Who};
 use crate::counters::Counters;
+use crate::dice::{Stream, named, within};
 use crate::executors::Executor;
 use crate::link::{Link, Micros, Outgoing};
 use crate::setup::{PEACE, Setup};
 
 use clients::Client;
+use executing::Asking;
 use faulty::Planting;
 use machines::{Machine, Task};
 use network::{Message, Told};
@@ -68,6 +71,12 @@ enum Event {
     Kill(u32),
     /// A word from another node arrives.
     Hint(u32),
+    /// An executor says that it is there, if it still is.
+    Beat(u8, u32),
+    /// Questions reach executors.
+    Probe(u32),
+    /// What executors answered reaches a node.
+    Word(u32),
     /// An executor's process starts.
     ExecutorStarts(u8, u32),
     /// Trouble ends.
@@ -151,7 +160,10 @@ pub struct World {
     messages: Vec<Message>,
     told: Vec<Told>,
     hints: Vec<(Who, Hint)>,
-    kills: Vec<Kill>,
+    kills: Vec<(Who, Kill)>,
+    /// Questions on their way to executors, and their answers on the way back. Taken when they arrive.
+    probes: Vec<Asking>,
+    words: Vec<(Who, Vec<Heard>)>,
     clients: Vec<Client>,
     /// The jobs that exist, by their place in the list.
     jobs: Vec<Option<JobId>>,
@@ -187,6 +199,7 @@ impl World {
         let store = Memory::new(setup.shards, setup.key_ttl, clock);
         let mut checker = Checker::new();
         checker.submitted.key_ttl_ms = setup.key_ttl.as_millis() as i64;
+        checker.executors.doubt_ms = setup.settings.registry.doubt.as_millis() as i64;
         let mut world = World {
             link,
             store,
@@ -208,6 +221,8 @@ impl World {
             told: Vec::new(),
             hints: Vec::new(),
             kills: Vec::new(),
+            probes: Vec::new(),
+            words: Vec::new(),
             clients: setup.commands.iter().map(|_| Client::default()).collect(),
             jobs: vec![None; setup.jobs.len()],
             troubles: Troubles::default(),
@@ -224,6 +239,7 @@ impl World {
             only: None,
             setup: Arc::new(setup),
         };
+        world.set_apps();
         world.fill_queue();
         world
     }
@@ -246,6 +262,10 @@ impl World {
         }
         for (index, command) in setup.commands.iter().enumerate() {
             self.at(command.at, Event::Command(index as u32));
+        }
+        for index in 0..setup.executors.len() {
+            let first = within(named(setup.seed, Stream::Executors, index as u64, 21), 1, 3_000_000);
+            self.at(first, Event::Beat(index as u8, 0));
         }
         self.at(setup.length, Event::Peace);
         self.at(setup.length + PEACE / 2, Event::Rest);
@@ -299,6 +319,9 @@ impl World {
             Event::Acknowledged(receipt) => self.acknowledged(receipt),
             Event::Kill(index) => self.killed(index as usize),
             Event::Hint(index) => self.hinted(index as usize),
+            Event::Beat(index, life) => self.beat(index.into(), life),
+            Event::Probe(index) => self.asked(index as usize),
+            Event::Word(index) => self.word(index as usize),
             Event::ExecutorStarts(index, life) => self.executor_starts(index.into(), life),
             Event::Peace => self.make_peace(),
             Event::Rest => self.rest(),
@@ -352,6 +375,7 @@ impl World {
             Event::Heard { told, machine } => 5 | u64::from(told) << 16 | u64::from(machine) << 8,
             Event::Fault(index) => 6 | u64::from(index) << 8,
             Event::Command(index) => 7 | u64::from(index) << 8,
+            Event::Word(index) => 9 | u64::from(index) << 8,
             _ => 8,
         };
         self.hash = (self.hash.rotate_left(5) ^ kind ^ entry.at << 20).wrapping_mul(0x517c_c1b7_2722_0a95);

@@ -48,4 +48,6 @@ found! {
     a_change_said_to_be_seen_unread: Bug::Node(Planted::ChangeSeenUnread), within 200;
     a_retry_that_does_not_ask_the_job: Bug::Node(Planted::RetryUnasked), within 200;
     a_clock_of_ones_own: Bug::Node(Planted::OwnClock), within 200;
+    a_whole_closed_while_a_part_is_open: Bug::Seam(Plant::JoinedEarly), within 50;
+    an_idle_executor_believed_at_once: Bug::Node(Planted::IdleBelieved), within 200;
 }

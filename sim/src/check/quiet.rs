@@ -80,6 +80,10 @@ impl Checker {
         let ended: Vec<_> = kept.attempts.iter().map(|record| (record.number, record.outcome)).collect();
         let mut seen_ended = seen.ended.clone();
         seen_ended.sort_unstable();
+        let open = seen.parts.iter().filter(|part| self.runs[**part as usize].is_open()).count();
+        let (left, seen_left) =
+            (kept.join.map(|join| join.open as usize), (!seen.parts.is_empty()).then_some(open));
+        hold!("B4", left == seen_left, "run {id} waits for {left:?} parts, and {seen_left:?} are open");
         hold!(
             "I8",
             ended == seen_ended,
@@ -132,12 +136,15 @@ impl Checker {
         let is_success = outcome == Some(punctual_core::model::Outcome::Succeeded);
         hold!(
             "I10",
-            !is_success || !run.taken.is_empty(),
+            !is_success || !run.taken.is_empty() || !run.parts.is_empty(),
             "run {} succeeded, and nobody received it",
             run.id
         );
         if !run.is_open() || job.is_poisoned {
             return Ok(());
+        }
+        if !run.parts.is_empty() {
+            return self.check_whole_at_rest(moment, run);
         }
         let state = &job.current().state;
         let may_be_slow = self.is_behind(moment, run) || self.is_in_a_queue(moment, job, quiet);
@@ -166,6 +173,17 @@ impl Checker {
             show(run.ready_at),
             show(moment.store)
         );
+        Ok(())
+    }
+
+    /// What fell into parts waits for one of them, which is judged by itself.
+    fn check_whole_at_rest(&self, moment: Moment, run: &RunFacts) -> Checked {
+        let parts = || run.parts.iter().map(|index| &self.runs[*index as usize]);
+        let is_awaited = |part: &RunFacts| {
+            let recently = moment.store - PATIENCE_MS;
+            part.close.as_ref().is_none_or(|close| close.closed_at >= recently)
+        };
+        hold!("I23 whole", parts().any(is_awaited), "run {} is open, and its parts are not: {run:?}", run.id);
         Ok(())
     }
 

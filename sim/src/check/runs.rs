@@ -11,7 +11,7 @@ use super::{Begun, Checked, Checker, Moment, Violation, Who, hold, show, windows
 use crate::link::Micros;
 
 /// How far before its time a send may begin, in milliseconds.
-const EARLY_MS: i64 = 5;
+pub(super) const EARLY_MS: i64 = 5;
 
 /// A send that a node has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,15 @@ impl CloseFact {
     }
 }
 
+/// Which part of which run it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartFact {
+    /// The place of the whole.
+    pub whole: u32,
+    /// Counted from 0.
+    pub index: u32,
+}
+
 /// What is known of a run.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
@@ -108,6 +117,10 @@ pub struct RunFacts {
     pub said: Vec<(Attempt, Token, AttemptOutcome)>,
     /// How it ended.
     pub close: Option<CloseFact>,
+    /// What it is a part of.
+    pub part: Option<PartFact>,
+    /// Its parts, by their places.
+    pub parts: Vec<u32>,
 }
 
 impl RunFacts {
@@ -133,6 +146,8 @@ impl RunFacts {
             taken: Vec::new(),
             said: Vec::new(),
             close: None,
+            part: None,
+            parts: Vec::new(),
         }
     }
 
@@ -146,9 +161,14 @@ impl RunFacts {
         self.close.is_none()
     }
 
-    /// Whether an attempt was sent and has not ended.
+    /// Whether an attempt was sent and has not ended. What fell into parts is on its way for as long as they are.
     fn is_in_flight(&self) -> bool {
-        self.is_open() && self.sends.iter().any(|send| self.end_of(send.attempt).is_none())
+        let has_parts = !self.parts.is_empty();
+        self.is_open() && (has_parts || self.has_attempt_open())
+    }
+
+    fn has_attempt_open(&self) -> bool {
+        self.sends.iter().any(|send| self.end_of(send.attempt).is_none())
     }
 }
 
@@ -244,7 +264,8 @@ impl Checker {
         let (id, attempt, token) = (send.run, send.attempt, send.token);
         let definition = &send.job.definition;
         let at_most_once = definition.delivery == Delivery::AtMostOnce;
-        let is_gated = at_most_once || definition.block != Block::Concurrent(None);
+        let is_for_executors = matches!(definition.target, Target::Executor(_));
+        let is_gated = at_most_once || is_for_executors || definition.block != Block::Concurrent(None);
         let promised = self.is_honest || is_gated;
         hold!("I3", run.job == send.job.id, "run {id} of job {} is sent for job {}", run.job, send.job.id);
         hold!(
@@ -274,7 +295,10 @@ impl Checker {
             show(run.not_before)
         );
         self.check_wanted(run, send)?;
-        let is_told = matches!(run.origin, Origin::Manual | Origin::Retry);
+        self.check_address(send)?;
+        // A part is judged as what it is a part of.
+        let unit = run.part.map_or(index, |part| part.whole as usize);
+        let is_told = matches!(self.runs[unit].origin, Origin::Manual | Origin::Retry);
         let now = node_now.unwrap_or(moment.store);
         let is_allowed =
             is_told || attempt > Attempt::FIRST || windows::allow(definition, run.fire_time, now);
@@ -286,14 +310,14 @@ impl Checker {
             definition.windows
         );
         self.check_repeats(run, send, at_most_once)?;
-        self.check_limit(index as u32, send)?;
+        self.check_limit(unit as u32, send)?;
         self.counters.sends += 1;
         self.last_sent = moment.now;
         if matches!(definition.target, Target::Http(_)) {
             self.http_sent = moment.now;
         }
+        self.runs[unit].has_place |= definition.block != Block::Concurrent(None);
         let run = &mut self.runs[index];
-        run.has_place |= definition.block != Block::Concurrent(None);
         let is_marked = send.possible_duplicate;
         if run.sends.iter().any(|earlier| earlier.by != by) {
             self.counters.sent_again_after_takeover += 1;
@@ -301,8 +325,8 @@ impl Checker {
         run.sends.push(SendFact { by, at: moment.now, attempt, token, is_marked });
         let job = self.jobs.get_mut(&send.job.id).expect("a run has a job");
         job.last_sent = moment.now;
-        if !job.in_flight.contains(&(index as u32)) {
-            job.in_flight.push(index as u32);
+        if !job.in_flight.contains(&(unit as u32)) {
+            job.in_flight.push(unit as u32);
         }
         Ok(())
     }
@@ -331,7 +355,8 @@ impl Checker {
             run.job,
             send.job.state
         );
-        let is_asked_for = matches!(run.origin, Origin::Manual | Origin::Backfill | Origin::Retry);
+        let is_asked_for =
+            matches!(run.origin, Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Part);
         let is_wanted = match &send.job.state {
             JobState::Deleted => false,
             _ if is_asked_for => true,
@@ -366,7 +391,9 @@ impl Checker {
                     run.id
                 );
             }
-            let is_in_doubt = !is_new_try || end == Some(AttemptOutcome::Lost);
+            let was_said = |outcome| run.said.contains(&(earlier.attempt, earlier.token, outcome));
+            let is_given_up = end == Some(AttemptOutcome::TimedOut) && !was_said(AttemptOutcome::TimedOut);
+            let is_in_doubt = !is_new_try || end == Some(AttemptOutcome::Lost) || is_given_up;
             hold!(
                 "I11",
                 !is_in_doubt || earlier.token > send.token || send.possible_duplicate,

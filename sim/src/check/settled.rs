@@ -2,7 +2,7 @@
 
 use punctual_core::model::{
     AttemptOutcome, AttemptRecord, Close, Fence, Origin, Outcome, ScheduleKind, Settlement, Skip,
-    StoppedReason, Then,
+    StoppedReason, Target, Then, Token,
 };
 use punctual_core::policy::misfire::Policy;
 
@@ -35,12 +35,18 @@ impl Checker {
                 "attempt {attempt} of run {id} is settled as unsent and was gated: {gate:?}"
             );
         }
+        self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
             self.check_record(run, record)?;
+            self.check_given_up(begun, index, record)?;
         }
+        let run = &self.runs[index];
         let next = if settlement.attempt.is_some() { run.attempt.next() } else { run.attempt };
         match &settlement.then {
-            Then::Close(close) => self.check_close(run, settlement, close)?,
+            Then::Close(close) => {
+                self.check_close(run, settlement, close)?;
+                self.check_want(moment, run, close)?;
+            }
             Then::Wait { ready_at, attempt } => {
                 hold!("I7", *attempt == next, "run {id} waits for attempt {attempt}, not for {next}");
                 if let Some(record) =
@@ -90,6 +96,8 @@ impl Checker {
             Then::Close(close) => {
                 let job = self.jobs.get_mut(&run.job).expect("a run has a job");
                 match close.outcome {
+                    // A part counts with its whole.
+                    _ if run.part.is_some() => {}
                     Outcome::Succeeded => job.counts[0] += 1,
                     Outcome::Failed | Outcome::Lost => job.counts[1] += 1,
                     Outcome::Cancelled | Outcome::Skipped => job.counts[2] += 1,
@@ -148,8 +156,9 @@ impl Checker {
             record.outcome,
             AttemptOutcome::Succeeded | AttemptOutcome::Failed | AttemptOutcome::Refused
         );
-        let is_said =
-            is_turned_back(run, record) || run.said.contains(&(number, record.token, record.outcome));
+        let is_said = !run.parts.is_empty()
+            || is_turned_back(run, record)
+            || run.said.contains(&(number, record.token, record.outcome));
         hold!(
             "I21",
             !is_word || is_said,
@@ -216,15 +225,19 @@ impl Checker {
         let (id, number) = (run.id, record.number);
         let job = &self.jobs[&run.job];
         let waited = ready_at - millis(record.ended_at);
-        let is_lost = record.outcome == AttemptOutcome::Lost;
-        // What was lost with its node is repeated at once and does not count. A version that nobody can have known any
+        let is_for_executors = matches!(job.current().definition.target, Target::Executor(_));
+        let is_unsent = record.token == Token(0);
+        let is_lost = record.outcome == AttemptOutcome::Lost && (is_unsent || !is_for_executors);
+        // The clock was set back to before it was sent: then that is when it ends, in the records.
+        let is_set_back = !self.is_steady && waited < 0 && record.started_at == record.ended_at;
+        // What was lost with its node is repeated at once and does not count; executors go on without it. A version that nobody can have known any
         // more is as good as another: the run waited for some of them.
         let is_right = |version: &Version| {
             let retry = &version.definition.retry;
             let least =
                 backoff_ms(retry.initial_delay, retry.multiplier.per_mille(), retry.max_delay, number.0);
             let is_allowed = number.0 < retry.max_attempts;
-            (is_allowed && least * 9 / 10 <= waited) || is_lost
+            (is_allowed && (least * 9 / 10 <= waited || is_set_back)) || is_lost
         };
         let is_some = job.versions.iter().rev().any(is_right);
         hold!(

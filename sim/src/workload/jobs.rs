@@ -4,9 +4,11 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use calendar::{Dialect, Gap, Outside, Overlap, Timestamp};
-use punctual_core::model::{Definition, Delivery, Http, Schedule, ScheduleKind, Target, When, WindowSpec};
+use punctual_core::model::{
+    Definition, Delivery, Executor, Http, Schedule, ScheduleKind, Target, When, WindowSpec,
+};
 use punctual_core::policy::misfire::Policy;
-use punctual_core::policy::{Block, Misfire, Multiplier, Retry};
+use punctual_core::policy::{Block, Misfire, Multiplier, Retry, Route};
 
 use crate::dice::Dice;
 use crate::link::Micros;
@@ -127,13 +129,15 @@ fn bounded(dice: &mut Dice, kind: ScheduleKind, start: i64, length: Micros) -> S
 
 fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, start: i64) -> Definition {
     let handler = format!("h{index}");
-    let target = if dice.percent(35) {
+    let target = if dice.percent(50) {
         let url = format!("http://agent.test/{handler}");
         Target::Http(Http::post(url))
     } else {
-        Target::Executor { handler }
+        Target::Executor(Executor { route: route(dice), ..Executor::of(handler) })
     };
     let at_most_once = dice.percent(25);
+    // Long enough for an executor to be asked twice, more often than not.
+    let longest = if matches!(target, Target::Executor(_)) { 240 } else { 120 };
     Definition {
         app: format!("a{}", index % apps),
         name: format!("j{index}"),
@@ -143,7 +147,7 @@ fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, st
         target,
         misfire: misfire(dice),
         retry: retry(dice),
-        timeout: Duration::from_secs(dice.scaled(2, 120)),
+        timeout: Duration::from_secs(dice.scaled(2, longest)),
         delivery: if at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce },
         priority: dice.between(0, 9) as u8,
         block: block(dice),
@@ -151,6 +155,12 @@ fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, st
         after: Vec::new(),
         failure_limit: if dice.percent(8) { dice.between(1, 6) as u32 } else { 0 },
     }
+}
+
+/// Every route but one as often as the others; every tenth goes to all executors.
+fn route(dice: &mut Dice) -> Route {
+    let (all, single) = (Route::ShardingBroadcast, Route::ALL.len() - 1);
+    if dice.percent(10) { all } else { dice.pick(&Route::ALL[..single]) }
 }
 
 fn misfire(dice: &mut Dice) -> Misfire {
@@ -192,7 +202,7 @@ fn window(dice: &mut Dice, start: i64) -> WindowSpec {
     WindowSpec { days: "mon-sun".into(), hours, zone, outside: dice.pick(&[Outside::Skip, Outside::Defer]) }
 }
 
-/// The definition of an edit: the same job with another rhythm, policy or limit. What decides about delivery stays,
+/// The definition of an edit: the same job with another rhythm, policy, limit or route. What decides about delivery stays,
 /// since a run's promise is the one it was sent under.
 pub fn variant(base: &Definition, number: u64, start: i64) -> Definition {
     let mut definition = base.clone();
@@ -214,6 +224,10 @@ pub fn variant(base: &Definition, number: u64, start: i64) -> Definition {
             definition.retry.max_attempts += 1;
             definition.timeout += Duration::from_secs(5);
             definition.priority = 9 - definition.priority;
+            if let Target::Executor(executor) = &mut definition.target {
+                let is_broadcast = executor.route == Route::ShardingBroadcast;
+                executor.route = if is_broadcast { Route::Round } else { Route::ShardingBroadcast };
+            }
         }
     }
     definition

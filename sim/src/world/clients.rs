@@ -2,7 +2,7 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Child, JobId, Payload, RunId, Text};
-use punctual_node::ports::{Accepted, Boot, Changed};
+use punctual_node::ports::{Accepted, Boot, Changed, Report};
 use punctual_node::{Backfill, Cancelled, DeskError, Submission};
 
 use super::{Event, World};
@@ -29,6 +29,9 @@ pub(super) enum Said {
     Cancelled(Result<Cancelled, DeskError>),
     Backfilled(Result<Backfill, DeskError>),
     InForce(Result<bool, DeskError>),
+    /// To an executor, which does not care what was said.
+    Beaten,
+    Reports(Result<Vec<Report>, DeskError>),
 }
 
 /// A client with its one command.
@@ -159,7 +162,7 @@ impl World {
     }
 
     /// A node that takes commands, counted from one of them.
-    fn reachable(&self, via: usize) -> Option<usize> {
+    pub(super) fn reachable(&self, via: usize) -> Option<usize> {
         let count = self.machines.len();
         let is_there = |machine: &usize| {
             let place = &self.machines[*machine];
@@ -246,7 +249,9 @@ impl World {
             | Said::Submitted(Err(error))
             | Said::Cancelled(Err(error))
             | Said::Backfilled(Err(error)) => matches!(error, DeskError::Unknown(_) | DeskError::Full(_)),
-            Said::Cancelled(Ok(_)) | Said::Again(_) | Said::Left(_) => false,
+            Said::Cancelled(Ok(_)) | Said::Again(_) | Said::Left(_) | Said::Beaten | Said::Reports(_) => {
+                false
+            }
         };
         if is_unknown {
             self.again(index);

@@ -1,6 +1,6 @@
 //! What goes wrong by itself, and what is wrong with a store that has a planted bug.
 
-use punctual_core::model::{LogId, Text};
+use punctual_core::model::{Join, LogId, Settlement, Text, Then};
 use punctual_node::ports::{Gated, Settled, StoreError};
 use rustc_hash::FxHashMap;
 
@@ -59,7 +59,10 @@ impl World {
             Kind::LateSends => self.troubles.sends_late = until,
             Kind::DoubledSends => self.troubles.sends_doubled = until,
             Kind::LostReports => self.troubles.reports_lost = until,
-            Kind::ExecutorCrash => self.executor_crashes(fault.whom % self.executors.len(), fault.length),
+            Kind::ExecutorCrash => {
+                let says_goodbye = fault.choice.is_multiple_of(3);
+                self.executor_crashes(fault.whom % self.executors.len(), fault.length, says_goodbye);
+            }
             Kind::ExecutorSlow => {
                 let index = fault.whom % self.executors.len();
                 self.executors[index].slow_until = until;
@@ -146,7 +149,7 @@ impl World {
                     if settlement.attempt.is_some() {
                         let is_stale = *answer == Settled::Stale;
                         *answer = if is_stale {
-                            Settled::Done { consecutive_failures: 0, is_over: false }
+                            Settled::Done { consecutive_failures: 0, is_over: false, joined: None }
                         } else {
                             *answer
                         };
@@ -156,6 +159,19 @@ impl World {
                 let checked =
                     self.checker.applied(self.moment(), begun, &Request::Settle(settlements), &reply);
                 self.judge(checked);
+                reply
+            }
+            (Some(Plant::JoinedEarly), Request::Settle(settlements)) => {
+                let wholes: Vec<_> = settlements.iter().map(|settlement| settlement.part_of).collect();
+                let is_close = |settlement: &Settlement| matches!(settlement.then, Then::Close(_));
+                let closes: Vec<bool> = settlements.iter().map(is_close).collect();
+                let mut reply = self.apply_seen(begun, Request::Settle(settlements));
+                let Ok(Answer::Settle(answers)) = &mut reply else { return reply };
+                for ((answer, whole), is_close) in answers.iter_mut().zip(wholes).zip(closes) {
+                    if let (Settled::Done { joined, .. }, Some(whole), true) = (answer, whole, is_close) {
+                        joined.get_or_insert((whole, Join { total: 1, open: 0, succeeded: 1 }));
+                    }
+                }
                 reply
             }
             (Some(Plant::NumbersReused), Request::Allot(day, count)) => {
@@ -179,7 +195,7 @@ impl World {
             return;
         }
         let Some(count) = self.settlements_of(number) else { return };
-        let done = vec![Settled::Done { consecutive_failures: 0, is_over: false }; count];
+        let done = vec![Settled::Done { consecutive_failures: 0, is_over: false, joined: None }; count];
         self.answer_with(number, Ok(Answer::Settle(done)));
         self.after(1, Event::Answer(number));
     }

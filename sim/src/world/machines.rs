@@ -15,8 +15,8 @@ use crate::link::{Drift, Micros, NodePorts, Outgoing};
 use crate::store::Distant;
 
 /// The steps of a node, in the order of their numbers.
-pub(super) const STEPS: usize = 7;
-const NAMES: [&str; STEPS] = ["renew", "plan", "load", "fire", "settle", "reap", "tend"];
+pub(super) const STEPS: usize = 8;
+const NAMES: [&str; STEPS] = ["renew", "plan", "load", "fire", "settle", "reap", "tend", "watch"];
 
 type Doing = Pin<Box<dyn Future<Output = Said> + Send>>;
 
@@ -27,6 +27,7 @@ pub(super) enum Deferred {
     Answer(u64),
     Heard(usize),
     Hint(usize),
+    Word(usize),
 }
 
 /// A step of a node.
@@ -72,6 +73,10 @@ enum What {
     Step(usize),
     Command(usize),
     Leave,
+    /// An executor has come, or goes.
+    Beat,
+    /// An executor says how an attempt ended, by the number of its gate.
+    Callback(usize),
 }
 
 impl Machine {
@@ -109,11 +114,13 @@ impl World {
         let life = self.lives;
         let ports =
             Arc::new(NodePorts::new(self.link.clone(), self.machines[machine].drift, self.seed(), life));
+        let distant = Arc::new(Distant::new(self.link.clone()));
         let node = Node::new(
             Ports {
                 clock: ports.clone(),
                 entropy: ports.clone(),
-                store: Arc::new(Distant::new(self.link.clone())),
+                store: distant.clone(),
+                apps: distant,
                 dispatch: ports.clone(),
                 peers: ports,
             },
@@ -201,6 +208,7 @@ impl World {
                 Deferred::Answer(request) => self.answer(request),
                 Deferred::Heard(told) => self.heard(told, machine),
                 Deferred::Hint(hint) => self.hinted(hint),
+                Deferred::Word(word) => self.word(word),
             }
         }
     }
@@ -268,7 +276,8 @@ impl World {
             3 => Box::pin(async move { Said::Again(node.fire().await) }),
             4 => Box::pin(async move { Said::Again(node.settle().await) }),
             5 => Box::pin(async move { Said::Again(node.reap().await) }),
-            _ => Box::pin(async move { Said::Again(node.tend().await) }),
+            6 => Box::pin(async move { Said::Again(node.tend().await) }),
+            _ => Box::pin(async move { Said::Again(node.watch().await) }),
         };
         self.begin(machine, What::Step(step), doing);
     }
@@ -277,8 +286,8 @@ impl World {
     pub(super) fn wake(&mut self, machine: usize) {
         let place = &self.machines[machine];
         let Some(node) = &place.node else { return };
-        let wakes = node.take_wakes();
-        let due = [wakes.renew, wakes.plan, wakes.load, wakes.fire, wakes.settle, wakes.reap, wakes.tend];
+        let punctual_node::Wakes { renew, plan, load, fire, settle, reap, tend, watch } = node.take_wakes();
+        let due = [renew, plan, load, fire, settle, reap, tend, watch];
         for (step, is_due) in due.into_iter().enumerate() {
             if !is_due {
                 continue;
@@ -296,6 +305,15 @@ impl World {
 
     pub(super) fn begin_command(&mut self, machine: usize, client: usize, doing: Doing) {
         self.begin(machine, What::Command(client), doing);
+    }
+
+    /// An executor speaks to a node.
+    pub(super) fn begin_beat(&mut self, machine: usize, doing: Doing) {
+        self.begin(machine, What::Beat, doing);
+    }
+
+    pub(super) fn begin_callback(&mut self, machine: usize, told: usize, doing: Doing) {
+        self.begin(machine, What::Callback(told), doing);
     }
 
     fn begin(&mut self, machine: usize, what: What, doing: Doing) {
@@ -350,7 +368,8 @@ impl World {
                     let node_now = node.now().map(|now| now.as_millis());
                     self.send(by, node_now, sends);
                 }
-                Outgoing::Kill(kills) => self.kill(kills),
+                Outgoing::Kill(kills) => self.kill(by, kills),
+                Outgoing::Probe(probes) => self.probe(by, probes),
                 Outgoing::Acknowledge(receipts) => self.acknowledge(by, receipts),
                 Outgoing::Tell(to, hint) => self.tell_node(by, to, hint),
             }
@@ -391,6 +410,9 @@ impl World {
                 self.crash(machine, None);
             }
             (What::Command(client), said) => self.answered(machine, client, said),
+            (What::Beat, _) => {}
+            (What::Callback(told), Said::Reports(reports)) => self.called_back(machine, told, reports),
+            (What::Callback(_), said) => unreachable!("a callback said {said:?}"),
             (What::Step(step), said) => unreachable!("{} said {said:?}", NAMES[step]),
             (What::Leave, said) => unreachable!("leaving said {said:?}"),
         }

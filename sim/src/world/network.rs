@@ -1,25 +1,23 @@
-//! The network: sends to executors, reports and acknowledgements back, and words between nodes.
+//! The network: sends to executors and agents, reports and acknowledgements back, and words between nodes.
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, AttemptOutcome, NodeId, RunId, Target, Text, Token};
-use punctual_node::ports::{Dispatched, Further, Hint, Kill, Receipt, Report};
+use punctual_core::model::{AttemptOutcome, LogId, NodeId, Target, Text};
+use punctual_node::Callback;
+use punctual_node::ports::{Dispatched, Further, Hint, Receipt, Report};
 
 use super::machines::Deferred;
 use super::{Event, World};
 use crate::check::{ReceiptFact, Who};
 use crate::dice::{Stream, is_hit, named, within};
-use crate::executors::Verdict;
+use crate::executors::{self, Offer, Verdict};
 use crate::link::Micros;
 
 /// An attempt on its way to an executor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     by: Who,
-    run: RunId,
-    attempt: Attempt,
-    token: Token,
+    offer: Offer,
     is_marked: bool,
-    is_http: bool,
     executor: usize,
     begun: Micros,
     /// The network made it of another.
@@ -35,6 +33,8 @@ pub(super) struct Told {
     executor_life: u32,
     /// It goes back on the way it came, once, or not at all.
     is_direct: bool,
+    /// All that its executor says of the attempt, if it knows no more.
+    log: Option<LogId>,
     report: Report,
     tries: u32,
     is_acknowledged: bool,
@@ -43,11 +43,11 @@ pub(super) struct Told {
 }
 
 impl World {
-    fn roll(&self, first: u64, second: u64) -> u64 {
+    pub(super) fn roll(&self, first: u64, second: u64) -> u64 {
         named(self.setup.seed, Stream::Faults, first ^ self.now << 8, second)
     }
 
-    fn hop(&self, number: u64) -> Micros {
+    pub(super) fn hop(&self, number: u64) -> Micros {
         within(named(self.setup.seed, Stream::Latency, self.now, number), 100, 3_000)
     }
 
@@ -58,23 +58,27 @@ impl World {
         for send in sends {
             self.say(|| {
                 let Dispatched { run, attempt, token, possible_duplicate, .. } = &send;
-                format!("{by} sends run {run} attempt {attempt} token {token} duplicate {possible_duplicate}")
+                let to = send.address.as_ref().map(|address| &address.url);
+                format!(
+                    "{by} sends run {run} attempt {attempt} token {token} duplicate {possible_duplicate} to {to:?}"
+                )
             });
             let checked = self.checker.sent(self.moment(), by, node_now, &send);
             self.judge(checked);
-            let app = crate::check::app_number(&send.job.definition.app).unwrap_or(0) % self.setup.apps;
-            let of_app: Vec<usize> = (0..self.executors.len())
-                .filter(|index| self.executors[*index].character.app == app)
-                .collect();
-            let choice = named(self.seed(), Stream::Executors, send.run.0, u64::from(send.attempt.0));
-            let message = Message {
-                by,
+            let chosen = send.address.as_ref().and_then(|address| executors::at(&address.url));
+            let offer = Offer {
                 run: send.run,
+                job: send.job.id,
                 attempt: send.attempt,
                 token: send.token,
-                is_marked: send.possible_duplicate,
+                log: send.log,
                 is_http: matches!(send.job.definition.target, Target::Http(_)),
-                executor: of_app[choice as usize % of_app.len()],
+            };
+            let message = Message {
+                by,
+                offer,
+                is_marked: send.possible_duplicate,
+                executor: chosen.unwrap_or_else(|| self.agent(&send)),
                 begun: self.now,
                 is_copy: false,
             };
@@ -82,15 +86,25 @@ impl World {
         }
     }
 
+    /// Who answers behind the address of an HTTP job: any of its app.
+    fn agent(&self, send: &Dispatched) -> usize {
+        let app = crate::check::app_number(&send.job.definition.app).unwrap_or(0) % self.setup.apps;
+        let is_of = |index: &usize| self.executors[*index].character.app == app;
+        let of_app: Vec<usize> = (0..self.executors.len()).filter(is_of).collect();
+        let choice = named(self.seed(), Stream::Executors, send.run.0, u64::from(send.attempt.0));
+        of_app[choice as usize % of_app.len()]
+    }
+
     fn carry(&mut self, message: Message) {
-        let roll = |world: &World, what: u64| world.roll(message.run.0 | what << 58, message.token.0);
+        let Offer { run, token, .. } = message.offer;
+        let roll = |world: &World, what: u64| world.roll(run.0 | what << 58, token.0);
         if self.troubles.sends_lost > self.now && is_hit(roll(self, 1), 700_000) {
             if is_hit(roll(self, 2), 300_000) {
                 self.refuse(message);
             }
             return;
         }
-        let mut delay = self.hop(message.run.0 ^ message.token.0);
+        let mut delay = self.hop(run.0 ^ token.0);
         if self.troubles.sends_late > self.now && is_hit(roll(self, 3), 600_000) {
             delay = within(roll(self, 4), 1_000, 25_000_000);
         }
@@ -106,7 +120,8 @@ impl World {
     /// A send reaches its executor.
     pub(super) fn arrive(&mut self, index: usize) {
         let message = self.messages[index];
-        let Message { run, attempt, token, executor, is_http, .. } = message;
+        let Message { offer, executor, .. } = message;
+        let Offer { run, attempt, token, is_http, .. } = offer;
         let term = self.setup.settings.term.as_micros() as Micros;
         self.checker.counters.sent_long_before_arrival += u64::from(self.now - message.begun > term);
         if !self.executors[executor].is_up {
@@ -117,7 +132,7 @@ impl World {
             return;
         }
         let (seed, now) = (self.seed(), self.now);
-        let verdict = self.executors[executor].take(seed, now, run, attempt, token, is_http);
+        let verdict = self.executors[executor].take(seed, now, offer);
         self.say(|| {
             format!("executor {executor} gets run {run} attempt {attempt} token {token}: {verdict:?}")
         });
@@ -150,7 +165,7 @@ impl World {
         let told = self.told_by(message, AttemptOutcome::Refused, "refused", true);
         let Told { report, .. } = &self.told[told as usize];
         self.checker.said(report.run, report.attempt, report.token, report.outcome);
-        self.after(self.hop(message.run.0), Event::Tell(told));
+        self.after(self.hop(message.offer.run.0), Event::Tell(told));
     }
 
     fn told_by(
@@ -162,15 +177,16 @@ impl World {
     ) -> u32 {
         let executor = &self.executors[message.executor];
         let started_at = self.store_ms() + executor.character.clock_off_ms;
-        let receipt = Receipt(self.told.len() as u64);
+        let Offer { run, attempt, token, log, .. } = message.offer;
+        let receipt = self.next_receipt();
         let report = Report {
             receipt,
-            run: message.run,
-            attempt: message.attempt,
-            token: message.token,
+            run,
+            attempt,
+            token,
             outcome,
             message: Text::Borrowed(said),
-            executor: Text::Borrowed("executor"),
+            executor: executors::address(message.executor),
             started_at: Timestamp::from_millis(started_at),
             retry_after: None,
             further: Further::Welcome,
@@ -180,12 +196,30 @@ impl World {
             executor: message.executor,
             executor_life: executor.life,
             is_direct,
+            log: log.filter(|_| executor.character.calls_back && !is_direct && !message.offer.is_http),
             report,
             tries: 0,
             is_acknowledged: false,
             contradicts: false,
         });
-        receipt.0 as u32
+        self.told.len() as u32 - 1
+    }
+
+    /// 0 is nobody's.
+    fn next_receipt(&self) -> Receipt {
+        Receipt(self.told.len() as u64 + 1)
+    }
+
+    pub(super) fn told_report(&self, index: usize) -> Report {
+        self.told[index].report.clone()
+    }
+
+    /// An executor has ended an attempt by wish, and says so to whoever asks.
+    pub(super) fn tell_killed(&mut self, executor: usize, offer: Offer) {
+        let (by, begun) = (Who::default(), self.now);
+        let message = Message { by, offer, is_marked: false, executor, begun, is_copy: false };
+        let told = self.told_by(message, AttemptOutcome::Cancelled, "killed", false);
+        self.tell(told as usize);
     }
 
     // --- reports ---
@@ -210,7 +244,7 @@ impl World {
 
     fn contradict(&mut self, index: usize) {
         let mut told = self.told[index].clone();
-        told.report.receipt = Receipt(self.told.len() as u64);
+        told.report.receipt = self.next_receipt();
         told.report.outcome = match told.report.outcome {
             AttemptOutcome::Succeeded => AttemptOutcome::Failed,
             _ => AttemptOutcome::Succeeded,
@@ -262,6 +296,10 @@ impl World {
                 report.outcome, report.run, report.attempt
             )
         });
+        if let Some(log) = self.told[index].log {
+            let (outcome, message) = (report.outcome, report.message);
+            return self.call_back(machine, index, Callback { log, outcome, message });
+        }
         if let Some(node) = &self.machines[machine].node {
             node.report(report);
         }
@@ -271,7 +309,9 @@ impl World {
     /// A node says that reports are kept.
     pub(super) fn acknowledge(&mut self, by: Who, receipts: Vec<Receipt>) {
         for receipt in receipts {
-            let Some(told) = self.told.get(receipt.0 as usize) else { continue };
+            let Some(told) = receipt.0.checked_sub(1).and_then(|index| self.told.get(index as usize)) else {
+                continue;
+            };
             let (run, attempt, outcome) = (told.report.run, told.report.attempt, told.report.outcome);
             let checked = self.checker.acknowledged(by, run, attempt, outcome);
             self.judge(checked);
@@ -284,45 +324,7 @@ impl World {
     }
 
     pub(super) fn acknowledged(&mut self, receipt: u64) {
-        self.told[receipt as usize].is_acknowledged = true;
-    }
-
-    // --- kills ---
-
-    pub(super) fn kill(&mut self, kills: Vec<Kill>) {
-        for kill in kills {
-            let is_lost = self.troubles.sends_lost > self.now && is_hit(self.roll(kill.run.0, 13), 700_000);
-            if !is_lost {
-                self.kills.push(kill);
-                let delay = self.hop(kill.token.0);
-                self.after(delay, Event::Kill(self.kills.len() as u32 - 1));
-            }
-        }
-    }
-
-    pub(super) fn killed(&mut self, index: usize) {
-        let kill = self.kills[index];
-        let key = (kill.run, kill.attempt, kill.token);
-        let runs_it = |index: &usize| self.executors[*index].running.contains_key(&key);
-        let Some(executor) = (0..self.executors.len()).find(runs_it) else { return };
-        if !self.executors[executor].character.obeys_kills {
-            return;
-        }
-        self.executors[executor].running.remove(&key);
-        let message = Message {
-            by: Who::default(),
-            run: kill.run,
-            attempt: kill.attempt,
-            token: kill.token,
-            is_marked: false,
-            is_http: false,
-            executor,
-            begun: self.now,
-            is_copy: false,
-        };
-        let told = self.told_by(message, AttemptOutcome::Cancelled, "killed", false);
-        self.checker.said(kill.run, kill.attempt, kill.token, AttemptOutcome::Cancelled);
-        self.tell(told as usize);
+        self.told[receipt as usize - 1].is_acknowledged = true;
     }
 
     // --- words between nodes ---
@@ -357,24 +359,5 @@ impl World {
             node.hear(hint);
         }
         self.wake(whom.node);
-    }
-
-    // --- executors ---
-
-    pub(super) fn executor_crashes(&mut self, index: usize, down_for: Micros) {
-        let executor = &mut self.executors[index];
-        if executor.is_up && !executor.is_well {
-            executor.crash();
-            let life = executor.life;
-            self.say(|| format!("executor {index} dies"));
-            self.after(down_for, Event::ExecutorStarts(index as u8, life));
-        }
-    }
-
-    pub(super) fn executor_starts(&mut self, index: usize, life: u32) {
-        let executor = &mut self.executors[index];
-        if executor.life == life && !self.is_peace {
-            executor.is_up = true;
-        }
     }
 }

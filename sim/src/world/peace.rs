@@ -43,10 +43,16 @@ impl World {
             }
         }
         let healthy = self.healthy();
-        for executor in &mut self.executors {
+        self.checker.executors_are_well(self.moment(), healthy.clone());
+        for index in 0..self.executors.len() {
+            let executor = &mut self.executors[index];
             if healthy[executor.character.app] {
-                executor.is_up = true;
+                let was_up = std::mem::replace(&mut executor.is_up, true);
                 executor.is_well = true;
+                let life = executor.life;
+                if !was_up {
+                    self.at(self.now, super::Event::Beat(index as u8, life));
+                }
             }
         }
         // Whoever waits for a node that is frozen for good gives up.

@@ -273,7 +273,7 @@ fn is_aimed_at(fault: &Fault, request: &Request) -> bool {
         return false;
     }
     match fault.choice / 3 % 8 {
-        0 => matches!(request, Request::Gate(..)),
+        0 => matches!(request, Request::Gate(..) | Request::Split(..)),
         1 => matches!(request, Request::Settle(..)),
         2 => matches!(request, Request::Plan(..)),
         3 => matches!(request, Request::Renew(..) | Request::Acquire(..) | Request::Release(..)),
@@ -311,6 +311,13 @@ fn brief(request: &Request) -> String {
             let gates: Vec<String> =
                 gates.iter().map(|gate| format!("[run {} {}]", gate.run, gate.token)).collect();
             format!("gate {}", gates.join(" "))
+        }
+        Request::Split(splits) => {
+            let one = |split: &punctual_node::ports::Split| {
+                let parts: Vec<String> = split.parts.iter().map(|(run, _)| run.id.to_string()).collect();
+                format!("[run {} {} into {}]", split.gate.run, split.gate.token, parts.join(" "))
+            };
+            format!("split {}", splits.iter().map(one).collect::<Vec<_>>().join(" "))
         }
         other => format!("{other:?}"),
     };

@@ -2,16 +2,19 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, ShardId, Skip,
-    StoppedReason, Token,
+    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Settlement, ShardId,
+    Skip, StoppedReason, Token,
 };
-use punctual_node::ports::{Accepted, Gated, Planned, Settled};
+use punctual_node::ports::{Accepted, Address, Gated, Planned, Settled, Split};
 
-use super::story::{MINUTE, NODE, OTHER, START, Story, at_most_once, breaks, definition, serial};
+use super::story::{
+    DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, breaks, broadcast, definition, executed,
+    serial,
+};
 use crate::check::{Moment, Quiet, ReceiptFact};
 use crate::store::{Answer, Request};
 
-const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false };
+const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false, joined: None };
 
 // --- planning ---
 
@@ -385,6 +388,156 @@ fn i30_an_attempt_follows_too_soon_or_once_too_often() {
     breaks("I30", story.settle(end));
 }
 
+// --- executors ---
+
+#[test]
+fn x1_an_attempt_is_lost_after_one_answer() {
+    for answers in [&[Some(false)][..], &[None], &[Some(false), Some(true)], &[Some(false), None]] {
+        let mut story = Story::of(executed());
+        let run = story.planned();
+        story.tell(story.gate(run, 1)).unwrap();
+        story.send(run, 1).unwrap();
+        let sent_at = story.now();
+        for said in answers {
+            story.at(story.now() + DOUBT);
+            story.checker.answered(NODE, Some(story.now()), story.job, &URL, *said);
+        }
+        let lost = story.lost(run, sent_at, AttemptOutcome::Lost, story.wait(1_100, 2));
+        breaks("X1", story.settle(lost));
+    }
+}
+
+#[test]
+fn x2_a_run_is_sent_to_the_executor_of_another_app_or_to_none() {
+    for address in [None, Some("http://x1")] {
+        let mut story = Story::of(executed());
+        story.checker.lives_at(&"a1".into(), &"http://x1".into());
+        let run = story.planned();
+        story.tell(story.gate(run, 1)).unwrap();
+        let mut send = story.dispatched(run, 1);
+        send.address = send.address.zip(address).map(|(there, url)| Address { url: url.into(), ..there });
+        breaks("X2", story.send_as(NODE, &send));
+    }
+}
+
+#[test]
+fn x3_an_attempt_is_given_up_before_its_time_is() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let sent_at = story.now();
+    story.at(sent_at + 29_999);
+    let lost = story.lost(run, sent_at, AttemptOutcome::TimedOut, story.wait(1_100, 2));
+    breaks("X3", story.settle(lost));
+}
+
+#[test]
+fn x4_there_is_no_executor_although_there_is_one() {
+    let mut story = Story::of(executed());
+    story.checker.executors_are_well(Moment::default(), vec![true]);
+    let run = story.planned();
+    let then = story.close(Outcome::Failed, "no executor: none of app a0 is registered");
+    let end = story.settlement(run, Fence::Unsent(Attempt(1)), None, then);
+    breaks("X4", story.settle(end));
+}
+
+#[test]
+fn i11_what_was_given_up_is_sent_again_and_does_not_say_so() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let sent_at = story.now();
+    story.at(sent_at + 40_000);
+    let lost = story.lost(run, sent_at, AttemptOutcome::TimedOut, story.wait(1_100, 2));
+    story.settle(lost).unwrap();
+    story.at(story.now() + 1_100);
+    story.tell(story.gate(run, 2)).unwrap();
+    breaks("I11", story.send(run, 2));
+}
+
+// --- broadcast runs ---
+
+#[test]
+fn b1_a_part_is_there_twice_or_is_of_another_run() {
+    let edits: [fn(&mut Split); 3] = [
+        |split| split.parts[1].1.index = 0,
+        |split| split.parts[1].0.of = None,
+        |split| split.parts[1].0.origin = Origin::Manual,
+    ];
+    for edit in edits {
+        let mut story = Story::of(broadcast());
+        let run = story.planned();
+        let mut split = story.split(run, 2);
+        edit(&mut split);
+        breaks("B1", story.tell(Request::Split(vec![split])));
+    }
+}
+
+#[test]
+fn b2_a_part_counts_as_a_run_of_its_own_or_brings_something_about() {
+    let mut story = Story::of(broadcast());
+    let run = story.planned();
+    let parts = story.fall_apart(run, 2);
+    let end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+    let counted = Settlement { part_of: None, ..end.clone() };
+    breaks("B2", story.claim(&Request::Settle(vec![counted]), Answer::Settle(vec![DONE])));
+    let child = story.new_run(story.now(), Origin::Parent);
+    let fruitful = Settlement { children: vec![child], ..end };
+    breaks("B2", story.claim(&Request::Settle(vec![fruitful]), Answer::Settle(vec![DONE])));
+}
+
+#[test]
+fn b3_a_run_is_closed_before_its_parts() {
+    for outcome in [Outcome::Succeeded, Outcome::Cancelled] {
+        let mut story = Story::of(broadcast());
+        let run = story.planned();
+        let parts = story.fall_apart(run, 2);
+        let end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+        story.settle(end).unwrap();
+        let end = story.end(run, 1, AttemptOutcome::Succeeded, story.close(outcome, ""));
+        breaks("B3", story.settle(end));
+    }
+}
+
+#[test]
+fn b3_a_run_ends_otherwise_than_its_parts() {
+    for (part, whole) in
+        [(AttemptOutcome::Failed, Outcome::Succeeded), (AttemptOutcome::Succeeded, Outcome::Failed)]
+    {
+        let mut story = Story::of(broadcast());
+        let run = story.planned();
+        let parts = story.fall_apart(run, 1);
+        let end = story.end_part(parts[0], part);
+        story.settle(end).unwrap();
+        let is_good = whole == Outcome::Succeeded;
+        let said = if is_good { AttemptOutcome::Succeeded } else { AttemptOutcome::Failed };
+        let end = story.end(run, 1, said, story.close(whole, "said"));
+        breaks("B3", story.settle(end));
+    }
+}
+
+#[test]
+fn b3_a_run_that_fell_into_parts_is_tried_again() {
+    let mut story = Story::of(broadcast());
+    let run = story.planned();
+    let parts = story.fall_apart(run, 1);
+    let end = story.end_part(parts[0], AttemptOutcome::Failed);
+    story.settle(end).unwrap();
+    let end = story.end(run, 1, AttemptOutcome::Failed, story.wait(1_100, 2));
+    breaks("B3", story.settle(end));
+}
+
+#[test]
+fn b4_nobody_is_told_that_the_last_part_has_ended() {
+    let mut story = Story::of(broadcast());
+    let run = story.planned();
+    let parts = story.fall_apart(run, 1);
+    let end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+    breaks("B4", story.claim(&Request::Settle(vec![end]), Answer::Settle(vec![DONE])));
+}
+
 // --- people and programs ---
 
 #[test]
@@ -479,6 +632,19 @@ fn i23_something_due_is_left_over() {
     story.planned();
     story.at(story.now() + MINUTE + 500);
     breaks("I23", story.finish());
+}
+
+#[test]
+fn i23_a_run_is_left_over_whose_parts_have_ended() {
+    let mut story = Story::of(broadcast());
+    let run = story.planned();
+    let parts = story.fall_apart(run, 1);
+    let end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+    story.settle(end).unwrap();
+    let moved = story.change(JobState::Stopped(StoppedReason::Asked), None);
+    story.tell(moved).unwrap();
+    story.at(story.now() + MINUTE + 500);
+    breaks("I23 whole", story.finish());
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use punctual_core::model::{AttemptOutcome, Decided, Fence, JobState, Origin, Outcome, Skip, StoppedReason};
 
-use super::story::{MINUTE, OTHER, START, Story, at_most_once, definition, serial};
+use super::story::{
+    DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, broadcast, definition, executed, serial,
+};
 use crate::store::Request;
 
 #[test]
 fn runs_that_succeed_one_after_the_other() {
-    for definition in [definition(), at_most_once(), serial()] {
+    for definition in [definition(), at_most_once(), serial(), executed()] {
         let mut story = Story::of(definition);
         (0..3).for_each(|_| assert!(story.succeed().0 > 0));
         story.finish().unwrap();
@@ -105,4 +107,62 @@ fn one_shots_with_keys_that_are_kept_and_repeated() {
     let end = story.end(id, 1, AttemptOutcome::Succeeded, story.close(Outcome::Succeeded, ""));
     story.settle(end).unwrap();
     story.finish().unwrap();
+}
+
+#[test]
+fn a_broadcast_run_that_ends_as_its_parts_did() {
+    for outcome in [AttemptOutcome::Succeeded, AttemptOutcome::Failed] {
+        let mut story = Story::of(broadcast());
+        let run = story.planned();
+        let parts = story.fall_apart(run, 2);
+        let first = story.end_part(parts[0], AttemptOutcome::Succeeded);
+        let second = story.end_part(parts[1], outcome);
+        story.settle(first).unwrap();
+        story.settle(second).unwrap();
+        let is_good = outcome == AttemptOutcome::Succeeded;
+        let closed = if is_good { Outcome::Succeeded } else { Outcome::Failed };
+        let end = story.end(run, 1, outcome, story.close(closed, "all parts have ended"));
+        story.settle(end).unwrap();
+        story.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_split_that_is_asked_for_twice() {
+    let mut story = Story::of(broadcast());
+    let run = story.planned();
+    let parts = story.fall_apart(run, 1);
+    let again = story.split(run, 1);
+    story.tell(Request::Split(vec![again])).unwrap();
+    let end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+    story.settle(end).unwrap();
+    let end = story.end(run, 1, AttemptOutcome::Succeeded, story.close(Outcome::Succeeded, ""));
+    story.settle(end).unwrap();
+    story.finish().unwrap();
+}
+
+#[test]
+fn an_attempt_that_its_executor_denies_twice_or_is_silent_about() {
+    for said in [Some(false), None] {
+        let mut story = Story::of(executed());
+        let run = story.planned();
+        story.tell(story.gate(run, 1)).unwrap();
+        story.send(run, 1).unwrap();
+        let sent_at = story.now();
+        for question in 1..=2 {
+            story.at(sent_at + question * DOUBT);
+            story.checker.answered(NODE, Some(story.now()), story.job, &URL, said);
+        }
+        let lost = story.lost(run, sent_at, AttemptOutcome::Lost, story.wait(1_100, 2));
+        story.settle(lost).unwrap();
+        story.at(story.now() + 1_100);
+        story.tell(story.gate(run, 2)).unwrap();
+        let mut send = story.dispatched(run, 2);
+        send.possible_duplicate = true;
+        story.send_as(NODE, &send).unwrap();
+        story.executed(run, 2, AttemptOutcome::Succeeded);
+        let end = story.end(run, 2, AttemptOutcome::Succeeded, story.close(Outcome::Succeeded, ""));
+        story.settle(end).unwrap();
+        story.finish().unwrap();
+    }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Definition, Delivery, Epoch, Fence, Job, JobId,
-    JobState, LogId, NewRun, NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId,
-    Skip, Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Definition, Delivery, Epoch, Executor, Fence,
+    Http, Job, JobId, JobState, LogId, NewRun, NodeId, Origin, Outcome, Part, RunId, Schedule, ScheduleKind,
+    Settlement, ShardId, Skip, Target, Text, Then, Token,
 };
 use punctual_core::policy::misfire::Policy;
-use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_core::policy::{Block, Misfire, Retry, Route};
 use punctual_node::ports::{
-    Acquired, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned, PlannedTo,
-    Renewal,
+    Acquired, Address, Change, Changed, ClockEdit, ClockRow, Dispatched, Gate, Lease, Plan, Planned,
+    PlannedTo, Renewal, Split,
 };
 use punctual_store::memory::Memory;
 
@@ -28,6 +28,11 @@ pub(super) const MINUTE: i64 = 60_000;
 pub(super) const START: i64 = 1_787_227_200_000;
 pub(super) const NODE: Who = Who { node: 0, life: 1 };
 pub(super) const OTHER: Who = Who { node: 1, life: 2 };
+
+/// Where the executor of the app is.
+pub(super) const URL: Text = Text::Borrowed("http://x0");
+/// How long an executor is left alone.
+pub(super) const DOUBT: i64 = 10_000;
 
 /// A history while it is told.
 pub(super) struct Story {
@@ -48,7 +53,7 @@ pub(in crate::check) fn definition() -> Definition {
         description: String::new(),
         tags: Vec::new(),
         schedule: Schedule::from(every),
-        target: Target::Executor { handler: "h".into() },
+        target: Target::Http(Http::post("http://agent.test/h")),
         misfire: Misfire { policy: Policy::Skip, threshold: Duration::from_secs(5) },
         retry: Retry::default(),
         timeout: Duration::from_secs(30),
@@ -63,6 +68,16 @@ pub(in crate::check) fn definition() -> Definition {
 
 pub(super) fn at_most_once() -> Definition {
     Definition { delivery: Delivery::AtMostOnce, ..definition() }
+}
+
+/// For executors, of which one is at [`URL`].
+pub(super) fn executed() -> Definition {
+    Definition { target: Target::Executor(Executor::of("h")), ..definition() }
+}
+
+pub(super) fn broadcast() -> Definition {
+    let executor = Executor { route: Route::ShardingBroadcast, ..Executor::of("h") };
+    Definition { target: Target::Executor(executor), ..definition() }
 }
 
 pub(super) fn serial() -> Definition {
@@ -81,6 +96,8 @@ impl Story {
         );
         let mut checker = Checker::new();
         checker.submitted.key_ttl_ms = MINUTE;
+        checker.executors.doubt_ms = DOUBT;
+        checker.lives_at(&Text::Borrowed("a0"), &URL);
         let lease = Lease { shard: ShardId(0), epoch: Epoch(1) };
         let mut story = Story { checker, store, clock, job: JobId(1), lease, last_run: 0 };
         story.at(START);
@@ -283,11 +300,44 @@ impl Story {
         }])
     }
 
+    /// A run falls into so many parts with its first attempt.
+    pub(super) fn split(&mut self, run: RunId, total: u32) -> Split {
+        let Request::Gate(gates) = self.gate(run, 1) else { unreachable!("it is a gate") };
+        let fire_time = self.checker.run(run).unwrap().fire_time;
+        let mut part = |index| {
+            let mut new = self.new_run(fire_time, Origin::Part);
+            (new.of, new.due) = (Some(run), Timestamp::from_millis(self.now()));
+            (new, Part { index, total, address: URL })
+        };
+        let parts = (0..total).map(&mut part).collect();
+        Split { gate: gates[0].clone(), parts }
+    }
+
+    /// The same, told; its parts.
+    pub(super) fn fall_apart(&mut self, run: RunId, total: u32) -> Vec<RunId> {
+        let split = self.split(run, total);
+        let parts = split.parts.iter().map(|(part, _)| part.id).collect();
+        self.tell(Request::Split(vec![split])).unwrap();
+        parts
+    }
+
+    /// A part goes through its gate, is sent, and ends like this; what is to be settled.
+    pub(super) fn end_part(&mut self, part: RunId, outcome: AttemptOutcome) -> Settlement {
+        self.tell(self.gate(part, 1)).unwrap();
+        self.send(part, 1).unwrap();
+        self.executed(part, 1, outcome);
+        let is_good = outcome == AttemptOutcome::Succeeded;
+        let closed = if is_good { Outcome::Succeeded } else { Outcome::Failed };
+        self.end(part, 1, outcome, self.close(closed, "said"))
+    }
+
     pub(super) fn dispatched(&self, run: RunId, attempt: u32) -> Dispatched {
         let facts = self.checker.run(run).unwrap();
         let version = self.checker.job(facts.job).unwrap().current();
         let (definition, state) = ((*version.definition).clone(), version.state.clone());
         let zones = Zones::bundled();
+        let is_for_executors = matches!(definition.target, Target::Executor(_));
+        let address = Address { url: URL, dialect: Default::default(), app: "a0".into(), access_token: None };
         let at = Timestamp::from_millis(START);
         let job =
             Job::compile(facts.job, version.version, at, state, definition, Vec::new(), &zones).unwrap();
@@ -300,6 +350,10 @@ impl Story {
             log: Some(LogId(1)),
             possible_duplicate: false,
             payload: None,
+            origin: facts.origin,
+            sent_at: Timestamp::from_millis(self.now()),
+            address: is_for_executors.then_some(address),
+            part: None,
         }
     }
 
@@ -346,6 +400,14 @@ impl Story {
         self.settlement(run, fence, Some(self.record(attempt, outcome)), then)
     }
 
+    /// The end of a first attempt that was sent to the executor and given up.
+    pub(super) fn lost(&self, run: RunId, sent_at: i64, outcome: AttemptOutcome, then: Then) -> Settlement {
+        let mut end = self.end(run, 1, outcome, then);
+        let record = end.attempt.as_mut().expect("it has one");
+        (record.executor, record.started_at) = (URL, Timestamp::from_millis(sent_at));
+        end
+    }
+
     pub(super) fn settlement(
         &self,
         run: RunId,
@@ -353,6 +415,8 @@ impl Story {
         attempt: Option<AttemptRecord>,
         then: Then,
     ) -> Settlement {
+        let part = self.checker.run(run).and_then(|run| run.part);
+        let part_of = part.map(|part| self.checker.runs()[part.whole as usize].id);
         Settlement {
             run,
             job: self.job,
@@ -363,6 +427,7 @@ impl Story {
             then,
             children: Vec::new(),
             named: None,
+            part_of,
         }
     }
 

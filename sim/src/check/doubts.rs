@@ -1,0 +1,136 @@
+//! Executors: what they answered when they were asked, and what may be concluded from it.
+
+use punctual_core::model::{AttemptOutcome, AttemptRecord, Close, JobId, Target, Text, Token};
+use punctual_core::policy::Route;
+use punctual_node::ports::Dispatched;
+use rustc_hash::FxHashMap;
+
+use super::jobs::millis;
+use super::{Begun, Checked, Checker, Moment, RunFacts, Who, hold, show};
+use crate::link::Micros;
+
+/// After this everybody has heard of executors that are well: a beat, a look at the store, a probe, and a round of seeking.
+const NEWS: Micros = 180_000_000;
+
+/// When something was heard, and what; nothing if there was no answer.
+type Heard = (i64, Option<bool>);
+
+/// What is known of executors.
+#[derive(Debug, Default)]
+pub struct Executors {
+    /// The app of each address.
+    apps: FxHashMap<Text, Text>,
+    /// What a node heard from an address about a job, by its own clock: whether it has a run of it.
+    answers: FxHashMap<(Who, JobId, Text), Vec<Heard>>,
+    /// How long after an attempt, and between two questions, nothing is concluded from them.
+    pub doubt_ms: i64,
+    /// From when on apps have executors that are well, and which.
+    well: Option<(Micros, Vec<bool>)>,
+}
+
+impl Checker {
+    /// An executor of an app is there, now or later.
+    pub fn lives_at(&mut self, app: &Text, url: &Text) {
+        self.executors.apps.insert(url.clone(), app.clone());
+    }
+
+    /// From now on the executors of these apps are well.
+    pub fn executors_are_well(&mut self, moment: Moment, apps: Vec<bool>) {
+        self.executors.well = Some((moment.now, apps));
+    }
+
+    /// A run fails for want of an executor only while its app has none that is well, or none that is idle.
+    pub(super) fn check_want(&self, moment: Moment, run: &RunFacts, close: &Close) -> Checked {
+        let definition = &self.jobs[&run.job].current().definition;
+        let (Some((since, well)), Target::Executor(executor)) = (&self.executors.well, &definition.target)
+        else {
+            return Ok(());
+        };
+        let is_well = super::app_number(&definition.app).is_some_and(|app| well[app]);
+        let is_known = moment.now > since + NEWS && is_well && executor.route != Route::Busyover;
+        let is_for_want = close.reason.starts_with("no executor");
+        hold!(
+            "X4",
+            !(is_known && is_for_want),
+            "run {} of app {} is closed: {close:?}",
+            run.id,
+            definition.app
+        );
+        Ok(())
+    }
+
+    /// A node hears whether an executor has a run of a job; nothing if it did not answer.
+    pub fn answered(&mut self, by: Who, node_now: Option<i64>, job: JobId, url: &Text, has: Option<bool>) {
+        let Some(now) = node_now else { return };
+        let answers = self.executors.answers.entry((by, job, url.clone())).or_default();
+        if has == Some(true) {
+            // From here on it begins anew.
+            answers.clear();
+        }
+        answers.push((now, has));
+    }
+
+    /// What is for executors goes to one of its app, and nothing else does.
+    pub(super) fn check_address(&self, send: &Dispatched) -> Checked {
+        let url = send.address.as_ref().map(|address| &address.url);
+        let app = url.and_then(|url| self.executors.apps.get(url));
+        let definition = &send.job.definition;
+        let is_right = match &definition.target {
+            Target::Executor(_) => app.is_some_and(|app| **app == *definition.app),
+            Target::Http(_) => url.is_none(),
+        };
+        hold!("X2", is_right, "run {} of app {} is sent to {url:?}", send.run, definition.app);
+        Ok(())
+    }
+
+    /// An attempt that an executor has is given up when its time is up, or when the executor was asked twice and has
+    /// it no longer, or is gone.
+    pub(super) fn check_given_up(&mut self, begun: Begun, index: usize, record: &AttemptRecord) -> Checked {
+        let run = &self.runs[index];
+        let job = &self.jobs[&run.job];
+        let is_for_executors = matches!(job.current().definition.target, Target::Executor(_));
+        let was_said = run.said.contains(&(record.number, record.token, record.outcome));
+        // Without a token it is one that may never have been sent.
+        if !is_for_executors || job.is_poisoned || was_said || record.token == Token(0) || !self.is_steady {
+            return Ok(());
+        }
+        let (from, until) = (millis(record.started_at), millis(record.ended_at));
+        let timeouts = job.versions.iter().map(|version| version.definition.timeout.as_millis() as i64);
+        let is_over = timeouts.min().is_some_and(|timeout| from + timeout <= until);
+        let (id, number) = (run.id, record.number);
+        match record.outcome {
+            AttemptOutcome::TimedOut => {
+                self.counters.timed_out_by_us += 1;
+                hold!(
+                    "X3",
+                    is_over,
+                    "attempt {number} of run {id} is timed out from {} to {}",
+                    show(from),
+                    show(until)
+                );
+            }
+            AttemptOutcome::Lost if !is_over => {
+                self.counters.lost_by_doubt += 1;
+                let key = (begun.by, run.job, record.executor.clone());
+                let heard = self.executors.answers.get(&key).map_or(&[][..], Vec::as_slice);
+                let after = from + self.executors.doubt_ms;
+                let heard: Vec<_> = heard.iter().filter(|(at, _)| *at >= after).collect();
+                let spread = |has: Option<bool>| {
+                    let mut times = heard.iter().filter(|(_, said)| *said == has).map(|(at, _)| *at);
+                    times.next().zip(times.next_back()).map_or(-1, |(first, last)| last - first)
+                };
+                let is_asked_twice = spread(Some(false)).max(spread(None)) >= self.executors.doubt_ms;
+                hold!(
+                    "X1",
+                    is_asked_twice,
+                    "attempt {number} of run {id} is lost at {}, and since {} {} said {heard:?}",
+                    show(until),
+                    show(from),
+                    record.executor
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
