@@ -25,6 +25,9 @@ const KEPT_MAX: usize = 1 << 20;
 /// How long after the end of an attempt its last lines can be read.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
+/// So long after a run was sent it is no fault that there is no log of it.
+const FIRST_LINE_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long after it nothing more will come.
 const FINAL_AFTER: Duration = Duration::from_secs(5);
 
@@ -100,8 +103,13 @@ impl Logbook {
             });
         }
         let page = self.executors.log(&place.address, place.log, place.sent_at, from).await;
-        let page = page.map_err(|reason| Problem::unavailable(place.note(&reason)))?;
-        Ok(Log { text: page.text, next: page.next.max(from), end: false, attempt: Some(attempt.0) })
+        let (text, next) = match page {
+            Ok(page) => (page.text, page.next.max(from)),
+            // Several know of no log before the first line is written.
+            Err(_) if self.since(place.sent_at) < FIRST_LINE_WITHIN => (String::new(), from),
+            Err(reason) => return Err(Problem::unavailable(place.note(&reason))),
+        };
+        Ok(Log { text, next, end: false, attempt: Some(attempt.0) })
     }
 
     /// Fetches the logs of all ended attempts of a run and keeps them, so that they are there when their executor is not.
@@ -131,12 +139,14 @@ impl Logbook {
             let executor = app.executors.iter().find(|executor| executor.address == sent.executor)?;
             Some(executor.dialect)
         });
+        let is_known = dialect.is_some();
         let address = Address {
             url: sent.executor,
             // One that has gone most likely spoke as most do.
             dialect: dialect.unwrap_or(Dialect::Classic),
             app: app.clone(),
-            access_token: known.and_then(|app| app.row.access_token).map(Arc::new),
+            access_token: known.and_then(|app| app.row.access_token).filter(|_| is_known).map(Arc::new),
+            is_known,
         };
         Place { run: sent.run, attempt: sent.attempt, log: sent.log, sent_at: sent.sent_at, address }
     }

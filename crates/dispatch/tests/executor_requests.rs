@@ -14,7 +14,7 @@ use punctual_core::policy::Block;
 use punctual_core::registry::Dialect;
 use punctual_dispatch::xxl::Options;
 use punctual_dispatch::{Agents, Guard, Setup, Switch};
-use punctual_node::ports::{Dispatch, Dispatched, Further, Probe, Receipt};
+use punctual_node::ports::{Address, Dispatch, Dispatched, Further, Probe, Receipt};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json as value};
@@ -184,6 +184,15 @@ async fn an_apps_own_token_goes_before_everybodys() {
             None => assert!(!request.raw.contains("TOKEN"), "{}", request.raw),
         }
     }
+}
+
+#[tokio::test]
+async fn who_is_not_registered_is_shown_no_token() {
+    let fake = Fake::start(|_| ok()).await;
+    let mut out = Out::with(Options::default(), Some("global"));
+    let stranger = Address { is_known: false, ..with_token(fake.address(), "own") };
+    let request = sent(&fake, &mut out, run_at(&executor_job(|_| {}), stranger)).await;
+    assert!(!request.raw.contains("TOKEN"), "{}", request.raw);
 }
 
 #[tokio::test]

@@ -100,6 +100,8 @@ pub struct Address {
     pub app: Text,
     /// What it wants to see, if its app has a token of its own.
     pub access_token: Option<Arc<Secret>>,
+    /// Whether it is registered, or set by people. Nobody else is shown any token.
+    pub is_known: bool,
 }
 
 /// A question to executors.

@@ -151,6 +151,7 @@ impl Memory {
             dialect,
             app: app.to_owned().into(),
             access_token: access_token.clone(),
+            is_known: true,
         };
         self.registry.routable(app).map(address).collect()
     }
@@ -164,6 +165,7 @@ impl Memory {
             dialect: dialect.unwrap_or_default(),
             app: app.to_owned().into(),
             access_token: dialect.and_then(|_| self.access_token(app)),
+            is_known: dialect.is_some(),
         }
     }
 

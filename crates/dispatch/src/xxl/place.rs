@@ -79,8 +79,10 @@ impl RunPath {
     }
 }
 
-/// The token that an executor wants to see: its app's own, or everybody's. An empty one is none.
+/// The token that an executor wants to see: its app's own, or everybody's. An empty one is none, and whoever is not known is
+/// shown none.
 pub(super) fn token<'a>(address: &'a Address, global: Option<&'a Secret>) -> Option<&'a str> {
     let said = |secret: &'a Secret| Some(secret.expose()).filter(|token| !token.is_empty());
-    address.access_token.as_deref().and_then(said).or_else(|| global.and_then(said))
+    let token = address.access_token.as_deref().and_then(said).or_else(|| global.and_then(said));
+    token.filter(|_| address.is_known)
 }

@@ -191,7 +191,7 @@ impl Fake {
 }
 
 pub(crate) fn address(url: &str, dialect: Dialect) -> Address {
-    Address { url: url.to_owned().into(), dialect, app: "reports".into(), access_token: None }
+    Address { url: url.to_owned().into(), dialect, app: "reports".into(), access_token: None, is_known: true }
 }
 
 pub(crate) fn with_token(address: Address, token: &str) -> Address {

@@ -337,7 +337,13 @@ impl Story {
         let (definition, state) = ((*version.definition).clone(), version.state.clone());
         let zones = Zones::bundled();
         let is_for_executors = matches!(definition.target, Target::Executor(_));
-        let address = Address { url: URL, dialect: Default::default(), app: "a0".into(), access_token: None };
+        let address = Address {
+            url: URL,
+            dialect: Default::default(),
+            app: "a0".into(),
+            access_token: None,
+            is_known: true,
+        };
         let at = Timestamp::from_millis(START);
         let job =
             Job::compile(facts.job, version.version, at, state, definition, Vec::new(), &zones).unwrap();
