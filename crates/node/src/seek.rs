@@ -101,24 +101,17 @@ pub(crate) struct PartOf {
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     known: FxHashMap<RunId, PartOf>,
-    of: BTreeMap<RunId, BTreeSet<RunId>>,
     /// Wholes that are being ended by wish: their parts end with them, and bring nothing about.
     ending: BTreeSet<RunId>,
 }
 
 impl Parts {
     pub(crate) fn note(&mut self, id: RunId, whole: RunId, part: Part) {
-        self.of.entry(whole).or_default().insert(id);
         self.known.insert(id, PartOf { whole, part });
     }
 
     pub(crate) fn get(&self, id: RunId) -> Option<&PartOf> {
         self.known.get(&id)
-    }
-
-    /// The parts of a run that are in memory.
-    pub(crate) fn of(&self, whole: RunId) -> Vec<RunId> {
-        self.of.get(&whole).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
     pub(crate) fn end(&mut self, whole: RunId) {
@@ -132,13 +125,7 @@ impl Parts {
     /// Forgets a part, or a whole.
     pub(crate) fn forget(&mut self, id: RunId) {
         self.ending.remove(&id);
-        let Some(part) = self.known.remove(&id) else { return };
-        if let Some(ids) = self.of.get_mut(&part.whole) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.of.remove(&part.whole);
-            }
-        }
+        self.known.remove(&id);
     }
 }
 

@@ -218,21 +218,25 @@ impl Node {
 
     /// Cancels a run of a shard that we hold, and its parts before it.
     pub(crate) async fn cancel_ours(&self, id: RunId) -> Result<Cancelled, StoreError> {
+        self.end_whole(id, Text::Borrowed("cancelled")).await
+    }
+
+    /// Ends a run by wish, and its parts before it.
+    pub(crate) async fn end_whole(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
         let parts = self.ports.store.open_parts(id).await?;
         if !parts.is_empty() {
             self.memory().parts.end(id);
         }
         for part in parts {
-            self.cancel_one(part).await?;
+            self.cancel_one(part, reason.clone()).await?;
         }
-        self.cancel_one(id).await
+        self.cancel_one(id, reason).await
     }
 
     /// Before it is sent it is closed, afterwards it is told to end too.
-    async fn cancel_one(&self, id: RunId) -> Result<Cancelled, StoreError> {
+    async fn cancel_one(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
         let unknown = StoreError::Unknown(Text::Borrowed("the time is not known yet"));
         let now = self.now().ok_or(unknown)?;
-        let reason = Text::Borrowed("cancelled");
         let close =
             Close { outcome: Outcome::Cancelled, reason: reason.clone(), closed_at: now, range: None };
         // Until it is written the run may be nowhere in memory.

@@ -23,6 +23,9 @@ use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
 use crate::settings::Settings;
 use crate::step::Ended;
 
+/// Why a run ended that a newcomer took the place of.
+const COVERED: &str = "a newer run took its place";
+
 /// While the store is away, this often it is looked for what can go without it.
 const ALONE_EVERY: Duration = Duration::from_millis(10);
 
@@ -43,6 +46,8 @@ struct Decision {
     splits: Vec<(Gate, Vec<Address>)>,
     probes: Vec<Probe>,
     kills: Vec<Kill>,
+    /// Broadcast runs that a newcomer takes the place of.
+    covered: Vec<RunId>,
     /// Jobs whose rows hold what cannot be sent, and why.
     poisoned: Vec<(JobId, Text)>,
 }
@@ -101,7 +106,7 @@ impl Node {
             return Ok(());
         }
         let payloads = self.prepare(picked).await?;
-        let Decision { sends, ends, gates, splits, probes, kills, poisoned } =
+        let Decision { sends, ends, gates, splits, probes, kills, covered, poisoned } =
             self.decide(picked, &payloads, Help::Store);
         if !sends.is_empty() {
             self.ports.dispatch.send(sends);
@@ -114,6 +119,9 @@ impl Node {
         }
         if !kills.is_empty() {
             self.kill(kills);
+        }
+        for whole in covered {
+            self.end_whole(whole, Text::Borrowed(COVERED)).await?;
         }
         if !gates.is_empty() {
             self.go_through(gates, &payloads).await?;

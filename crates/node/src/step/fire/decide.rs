@@ -14,7 +14,7 @@ use punctual_core::model::{
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 
-use super::{Decision, Help, Payloads, Turn, too_long};
+use super::{COVERED, Decision, Help, Payloads, Turn, too_long};
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Flight, Place, Run};
@@ -300,29 +300,26 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(id, run, Then::Close(close)));
     }
 
-    /// Ends a run that a newcomer takes the place of, with its parts.
+    /// Ends a run that a newcomer takes the place of.
     fn cover(&mut self, id: RunId, job: &Job) {
-        let parts = self.memory.parts.of(id);
-        if !parts.is_empty() {
-            self.memory.parts.end(id);
+        if self.memory.flights.get(&id).is_some_and(Flight::is_whole) {
+            // Its parts go before it, and only the store knows all of them.
+            return self.decision.covered.push(id);
         }
-        parts.into_iter().for_each(|part| self.cover(part, job));
         let Some(run) = self.memory.runs.get(&id).copied() else { return };
-        let reason = Text::Borrowed("a newer run took its place");
+        let reason = Text::Borrowed(COVERED);
         let close = Close { outcome: Outcome::Cancelled, reason, closed_at: self.now, range: None };
         let ended = match self.memory.flights.get(&id) {
             // Between two attempts.
             None => Ended::unsent(id, &run, Then::Close(close)),
             Some(flight) => {
-                let kill = Kill {
+                self.decision.kills.push(Kill {
                     run: id,
                     job: run.job,
                     attempt: flight.attempt,
                     token: flight.token,
                     address: flight.address.as_deref().cloned(),
-                };
-                // Of a whole the parts are told.
-                self.decision.kills.extend((!flight.is_whole()).then_some(kill));
+                });
                 let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), self.now);
                 Ended::sent(id, &run, attempt, Then::Close(close))
             }
