@@ -6,7 +6,7 @@ mod attempt;
 mod handed;
 mod ids;
 mod job;
-mod names;
+pub(crate) mod names;
 mod run;
 mod schedule;
 mod settlement;

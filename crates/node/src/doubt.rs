@@ -64,7 +64,8 @@ pub(crate) struct Patience {
     pub(crate) away: Duration,
 }
 
-fn passed(from: Timestamp, now: Timestamp) -> Duration {
+/// How long it is from one instant to another; nothing if that came before.
+pub(crate) fn passed(from: Timestamp, now: Timestamp) -> Duration {
     let millis = now.as_millis().saturating_sub(from.as_millis());
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

@@ -110,7 +110,8 @@ impl Default for RegistrySettings {
             sweep: Duration::from_secs(30),
             wait: Duration::from_secs(60),
             probe: Duration::from_secs(5),
-            // Longer than an attempt may wait for a connection and for the answer to it.
+            // Longer than an attempt may wait for a connection and for the answer to it; and XXL-JOB's own executor brings a
+            // result that found nobody again after 30 s, so two questions must lie further apart than that.
             doubt: Duration::from_secs(30),
             away: Duration::from_secs(45),
         }

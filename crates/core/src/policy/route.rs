@@ -7,13 +7,11 @@ mod list;
 mod ring;
 mod turns;
 
-use std::fmt;
-use std::str::FromStr;
-
-use calendar::{Timestamp, UnknownName};
+use calendar::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::model::JobId;
+use crate::model::names::names;
 use list::Lists;
 use turns::{Counts, Order};
 
@@ -52,55 +50,20 @@ pub enum Route {
     ShardingBroadcast,
 }
 
-/// In the order of the definition.
-const NAMES: &[&str] = &[
-    "first",
-    "last",
-    "round",
-    "random",
-    "consistent_hash",
-    "least_frequently_used",
-    "least_recently_used",
-    "failover",
-    "busyover",
-    "sharding_broadcast",
-];
-
-impl Route {
-    /// All of them, in the order of the definition.
-    pub const ALL: &'static [Route] = &[
-        Route::First,
-        Route::Last,
-        Route::Round,
-        Route::Random,
-        Route::ConsistentHash,
-        Route::LeastFrequentlyUsed,
-        Route::LeastRecentlyUsed,
-        Route::Failover,
-        Route::Busyover,
-        Route::ShardingBroadcast,
-    ];
-
-    /// Its name for people and programs outside.
-    pub const fn name(self) -> &'static str {
-        NAMES[self as usize]
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Route {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Route, UnknownName> {
-        let known = Route::ALL.iter().copied().find(|route| route.name() == name);
-        known.ok_or_else(|| UnknownName::new("route", name, NAMES))
-    }
-}
+names!(
+    Route,
+    "route",
+    First = "first",
+    Last = "last",
+    Round = "round",
+    Random = "random",
+    ConsistentHash = "consistent_hash",
+    LeastFrequentlyUsed = "least_frequently_used",
+    LeastRecentlyUsed = "least_recently_used",
+    Failover = "failover",
+    Busyover = "busyover",
+    ShardingBroadcast = "sharding_broadcast",
+);
 
 /// Where a run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -463,7 +426,10 @@ mod tests {
         for (place, route) in Route::ALL.iter().enumerate() {
             assert_eq!((*route as usize, route.name().parse()), (place, Ok(*route)));
         }
-        assert_eq!([Route::ConsistentHash.name(), Route::ShardingBroadcast.name()], [NAMES[4], NAMES[9]]);
+        assert_eq!(
+            [Route::ConsistentHash.name(), Route::ShardingBroadcast.name()],
+            ["consistent_hash", "sharding_broadcast"]
+        );
         assert_eq!(Route::default().to_string(), "round");
         let error = "FIRST".parse::<Route>().unwrap_err().to_string();
         assert!(error.starts_with("unknown route \"FIRST\": expected first, last, "), "{error}");

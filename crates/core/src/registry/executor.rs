@@ -1,12 +1,11 @@
 //! What is known of one executor: that it lives, by its beats, and that it can be reached, by probes.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use calendar::{Timestamp, UnknownName};
+use calendar::Timestamp;
 
 use super::ChangeKind;
+use crate::model::names::names;
 
 /// So many failed probes in a row make an executor suspect.
 const FAILED_MAX: u32 = 2;
@@ -25,33 +24,7 @@ pub enum Dialect {
     Native,
 }
 
-/// In the order of the definition.
-const NAMES: &[&str] = &["classic", "trigger", "orth", "native"];
-
-impl Dialect {
-    /// All of them, in the order of the definition.
-    pub const ALL: &'static [Dialect] = &[Dialect::Classic, Dialect::Trigger, Dialect::Orth, Dialect::Native];
-
-    /// Its name for people and programs outside.
-    pub const fn name(self) -> &'static str {
-        NAMES[self as usize]
-    }
-}
-
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Dialect {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Dialect, UnknownName> {
-        let known = Dialect::ALL.iter().copied().find(|dialect| dialect.name() == name);
-        known.ok_or_else(|| UnknownName::new("dialect", name, NAMES))
-    }
-}
+names!(Dialect, "dialect", Classic = "classic", Trigger = "trigger", Orth = "orth", Native = "native");
 
 /// Whether an executor can be reached, as far as anybody tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

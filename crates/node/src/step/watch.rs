@@ -10,7 +10,7 @@ use punctual_core::registry::{Change, ChangeKind, Dialect};
 
 use crate::Node;
 use crate::desk::snapshot;
-use crate::doubt::Patience;
+use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::ports::{Address, Boot, Heard, Killed, Probe, Probed, StoreError};
@@ -106,10 +106,7 @@ impl Node {
         let mut memory = self.memory();
         let is_there = |app: &Text| memory.registry.routable(app).next().is_some();
         let apps: Vec<Text> = memory.seekers.apps().into_iter().filter(is_there).collect();
-        let due = memory.recalled_at.is_none_or(|last| {
-            now.as_millis().saturating_sub(last.as_millis())
-                >= self.settings.registry.probe.as_millis() as i64
-        });
+        let due = memory.recalled_at.is_none_or(|last| passed(last, now) >= self.settings.registry.probe);
         if due && !apps.is_empty() {
             memory.recalled_at = Some(now);
             apps.iter().for_each(|app| memory.recall(app));

@@ -16,6 +16,7 @@ use punctual_core::policy::misfire::GRACE;
 
 use super::{COVERED, Decision, Help, Payloads, Turn, too_long};
 use crate::Node;
+use crate::doubt::passed;
 use crate::jobs::Known;
 use crate::memory::{Flight, Place, Run};
 use crate::ports::{Dispatched, Gate, Kill};
@@ -177,8 +178,7 @@ impl Turn<'_> {
                 lost_because: None,
             },
         );
-        let late = now.as_millis().saturating_sub(run.ready_at.as_millis());
-        let lag = Duration::from_millis(u64::try_from(late).unwrap_or(0));
+        let lag = passed(run.ready_at, *now);
         memory.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag });
         self.decision.sends.push(Dispatched {
             run: id,

@@ -1,14 +1,13 @@
 //! Splitting: a broadcast run falls into parts, one for each executor. They are written with the gate of the whole before
 //! any of them is sent, and each is then a run of its own.
 
-use std::time::Duration;
-
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Decided, LogId, NewRun, Origin, Part, RunId};
+use punctual_core::model::{Decided, NewRun, Origin, Part, RunId};
 
 use super::{Decision, Payloads, Turn};
 use crate::Node;
+use crate::doubt::passed;
 use crate::memory::{Flight, Run};
 use crate::ports::{Address, Gate, Gated, Split, StoreError, Waiting};
 use crate::reads::Read;
@@ -19,19 +18,15 @@ impl Node {
         let gates: Vec<Gate> = drafts.iter().map(|(gate, _)| gate.clone()).collect();
         let read = self.memory().reads.begin();
         let written = self.write_splits(drafts).await;
-        let noted = match written {
-            Ok((splits, answers)) => {
-                let ends = self.note_splits(read, &splits, &answers);
-                self.memory().reads.end(read);
-                return self.write_ends(ends).await.map(|_| ());
-            }
+        let noted = match &written {
+            Ok((splits, answers)) => Ok(self.note_splits(read, splits, answers)),
             Err(error) => {
-                self.not_through(&gates, &error);
-                Err(error)
+                self.not_through(&gates, error);
+                Err(error.clone())
             }
         };
         self.memory().reads.end(read);
-        noted
+        self.write_ends(noted?).await.map(|_| ())
     }
 
     async fn write_splits(
@@ -44,14 +39,15 @@ impl Node {
         let mut ids = self.draw_ids(&days).await?.into_iter();
         let mut splits = Vec::with_capacity(drafts.len());
         for (gate, addresses) in drafts {
-            let Some(whole) = self.memory().runs.get(&gate.run).copied() else { continue };
             let total = addresses.len() as u32;
-            let part = |(index, address): (usize, Address)| {
-                let id = ids.next().expect("one id was drawn for each part");
+            let ids: Vec<RunId> = ids.by_ref().take(addresses.len()).collect();
+            // It may have left memory while ids were drawn.
+            let Some(whole) = self.memory().runs.get(&gate.run).copied() else { continue };
+            let part = |(index, (id, address)): (usize, (RunId, Address))| {
                 let part = Part { index: index as u32, total, address: address.url };
                 (part_run(id, &gate, &whole), part)
             };
-            let parts = addresses.into_iter().enumerate().map(part).collect();
+            let parts = ids.into_iter().zip(addresses).enumerate().map(part).collect();
             splits.push(Split { gate, parts });
         }
         let answers = self.ports.store.split(splits.clone()).await?;
@@ -68,7 +64,7 @@ impl Node {
             let Some(run) = turn.memory.in_hand(split.gate.run) else { continue };
             let is_ours = turn.memory.lease(run.shard) == Some(split.gate.lease);
             match answer {
-                Gated::Through(log) if is_ours => turn.fall_apart(read, split, &run, *log),
+                Gated::Through(_) if is_ours => turn.fall_apart(read, split, &run),
                 Gated::Through(_) | Gated::Taken(_) | Gated::Closed => {
                     turn.leave_behind(split.gate.run, &run)
                 }
@@ -81,7 +77,7 @@ impl Node {
 
 impl Turn<'_> {
     /// The whole is on its way for as long as its parts are; they are due.
-    fn fall_apart(&mut self, read: Read, split: &Split, run: &Run, _log: LogId) {
+    fn fall_apart(&mut self, read: Read, split: &Split, run: &Run) {
         let Split { gate, parts } = split;
         self.memory.fly(
             gate.run,
@@ -100,8 +96,7 @@ impl Turn<'_> {
                 lost_because: None,
             },
         );
-        let late = self.now.as_millis().saturating_sub(run.ready_at.as_millis());
-        let lag = Duration::from_millis(u64::try_from(late).unwrap_or(0));
+        let lag = passed(run.ready_at, self.now);
         self.memory.events.push(Event::Sent { run: gate.run, job: run.job, attempt: gate.attempt, lag });
         if run.flags.may_be_gated {
             // An earlier asking may have written other parts: those count.
