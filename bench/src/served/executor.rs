@@ -23,6 +23,9 @@ use crate::clock::Watch;
 /// As many results as the Java executor puts into one request.
 const BATCH: usize = 50;
 
+/// How often an executor says that it is there.
+const BEAT: Duration = Duration::from_secs(30);
+
 /// How many requests with results are on their way at once.
 const CALLERS: usize = 4;
 
@@ -65,6 +68,7 @@ impl Executor {
         if !admin.post("registry", &body).await? {
             return Err("the node does not take the registration".into());
         }
+        tokio::spawn(beat(node.to_owned(), body));
         Ok(executor)
     }
 
@@ -99,6 +103,16 @@ impl Admin {
         self.sender.ready().await?;
         let answer = self.sender.send_request(request).await?.into_body().collect().await?.to_bytes();
         Ok(serde_json::from_slice::<Value>(&answer)?["code"] == 200)
+    }
+}
+
+/// Says again and again that the executor is there. The node closes a connection that is quiet for so long.
+async fn beat(node: String, body: Value) {
+    loop {
+        tokio::time::sleep(BEAT).await;
+        if let Ok(mut admin) = Admin::reach(&node).await {
+            let _ = admin.post("registry", &body).await;
+        }
     }
 }
 

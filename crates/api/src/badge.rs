@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use punctual_core::registry::{Dialect, Secret};
-use punctual_node::AppView;
+use punctual_node::AccessTokens;
 use punctual_protocol::xxl::{ACCESS_TOKEN as CLASSIC, APP_NAME as APP, ORTH_ACCESS_TOKEN as ORTH};
 
 use crate::caller::Peer;
@@ -37,9 +37,9 @@ impl Badge {
     }
 
     /// Whether it lets in an executor of any app.
-    pub(crate) fn covers_any(&self, apps: &[AppView], global: Option<&Secret>) -> bool {
-        // Every app is asked, whatever the others said, so that nothing can be learned from how long it took.
-        let by_app = apps.iter().filter(|app| self.covers(app.row.access_token.as_ref(), global)).count();
+    pub(crate) fn covers_any(&self, own: &AccessTokens, global: Option<&Secret>) -> bool {
+        // Every token is compared, whatever the others said, so that nothing can be learned from how long it took.
+        let by_app = own.values().filter(|own| self.covers(Some(own), global)).count();
         by_app > 0 || self.covers(None, global)
     }
 }
@@ -67,7 +67,6 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_node::ports::AppRow;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
@@ -107,14 +106,7 @@ mod tests {
 
     #[test]
     fn a_callback_is_read_for_whoever_may_speak_for_some_app() {
-        let row = |own: Option<Secret>| AppRow {
-            name: "a".into(),
-            title: "".into(),
-            addresses: None,
-            access_token: own,
-            version: 1,
-        };
-        let apps = [AppView { row: row(secret("own")), executors: vec![] }];
+        let apps = AccessTokens::from([("a".into(), Secret::new("own"))]);
         assert!(badge("own", "192.0.2.7:9").covers_any(&apps, None));
         assert!(badge("global", "192.0.2.7:9").covers_any(&apps, secret("global").as_ref()));
         assert!(!badge("other", "192.0.2.7:9").covers_any(&apps, secret("global").as_ref()));

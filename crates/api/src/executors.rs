@@ -1,11 +1,13 @@
 //! The way from the front door to executors and the apps that they belong to. The house behind it knows the node and
 //! those who speak to executors; the front door knows only this.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::LogId;
 use punctual_node::ports::{Address, AppRow, Beat};
-use punctual_node::{AppView, Callback, DeskError};
+use punctual_node::{AccessTokens, AppView, Callback, DeskError};
 
 /// A piece of what an attempt wrote, as its executor tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub trait Executors: Send + Sync {
 
     /// One of them.
     fn app(&self, name: &str) -> Option<AppView>;
+
+    /// The tokens of those apps that have one of their own. While nobody can say, nobody is let in.
+    async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError>;
 
     /// Creates or replaces an app, if it has this version (0: it must not be there; none: whatever it is). Its version
     /// from now on.

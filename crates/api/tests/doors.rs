@@ -227,6 +227,18 @@ async fn nothing_is_taken_that_is_not_kept() {
 }
 
 #[tokio::test]
+async fn nobody_is_let_in_while_nobody_knows_whose_token_it_is() {
+    let crew = Crew::with(vec![]);
+    let door = open_to(&crew, |_| {}).await;
+    crew.is_unread.store(true, Ordering::Relaxed);
+    for asked in [register("a", "http://e"), knock("/api/callback", r#"[{"logId":1,"handleCode":200}]"#)] {
+        let (code, message) = asked.at(&door).await;
+        assert!(code == 500 && message.contains("nobody knows the apps"), "{message}");
+    }
+    assert!(crew.said().iter().all(|said| said.starts_with("refused")));
+}
+
+#[tokio::test]
 async fn results_are_read_in_every_shape() {
     let crew = Crew::with(vec![]);
     let door = open_to(&crew, |_| {}).await;

@@ -18,26 +18,47 @@ use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Recei
 use tokio::sync::watch;
 
 /// What is told of one attempt at an executor that answers like this; it arrives once.
-async fn told(reply: Reply) -> Option<Report> {
+async fn told(reply: Reply) -> Told {
     let fake = Fake::start(move |_| reply.clone()).await;
     let mut out = Out::with(quick(), None);
     let run = run_for(&fake);
     out.send(run.clone());
     fake.diary.until_count(1).await;
     assert_eq!(out.executors.drain(PATIENCE).await, 0);
-    let report = match out.try_hear() {
-        None => None,
-        Some(Heard::Report(report)) => Some(report),
+    let told = match out.try_hear() {
+        None => Told::Nothing,
+        Some(Heard::Report(report)) => Told::No(report),
+        Some(Heard::Unclear(unclear)) => {
+            assert_eq!((unclear.run, unclear.attempt), (run.run, run.attempt));
+            Told::Unclear(unclear.said.into_owned())
+        }
         other => panic!("{other:?}"),
     };
     out.is_quiet().await;
     assert_eq!(fake.diary.count(), 1);
-    if let Some(report) = &report {
+    if let Told::No(report) = &told {
         assert_eq!((report.run, report.attempt, report.token), (run.run, run.attempt, run.token));
         assert_eq!((&*report.executor, report.started_at), (&*fake.url(), at(house::NOW)));
         assert_eq!((report.outcome, report.further), (AttemptOutcome::Refused, Further::Welcome));
     }
-    report
+    told
+}
+
+/// What is told of an attempt that was sent.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Nothing,
+    No(Report),
+    Unclear(String),
+}
+
+impl Told {
+    fn message(self) -> String {
+        match self {
+            Told::No(report) => report.message.into_owned(),
+            other => panic!("expected a refusal: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -48,7 +69,7 @@ async fn who_takes_an_attempt_reports_it_later() {
         r#"{"code":200,"msg":"Success","data":null,"success":true}"#,
         r#" {"code":200.0,"msg":{"odd":1}} "#,
     ] {
-        assert_eq!(told(json(body)).await, None, "{body}");
+        assert_eq!(told(json(body)).await, Told::Nothing, "{body}");
     }
 }
 
@@ -68,33 +89,36 @@ async fn who_refuses_is_told_with_its_reason() {
         (http("404 Not Found", ""), "404 Not Found: the answer is empty"),
         (http("302 Found", "<html>"), "302 Found: the answer is a web page: <html>"),
     ] {
-        assert_eq!(told(reply).await.unwrap().message, message);
+        assert_eq!(told(reply).await.message(), message);
     }
     let long = format!(r#"{{"code":500,"msg":"{}"}}"#, "x".repeat(60_000));
-    assert!(told(json(&long)).await.unwrap().message.len() < 5_000);
+    assert!(told(json(&long)).await.message().len() < 5_000);
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_not_told() {
-    for reply in [
-        json("<html>welcome</html>"),
-        json("ok"),
-        json(""),
-        json("[]"),
-        json(r#"{"msg":"no code"}"#),
-        json(r#"{"code":200,"msg":"#),
-        http("502 Bad Gateway", "<html>"),
-        http("504 Gateway Timeout", "<html>"),
-        http("500 Oops", r#"{"code":200}"#),
-        Reply::Say(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()),
-        Reply::Say(b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n".to_vec()),
-        Reply::SayAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"code\"".to_vec()),
-        Reply::SayAndClose(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec()),
-        Reply::SayAndClose(vec![]),
-        Reply::Nothing,
-        Reply::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n".to_vec()),
+async fn what_cannot_be_understood_is_told_as_neither_yes_nor_no() {
+    for (reply, said) in [
+        (json("<html>welcome</html>"), "a web page: <html>welcome</html>"),
+        (json("ok"), "no JSON: ok"),
+        (json(""), "empty"),
+        (json("[]"), "[]"),
+        (json(r#"{"msg":"no code"}"#), "no code"),
+        (json(r#"{"code":200,"msg":"#), "no JSON"),
+        (http("502 Bad Gateway", "<html>"), "502 Bad Gateway"),
+        (http("504 Gateway Timeout", "<html>"), "504 Gateway Timeout"),
+        (http("500 Oops", r#"{"code":200}"#), "both yes and no"),
+        (Reply::Say(b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()), ""),
+        (Reply::Say(b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n".to_vec()), ""),
+        (Reply::SayAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{\"code\"".to_vec()), ""),
+        (Reply::SayAndClose(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_vec()), ""),
+        (Reply::SayAndClose(vec![]), ""),
+        (Reply::Nothing, ""),
+        (Reply::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n".to_vec()), ""),
     ] {
-        assert_eq!(told(reply).await, None);
+        match told(reply).await {
+            Told::Unclear(reason) => assert!(!reason.is_empty() && reason.contains(said), "{reason}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -112,14 +136,10 @@ async fn answers_come_in_every_frame() {
         format!("HTTP/1.0 200 OK\r\n\r\n{no}"),
         format!("HTTP/1.1 200 OK\r\n\r\n{no}"),
     ] {
-        assert_eq!(
-            told(Reply::Say(answer.clone().into())).await.unwrap().message,
-            "code 500: no",
-            "{answer}"
-        );
+        assert_eq!(told(Reply::Say(answer.clone().into())).await.message(), "code 500: no", "{answer}");
     }
     let to_the_end = format!("HTTP/1.1 200 OK\r\n\r\n{no} \n");
-    assert_eq!(told(Reply::SayAndClose(to_the_end.into())).await.unwrap().message, "code 500: no");
+    assert_eq!(told(Reply::SayAndClose(to_the_end.into())).await.message(), "code 500: no");
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use punctual_core::model::Text;
 use crate::ports::StoreError;
 
 pub(crate) use apps::snapshot;
-pub use apps::{AppView, Callback, ExecutorView};
-pub use runs::{Backfill, Cancelled, Submission};
+pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
+pub use runs::{Backfill, ByHand, Cancelled, Submission};
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

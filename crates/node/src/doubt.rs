@@ -81,6 +81,9 @@ impl Memory {
         let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
         let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
         for (id, flight) in &self.flights {
+            if passed(flight.sent_at, now) < patience.doubt {
+                continue;
+            }
             let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
             let key = (address.url.clone(), run.job);
             let asked = self.doubts.asked.get(&key).copied();

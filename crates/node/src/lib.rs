@@ -27,7 +27,9 @@ use punctual_core::event::Event;
 use punctual_core::model::NodeId;
 
 pub use bells::Bells;
-pub use desk::{AppView, Backfill, Callback, Cancelled, DeskError, ExecutorView, Submission};
+pub use desk::{
+    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Submission,
+};
 pub use memory::Wakes;
 pub use settings::{Planted, RegistrySettings, Settings};
 

@@ -15,6 +15,7 @@ use punctual_core::registry::Registry;
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
 
+use crate::desk::AccessTokens;
 use crate::doubt::Doubts;
 use crate::flow::Flow;
 use crate::ids::Blocks;
@@ -22,7 +23,7 @@ use crate::jobs::{Jobs, Known};
 use crate::ports::{Address, Boot, Gate, Lease, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
-use crate::seek::{Parts, Seekers};
+use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
 
 /// Steps that have become due by what happened elsewhere.
@@ -132,6 +133,10 @@ pub(crate) struct Memory {
     pub(crate) parked: BTreeMap<(JobId, ShardId), Parked>,
     /// Who is there.
     pub(crate) registry: Registry,
+    /// The tokens of those apps that have one of their own; none before they were first read.
+    pub(crate) tokens: Option<Arc<AccessTokens>>,
+    /// The executors of apps as they were when last chosen from, each list with the registry's version.
+    pub(crate) crews: FxHashMap<Text, (u64, Crew)>,
     /// The versions of apps, as far as they are known.
     pub(crate) versions: BTreeMap<Text, u64>,
     /// Who had a turn.
@@ -204,6 +209,8 @@ impl Memory {
             active: FxHashMap::default(),
             parked: BTreeMap::new(),
             registry: Registry::default(),
+            tokens: None,
+            crews: FxHashMap::default(),
             versions: BTreeMap::new(),
             routes: Routes::default(),
             seekers: Seekers::default(),
@@ -365,6 +372,7 @@ impl Memory {
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
                 pool: None,
                 deadline,
+                unclear: None,
                 lost_because: None,
             },
         );

@@ -253,6 +253,19 @@ pub enum Heard {
     Probed(Probed),
     /// What came of a kill.
     Killed(Killed),
+    /// An executor may have taken an attempt or not.
+    Unclear(Unclear),
+}
+
+/// An answer to an attempt that is neither yes nor no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    /// The run.
+    pub run: RunId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// What came instead.
+    pub said: Text,
 }
 
 /// The name of a report between dispatch and the inbox.

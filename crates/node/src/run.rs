@@ -114,6 +114,8 @@ pub(crate) struct Flight {
     pub(crate) possible_duplicate: bool,
     pub(crate) pool: Option<Pool>,
     pub(crate) deadline: Timestamp,
+    /// What its executor answered that is neither yes nor no.
+    pub(crate) unclear: Option<Text>,
     /// Why it is taken for lost before its time is up.
     pub(crate) lost_because: Option<Text>,
 }

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Part, RunId, Text};
-use punctual_core::registry::{Dialect, Secret};
+use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
 use crate::memory::{Memory, Place};
 use crate::ports::Address;
+
+/// Executors of an app, in the order in which they are chosen from.
+pub(crate) type Crew = Arc<[Arc<Address>]>;
 
 /// A run that waits for an executor.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct Seekers {
     by_app: BTreeMap<Text, BTreeSet<RunId>>,
     /// Until when each is patient; kept while it asks again and again, until it has found one.
     patience: FxHashMap<RunId, Timestamp>,
+    /// Why each has found none, as far as somebody said.
+    reasons: FxHashMap<RunId, Text>,
     deadlines: BTreeSet<(Timestamp, RunId)>,
 }
 
@@ -62,6 +67,17 @@ impl Seekers {
     pub(crate) fn remove(&mut self, id: RunId) {
         self.take(id);
         self.patience.remove(&id);
+        self.reasons.remove(&id);
+    }
+
+    /// Notes why a run has found none.
+    pub(crate) fn note_reason(&mut self, id: RunId, reason: Text) {
+        self.reasons.insert(id, reason);
+    }
+
+    /// Why a run has found none.
+    pub(crate) fn reason(&self, id: RunId) -> Option<&Text> {
+        self.reasons.get(&id)
     }
 
     /// Those that wait.
@@ -130,8 +146,21 @@ impl Parts {
 }
 
 impl Memory {
-    /// The executors of an app that runs may be sent to now, in their order.
-    pub(crate) fn executors_of(&self, app: &str) -> Vec<Address> {
+    /// The executors of an app that runs may be sent to now, in their order. Every run asks, so the list is kept for as
+    /// long as it is true.
+    pub(crate) fn executors_of(&mut self, app: &str) -> Crew {
+        let version = self.registry.version(app);
+        match self.crews.get(app) {
+            Some((of, crew)) if *of == version => Arc::clone(crew),
+            _ => {
+                let crew: Crew = self.list_executors(app).into_iter().map(Arc::new).collect();
+                self.crews.insert(Text::Owned(app.to_owned()), (version, Arc::clone(&crew)));
+                crew
+            }
+        }
+    }
+
+    fn list_executors(&self, app: &str) -> Vec<Address> {
         let access_token = self.access_token(app);
         let address = |(url, dialect): (&Arc<str>, Dialect)| Address {
             url: url.to_string().into(),
@@ -153,6 +182,20 @@ impl Memory {
             app: app.to_owned().into(),
             access_token: dialect.and_then(|_| self.access_token(app)),
             is_known: dialect.is_some(),
+        }
+    }
+
+    /// Notes which apps have tokens of their own, after any of them may have changed.
+    pub(crate) fn note_tokens(&mut self) {
+        let own = |app: &App| Some((Text::Owned(app.name.to_string()), app.access_token.clone()?));
+        self.tokens = Some(Arc::new(self.registry.apps().filter_map(own).collect()));
+        self.crews.clear();
+    }
+
+    /// The same after one of them changed here. As long as the others are not known, nothing is.
+    pub(crate) fn renew_tokens(&mut self) {
+        if self.tokens.is_some() {
+            self.note_tokens();
         }
     }
 

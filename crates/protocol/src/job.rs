@@ -404,8 +404,9 @@ pub struct RunNow {
     /// The fire time that it is told; now if not said.
     #[schemars(schema_with = "schema::maybe_time")]
     pub fire_time: Option<String>,
-    /// Which executor is to have it. Only null for now.
-    #[schemars(schema_with = "schema::only_null")]
+    /// The address of the one executor that is to have it; whichever the job's route names if not said. If it is not there,
+    /// the run waits for it as for any executor.
+    #[schemars(length(min = 1, max = 1024))]
     pub executor: Option<String>,
 }
 

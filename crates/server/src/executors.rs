@@ -9,7 +9,7 @@ use punctual_api::{LogPage, MayReport};
 use punctual_core::model::LogId;
 use punctual_dispatch::{Executors, Guard};
 use punctual_node::ports::{Address, AppRow, Beat};
-use punctual_node::{AppView, Callback, DeskError, Node};
+use punctual_node::{AccessTokens, AppView, Callback, DeskError, Node};
 use punctual_protocol::xxl;
 use url::Url;
 
@@ -35,6 +35,10 @@ impl punctual_api::Executors for Crew {
 
     fn app(&self, name: &str) -> Option<AppView> {
         self.node.app(name)
+    }
+
+    async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError> {
+        self.node.access_tokens().await
     }
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {

@@ -3,7 +3,7 @@
 use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Child, JobId, Payload, RunId, Text};
 use punctual_node::ports::{Accepted, Boot, Changed, Report};
-use punctual_node::{Backfill, Cancelled, DeskError, Submission};
+use punctual_node::{Backfill, ByHand, Cancelled, DeskError, Submission};
 
 use super::{Event, World};
 use crate::link::Micros;
@@ -114,7 +114,7 @@ impl World {
                 self.begin_command(machine, index, Box::pin(asking));
             }
             Ask::RunNow => {
-                let asking = async move { Said::Run(node.run_now(job, None, None).await) };
+                let asking = async move { Said::Run(node.run_now(job, ByHand::default()).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
             Ask::Submit { count, key, in_ms } => {

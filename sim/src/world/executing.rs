@@ -202,7 +202,7 @@ impl World {
                 Heard::Killed(killed) => {
                     self.checker.counters.kills_confirmed += u64::from(killed.is_confirmed);
                 }
-                Heard::Probed(Probed::Alive { .. }) | Heard::Report(_) => {}
+                Heard::Probed(Probed::Alive { .. }) | Heard::Report(_) | Heard::Unclear(_) => {}
             }
         }
         node.heard(heard);

@@ -20,7 +20,7 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
         lag_ms: lag_ms(view),
         possible_duplicate: attempts.iter().any(|attempt| attempt.possible_duplicate),
         key: view.key.as_ref().map(|key| key.to_string()),
-        payload: view.payload.as_deref().map(payload),
+        payload: view.payload.as_deref().and_then(|kept| house::directed(kept).1).map(payload),
         priority: view.priority,
         retry_of: of(house::Origin::Retry),
         parent: of(house::Origin::Parent),

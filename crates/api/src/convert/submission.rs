@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use calendar::Timestamp;
-use punctual_core::model::Payload;
+use punctual_core::model::{Payload, Text};
+use punctual_node::ByHand;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -90,6 +91,9 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Line<'_>, Problem> {
     understood(line).map(|Strict(line)| line)
 }
 
+/// The longest address of an executor.
+const EXECUTOR_MAX: usize = 1_024;
+
 /// What a run that is started by hand brings.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -98,28 +102,29 @@ struct Now<'a> {
     payload: Option<&'a RawValue>,
     #[serde(borrow, default)]
     fire_time: Option<Cow<'a, str>>,
-    #[serde(default)]
-    executor: Option<IgnoredAny>,
+    #[serde(borrow, default)]
+    executor: Option<Cow<'a, str>>,
 }
 
-/// Reads what a run that is started by hand brings: its payload and its fire time.
-pub(crate) fn read_now(
-    body: &[u8],
-    payload_max: usize,
-) -> Result<(Option<Payload>, Option<Timestamp>), Problem> {
+/// Reads what a run that is started by hand brings.
+pub(crate) fn read_now(body: &[u8], payload_max: usize) -> Result<ByHand, Problem> {
     let Strict(now): Strict<Now<'_>> = match body.iter().all(u8::is_ascii_whitespace) {
         true => Strict(Now::default()),
         false => understood(body)?,
     };
-    if now.executor.is_some() {
-        return Err(Problem::field(
-            "/executor",
-            "`executor` comes with a later version; leave it out, or null",
-        ));
-    }
     let fire_time =
         now.fire_time.map(|text| time(&text).map_err(|detail| Problem::field("/fire_time", detail)));
-    Ok((bounded(now.payload, payload_max, |field| field.to_owned())?, fire_time.transpose()?))
+    let executor = now.executor.map(|text| address(&text)).transpose()?;
+    let payload = bounded(now.payload, payload_max, |field| field.to_owned())?;
+    Ok(ByHand { payload, fire_time: fire_time.transpose()?, executor })
+}
+
+/// The address of an executor. Whether it is one is found out when the run asks for it.
+fn address(text: &str) -> Result<Text, Problem> {
+    let is_fit =
+        (1..=EXECUTOR_MAX).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c == ' ');
+    let why = "expected the address of an executor, as `punctual app executors` shows it";
+    is_fit.then(|| Text::Owned(text.to_owned())).ok_or_else(|| Problem::field("/executor", why))
 }
 
 fn bounded(
@@ -391,15 +396,19 @@ mod tests {
     }
 
     #[test]
-    fn a_run_by_hand_brings_a_payload_and_a_fire_time_or_nothing() {
-        assert_eq!(read_now(b"", 100).unwrap(), (None, None));
+    fn a_run_by_hand_brings_a_payload_a_fire_time_and_an_executor_or_nothing() {
+        assert_eq!(read_now(b"", 100).unwrap(), ByHand::default());
+        let executor = read_now(br#"{"executor": "http://10.0.0.5:9999/"}"#, 100).unwrap().executor;
+        assert_eq!(executor.as_deref(), Some("http://10.0.0.5:9999/"));
         let body =
             br#"{"payload": {"a": 123456789012345678901234567890}, "fire_time": "2026-03-08T07:00:00Z"}"#;
-        let (payload, fire_time) = read_now(body, 100).unwrap();
+        let ByHand { payload, fire_time, executor: None } = read_now(body, 100).unwrap() else { panic!() };
         assert_eq!(payload.as_deref(), Some(r#"{"a":123456789012345678901234567890}"#));
         assert_eq!(fire_time.unwrap().to_string(), "2026-03-08T07:00:00Z");
         for (body, status) in [
-            (r#"{"executor": "x"}"#, 422),
+            (r#"{"executor": ""}"#, 422),
+            (r#"{"executor": "http://a\nb"}"#, 422),
+            (r#"{"executor": 3}"#, 422),
             (r#"{"payload": "01234567890"}"#, 413),
             (r#"{"fire_time": 3}"#, 422),
             (r#"{"x": 3}"#, 422),

@@ -74,9 +74,9 @@ async fn alter(front: &Front, call: &Call, asked: JobMove) -> Answer {
 }
 
 async fn run_now(front: Arc<Front>, call: Call) -> Answer {
-    let (payload, fire_time) = read_now(&call.body, front.settings.payload_max)?;
+    let brings = read_now(&call.body, front.settings.payload_max)?;
     let view = job(&front, &call).await?;
-    let run = front.node.run_now(view.id, payload, fire_time).await?;
+    let run = front.node.run_now(view.id, brings).await?;
     (front.nudge)();
     Ok(json(StatusCode::ACCEPTED, &RunCreated { run: run.0 }))
 }

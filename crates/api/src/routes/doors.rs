@@ -4,7 +4,6 @@
 //! refusals are told that way too, also those of the gate. Their shapes are in `protocol::xxl`, what
 //! their tokens open in `badge.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -12,8 +11,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{StatusCode, Uri, header};
-use punctual_core::model::{AttemptOutcome, LogId, Text};
-use punctual_core::registry::Secret;
+use punctual_core::model::{AttemptOutcome, LogId};
 use punctual_node::Callback;
 use punctual_node::ports::Beat;
 use punctual_protocol::xxl::answer::{self, ILLEGAL_ARGUMENT, NOT_POST, WRONG_TOKEN};
@@ -113,7 +111,7 @@ async fn read(call: &mut Call, max: usize) -> Result<Bytes, Problem> {
 
 async fn register(front: &Front, mut call: Call, is_orth: bool) -> Answer {
     let (app, address) = registration(&mut call).await?;
-    if let Err(problem) = check(front, &call, &app).and_then(|()| check_address(front, &address)) {
+    if let Err(problem) = check(front, &call, &app).await.and_then(|()| check_address(front, &address)) {
         // Whoever knocks too often with a wrong token is not told of again and again.
         if problem.status != StatusCode::TOO_MANY_REQUESTS {
             front.executors.tell_refused(&app, &address, &problem.detail);
@@ -128,7 +126,7 @@ async fn register(front: &Front, mut call: Call, is_orth: bool) -> Answer {
 
 async fn leave(front: &Front, mut call: Call) -> Answer {
     let (app, address) = registration(&mut call).await?;
-    check(front, &call, &app)?;
+    check(front, &call, &app).await?;
     front.executors.leave(&app, &address).await?;
     (front.nudge)();
     Ok(accepted())
@@ -149,13 +147,14 @@ async fn registration(call: &mut Call) -> Result<(String, String), Problem> {
 }
 
 /// Whether the badge lets in an executor of an app.
-fn check(front: &Front, call: &Call, app: &str) -> Result<(), Problem> {
+async fn check(front: &Front, call: &Call, app: &str) -> Result<(), Problem> {
     if badge::app(&call.headers).is_some_and(|said| said != app) {
         return Err(illegal("registryKey is not what XXL-JOB-APPNAME says"));
     }
-    let own = front.executors.app(app).and_then(|app| app.row.access_token);
+    let tokens = front.executors.access_tokens().await?;
+    let own = tokens.get(app);
     let badge = Badge::of(&call.headers, call.peer);
-    let is_covered = badge.covers(own.as_ref(), front.settings.access_token.as_ref());
+    let is_covered = badge.covers(own, front.settings.access_token.as_ref());
     is_covered.then_some(()).ok_or_else(|| stranger(front, call, own.is_some()))
 }
 
@@ -180,13 +179,11 @@ fn illegal(said: &str) -> Problem {
 async fn call_back(front: &Front, mut call: Call) -> Answer {
     let global = front.settings.access_token.clone();
     let badge = Badge::of(&call.headers, call.peer);
-    let apps = front.executors.apps();
+    let own = front.executors.access_tokens().await?;
     // A long body is read only for those who may speak at all.
-    if !badge.covers_any(&apps, global.as_ref()) {
+    if !badge.covers_any(&own, global.as_ref()) {
         return Err(stranger(front, &call, false));
     }
-    let own: BTreeMap<Text, Option<Secret>> =
-        apps.into_iter().map(|app| (app.row.name, app.row.access_token)).collect();
     let body = read(&mut call, CALLBACK_MAX).await?;
     let said = Callbacks::read(&body).map_err(Problem::malformed)?;
     if said.unreadable > 0 {
@@ -195,8 +192,7 @@ async fn call_back(front: &Front, mut call: Call) -> Answer {
     let foreign = AtomicUsize::new(0);
     // It is asked while the node looks at its memory, so it looks at nothing but what is here.
     let may = |app: &str| {
-        let own = own.get(app).and_then(Option::as_ref);
-        let is_covered = badge.covers(own, global.as_ref());
+        let is_covered = badge.covers(own.get(app), global.as_ref());
         foreign.fetch_add(usize::from(!is_covered), Ordering::Relaxed);
         is_covered
     };

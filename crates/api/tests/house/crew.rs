@@ -10,7 +10,7 @@ use punctual_api::{Executors, LogPage, MayReport};
 use punctual_core::model::{Attempt, LogId, RunId};
 use punctual_core::registry::{Dialect, Secret};
 use punctual_node::ports::*;
-use punctual_node::{AppView, Callback, DeskError, ExecutorView};
+use punctual_node::{AccessTokens, AppView, Callback, DeskError, ExecutorView};
 
 /// Executors.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub(crate) struct Crew {
     kept: Mutex<BTreeMap<(RunId, Attempt), KeptLog>>,
     /// Whether the store behind it does not answer.
     pub(crate) is_away: AtomicBool,
+    /// Whether nobody has looked yet which apps there are.
+    pub(crate) is_unread: AtomicBool,
 }
 
 /// An app with a token of its own, or without.
@@ -80,6 +82,14 @@ impl Executors for Crew {
 
     fn app(&self, name: &str) -> Option<AppView> {
         self.apps().into_iter().find(|app| app.row.name == name)
+    }
+
+    async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError> {
+        if self.is_unread.load(Ordering::Relaxed) {
+            return Err(DeskError::Unknown("nobody knows the apps".into()));
+        }
+        let own = |app: AppView| Some((app.row.name, app.row.access_token?));
+        Ok(Arc::new(self.apps().into_iter().filter_map(own).collect()))
     }
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {

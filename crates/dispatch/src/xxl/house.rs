@@ -8,7 +8,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Text};
 use punctual_core::registry::{Dialect, Secret};
-use punctual_node::ports::{Dispatched, Further, Heard, Report};
+use punctual_node::ports::{Dispatched, Further, Heard, Report, Unclear};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -190,7 +190,9 @@ impl House {
             Ok(Said::Unclear(reason)) | Err(Failure::Unknown(reason)) => {
                 let reason = printable(&reason);
                 tracing::warn!(run = run.run.0, url, reason, "an executor may have an attempt or not");
-                None
+                let (run, attempt) = (run.run, run.attempt);
+                let unclear = Heard::Unclear(Unclear { run, attempt, said: reason.into() });
+                return self.ledger.end(flight, Some(unclear));
             }
             Ok(said @ (Said::No(_) | Said::Refused(_))) => Some(said.message()),
             Err(Failure::Unsent(reason)) => Some(printable(&reason)),

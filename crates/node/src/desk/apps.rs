@@ -2,17 +2,21 @@
 //! executor stays reachable while the store is away; it is answered only when it is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{AttemptOutcome, JobId, LogId, Text};
-use punctual_core::registry::{Addresses, App, Dialect, Executor, Health};
+use punctual_core::registry::{Addresses, App, Dialect, Executor, Health, Secret};
 
 use crate::Node;
 use crate::desk::DeskError;
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::ports::{AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
+
+/// The tokens of those apps that have one of their own, by the apps' names.
+pub type AccessTokens = BTreeMap<Text, Secret>;
 
 /// An app as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +97,7 @@ impl Node {
             let name = app.name.clone();
             memory.versions.insert(name.clone(), version);
             memory.registry.put_app(app_of(app), now);
+            memory.renew_tokens();
             memory.recall(&name);
         }
         Ok(version)
@@ -104,6 +109,7 @@ impl Node {
         if let Some(now) = self.now() {
             let mut memory = self.memory();
             let changes = memory.registry.remove_app(name, now);
+            memory.renew_tokens();
             memory.note_changes(changes, now);
         }
         Ok(was_there)
@@ -121,6 +127,17 @@ impl Node {
         let memory = self.memory();
         let app = memory.registry.app(name)?;
         Some(memory.view(app, &memory.busy_executors()))
+    }
+
+    /// The tokens of those apps that have one of their own. Before the first look around, the store is asked: as long as
+    /// nobody can say who may speak for an app, nobody may.
+    pub async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError> {
+        let known = self.memory().tokens.clone();
+        if let Some(tokens) = known {
+            return Ok(tokens);
+        }
+        let apps = self.ports.apps.registered().await?.apps;
+        Ok(Arc::new(apps.into_iter().filter_map(|app| Some((app.name, app.access_token?))).collect()))
     }
 
     /// Tells that somebody wanted to register, or to leave, and may not.

@@ -6,7 +6,7 @@ use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
     AttemptOutcome, Close, Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX, Payload,
-    RunId, ShardId, Text, Then,
+    RunId, ShardId, Text, Then, direct,
 };
 
 use super::DeskError;
@@ -25,6 +25,26 @@ const SHOWN_MAX: usize = 1_000;
 
 /// How many runs are written at once.
 const CHUNK: usize = 1_000;
+
+/// What a run by hand brings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ByHand {
+    /// Instead of what the job has.
+    pub payload: Option<Payload>,
+    /// The instant that it is for; now, if not said.
+    pub fire_time: Option<Timestamp>,
+    /// The one executor that it is for; whichever the job's route names, if not said.
+    pub executor: Option<Text>,
+}
+
+impl ByHand {
+    fn payload(self) -> Option<Payload> {
+        match self.executor {
+            Some(executor) => Some(direct(&executor, self.payload.as_deref())),
+            None => self.payload,
+        }
+    }
+}
 
 /// A one-shot that is handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,19 +85,18 @@ pub enum Cancelled {
 
 impl Node {
     /// Starts a run of a job at once, whether it is stopped or not.
-    pub async fn run_now(
-        &self,
-        job: JobId,
-        payload: Option<Payload>,
-        fire_time: Option<Timestamp>,
-    ) -> Result<RunId, DeskError> {
+    pub async fn run_now(&self, job: JobId, brings: ByHand) -> Result<RunId, DeskError> {
         let job = self.knows(job).await?;
         let now = self.told_time()?;
+        if brings.executor.is_some() && job.executor().is_none() {
+            let why = "the job calls an agent; leave it out";
+            return Err(DeskError::Invalid { pointer: "/executor".into(), reason: why.into() });
+        }
         let run = Birth {
             origin: Origin::Manual,
-            fire_time: fire_time.unwrap_or(now),
+            fire_time: brings.fire_time.unwrap_or(now),
             due: now,
-            payload,
+            payload: brings.payload(),
             ..Birth::of(&job, now)
         };
         let accepted = self.accept(vec![(job, run)]).await?;

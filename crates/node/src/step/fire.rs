@@ -12,10 +12,11 @@ mod split;
 pub(crate) use decide::may_have_been_sent;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
+use punctual_core::model::{JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text, directed};
 
 use crate::Node;
 use crate::memory::Memory;
@@ -64,7 +65,7 @@ struct Turn<'a> {
     decision: Decision,
 }
 
-/// What the runs in hand bring.
+/// What the runs in hand bring, as it is kept: perhaps with whom it is meant for.
 type Payloads = BTreeMap<RunId, Payload>;
 
 impl Node {
@@ -185,6 +186,15 @@ impl Node {
 
 /// Why a payload cannot be sent. The desk takes none like that, but a row can hold anything.
 fn too_long(payload: &Payload) -> Option<Text> {
+    let payload = directed(payload).1?;
     let said = || format!("a payload of {} bytes: at most {PAYLOAD_MAX} are sent", payload.len()).into();
     (payload.len() > PAYLOAD_MAX).then(said)
+}
+
+/// What is sent of what a run brings.
+fn brought(kept: &Payload) -> Option<Payload> {
+    match directed(kept) {
+        (None, _) => Some(Arc::clone(kept)),
+        (Some(_), payload) => payload.map(Payload::from),
+    }
 }

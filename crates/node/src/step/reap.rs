@@ -68,11 +68,12 @@ impl Node {
                 now,
             );
             if let Some(reason) = &flight.lost_because {
-                attempt.message = reason.clone();
+                attempt.message = flight.with_unclear(reason);
             } else if let Some(address) = &flight.address {
                 // It had its time and more, whatever has become of it.
                 attempt.outcome = AttemptOutcome::TimedOut;
-                attempt.message = Text::Borrowed("the executor reported no end within the timeout");
+                let reason = Text::Borrowed("the executor reported no end within the timeout");
+                attempt.message = flight.with_unclear(&reason);
                 kills.push(Kill {
                     run: *id,
                     job: run.job,

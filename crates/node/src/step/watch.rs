@@ -13,7 +13,7 @@ use crate::desk::snapshot;
 use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::ports::{Address, Boot, Heard, Killed, Probe, Probed, StoreError};
+use crate::ports::{Address, Boot, Heard, Killed, Probe, Probed, StoreError, Unclear};
 use crate::step::Ended;
 
 /// How many executors are asked in one round.
@@ -77,6 +77,7 @@ impl Node {
         let mut changes = memory.registry.replace(now, snapshot(begun, registered), settings.dead);
         changes.extend(memory.registry.sweep(now, settings.dead));
         changes.extend(memory.registry.missed(now, settings.beat));
+        memory.note_tokens();
         memory.note_changes(changes, now);
         memory.note_crowd();
         memory.doubts.forget_before(Timestamp::from_millis(
@@ -138,6 +139,7 @@ impl Node {
                 Heard::Report(report) => self.report(report),
                 Heard::Probed(probed) => self.probed(probed, boot),
                 Heard::Killed(killed) => self.killed(killed),
+                Heard::Unclear(unclear) => self.unclear(unclear),
             }
         }
     }
@@ -146,9 +148,12 @@ impl Node {
         let mut memory = self.memory();
         let Some(now) = memory.time.now(boot) else { return };
         match probed {
-            Probed::Chosen { run, attempt, url, said: _ } => {
+            Probed::Chosen { run, attempt, url, said } => {
                 let is_same = memory.runs.get(&run).is_some_and(|kept| kept.attempt == attempt);
                 if is_same && memory.seekers.is_asking(run) {
+                    if url.is_none() {
+                        memory.seekers.note_reason(run, said);
+                    }
                     memory.choose(run, url, now, self.settings.registry.wait);
                 }
             }
@@ -160,6 +165,13 @@ impl Node {
                 let lost = memory.hear_answer(job, &url, has, now, self.patience());
                 lost.into_iter().for_each(|(id, reason)| memory.take_for_lost(id, reason, now));
             }
+        }
+    }
+
+    fn unclear(&self, Unclear { run, attempt, said }: Unclear) {
+        let mut memory = self.memory();
+        if let Some(flight) = memory.flights.get_mut(&run).filter(|flight| flight.attempt == attempt) {
+            flight.unclear = Some(said);
         }
     }
 
@@ -226,6 +238,7 @@ impl Memory {
             self.seek_again(id);
             return None;
         };
+        let said = self.seekers.reason(id).cloned();
         self.seekers.remove(id);
         self.make_busy(id);
         let app = &job.definition.app;
@@ -234,7 +247,10 @@ impl Memory {
             _ if self.registry.routable(app).next().is_none() => {
                 format!("no executor: those of app {app} that are registered do not answer")
             }
-            _ => format!("no executor: none of app {app} was free"),
+            _ => match said {
+                Some(said) => format!("no executor: none of app {app} was free: {said}"),
+                None => format!("no executor: none of app {app} was free"),
+            },
         };
         let close = Close { outcome: Outcome::Failed, reason: reason.into(), closed_at: now, range: None };
         Some(Ended::unsent(id, &run, Then::Close(close)).following(&job, &run))

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Definition, Executor, JobId, LogId, RunState, ScheduleKind, Target,
+    Attempt, AttemptOutcome, Definition, Executor, JobId, LogId, RunState, ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_core::registry::{ChangeKind, Dialect};
-use punctual_node::ports::{AttemptRow, Beat, Browse, Dispatched, Heard, Probe, Probed, RunView};
-use punctual_node::{Callback, Cancelled, Node, RegistrySettings, Settings};
+use punctual_node::ports::{AttemptRow, Beat, Browse, Dispatched, Heard, Probe, Probed, RunView, Unclear};
+use punctual_node::{ByHand, Callback, Cancelled, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
 
@@ -205,7 +205,43 @@ fn when_nobody_is_free_it_asks_again_until_its_patience_ends() {
         }
     }
     assert!((6..=20).contains(&asked), "{asked}: every few seconds, no storm");
-    assert_eq!(house.history(), ["10:00:10 failed (no executor: none of app app was free)"]);
+    assert_eq!(house.history(), ["10:00:10 failed (no executor: none of app app was free: busy)"]);
+}
+
+#[test]
+fn a_run_by_hand_goes_to_the_executor_that_was_named_or_nowhere() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, routed(ScheduleKind::Manual, Route::First));
+    beat(&node, ONE);
+    beat(&node, TWO);
+    let by_hand = |executor: &'static str| ByHand {
+        payload: Some("[1]".into()),
+        executor: Some(executor.into()),
+        ..ByHand::default()
+    };
+    now_or_never(node.run_now(job, by_hand("http://two:9999"))).unwrap();
+    house.step(&node);
+    let sends = house.take_sends();
+    assert_eq!(places(&sends), [TWO]);
+    assert_eq!(sends[0].payload.as_deref(), Some("[1]"));
+    now_or_never(node.run_now(job, by_hand("http://three:9999"))).unwrap();
+    until(&house, &node, &[ONE, TWO], "10:01:02");
+    assert!(house.take_sends().is_empty());
+    let reason = "none of app app was free: http://three:9999, which it was started for, is not there";
+    assert!(house.history().iter().any(|run| run.contains(reason)), "{:?}", house.history());
+}
+
+#[test]
+fn an_unclear_answer_is_told_when_the_attempt_is_given_up() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 30);
+    let (run, attempt) = (house.runs()[0].id, Attempt::FIRST);
+    node.heard(vec![Heard::Unclear(Unclear { run, attempt, said: "a web page".into() })]);
+    answering(&house, &node, "10:01:00", Some(true), true);
+    let said = "timed_out: the executor reported no end within the timeout; when it was sent, the answer was unclear: a web page";
+    assert_eq!(attempts(&house.runs()[0])[0], said);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
 use punctual_core::registry::Dialect;
 use punctual_node::ports::{Accepted, Beat, Browse, Store};
-use punctual_node::{Cancelled, DeskError, Settings, Submission};
+use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 
 use crate::house::{House, at, closed, definition, every, now_or_never};
 
@@ -415,7 +415,8 @@ fn a_settled_run_can_be_asked_for_again_and_stays_as_it_is() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, definition("job", ScheduleKind::Manual));
-    let run = now_or_never(node.run_now(job, Some("{}".into()), None)).unwrap();
+    let run =
+        now_or_never(node.run_now(job, ByHand { payload: Some("{}".into()), ..ByHand::default() })).unwrap();
     house.step(&node);
     let sends = house.take_sends();
     assert_eq!(sends[0].payload.as_deref(), Some("{}"));

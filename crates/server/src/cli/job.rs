@@ -147,6 +147,9 @@ struct RunNow {
     /// The fire time that it is told [default: now]
     #[arg(long, value_name = "T")]
     fire_time: Option<String>,
+    /// The one executor that is to have it, by its address [default: as the job's route says]
+    #[arg(long, value_name = "ADDRESS")]
+    executor: Option<String>,
     #[command(flatten)]
     wait: wait::Wait,
 }
@@ -331,6 +334,9 @@ impl RunNow {
         }
         if let Some(fire_time) = self.fire_time {
             body["fire_time"] = fire_time.into();
+        }
+        if let Some(executor) = self.executor {
+            body["executor"] = executor.into();
         }
         let id = find::id(&session.client, &self.job).await?.to_string();
         let made = session.client.post(Route::to(["jobs", &id, "run"]), body).await?;

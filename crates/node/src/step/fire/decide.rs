@@ -14,7 +14,7 @@ use punctual_core::model::{
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 
-use super::{COVERED, Decision, Help, Payloads, Turn, too_long};
+use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
@@ -175,6 +175,7 @@ impl Turn<'_> {
                 possible_duplicate: run.flags.may_repeat,
                 pool,
                 deadline: reap::deadline(job, *now, self.settings.grace),
+                unclear: None,
                 lost_because: None,
             },
         );
@@ -188,7 +189,7 @@ impl Turn<'_> {
             token,
             log,
             possible_duplicate: run.flags.may_repeat,
-            payload: self.payloads.get(&id).cloned(),
+            payload: self.payloads.get(&id).and_then(brought),
             origin: run.origin,
             sent_at,
             address: address.map(|address| (*address).clone()),
@@ -332,6 +333,14 @@ impl Flight {
     /// Whether it fell into parts, which are on their way instead.
     pub(crate) fn is_whole(&self) -> bool {
         self.deadline == Timestamp::MAX
+    }
+
+    /// Why it is given up, with what was said when it was sent.
+    pub(crate) fn with_unclear(&self, reason: &Text) -> Text {
+        match &self.unclear {
+            Some(said) => format!("{reason}; when it was sent, the answer was unclear: {said}").into(),
+            None => reason.clone(),
+        }
     }
 
     /// The record of the attempt, ended by us.

@@ -93,6 +93,7 @@ impl Turn<'_> {
                 pool: None,
                 // Its parts have theirs.
                 deadline: Timestamp::MAX,
+                unclear: None,
                 lost_because: None,
             },
         );
