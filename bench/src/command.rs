@@ -13,7 +13,7 @@ usage: punctual bench SCENARIO|all [OPTIONS]
 
 of the store and the engine: insert, load_close, plan, wheel, timers, cron, engine
 of a whole node with an agent: herd, execute
-of a whole node with an XXL-JOB executor: xxl
+of a whole node with an executor: xxl, native
 
   --quick      smaller, for a look in between
   --json       one object a line; the first is the machine

@@ -2,13 +2,13 @@
 
 mod cron;
 mod engine;
+mod executors;
 mod herd;
 mod insert;
 mod load_close;
 mod plan;
 mod timers;
 mod wheel;
-mod xxl;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -45,7 +45,8 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("engine", engine::run),
     ("herd", herd::herd),
     ("execute", herd::execute),
-    ("xxl", xxl::run),
+    ("xxl", executors::xxl),
+    ("native", executors::native),
 ];
 
 /// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.

@@ -2,10 +2,16 @@
 
 mod agent;
 mod bare;
+mod crew;
+mod echo;
 mod executor;
+mod native;
 mod node;
 
 pub(crate) use agent::{Agent, Arrived};
 pub(crate) use bare::call_in_a_loop;
+pub(crate) use crew::Crew;
+pub(crate) use echo::{Bare, echo};
 pub(crate) use executor::Executor;
+pub(crate) use native::Native;
 pub(crate) use node::Served;

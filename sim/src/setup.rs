@@ -323,6 +323,7 @@ fn registry(dice: &mut Dice) -> RegistrySettings {
         probe: seconds(&[5, 10, 20]),
         doubt: seconds(&[30, 10, 3, 20]),
         away: seconds(&[45, 60, 20]),
+        ..RegistrySettings::default()
     }
 }
 

@@ -62,6 +62,11 @@ impl Served {
         Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
+    /// What the first admin shows.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Where it listens.
     pub(crate) fn authority(&self) -> &str {
         &self.authority

@@ -5,7 +5,7 @@ use punctual_core::registry::{Dialect, Secret};
 use punctual_node::AccessTokens;
 use punctual_protocol::xxl::{ACCESS_TOKEN as CLASSIC, APP_NAME as APP, ORTH_ACCESS_TOKEN as ORTH};
 
-use crate::caller::Peer;
+use crate::caller::{Peer, bearer};
 
 /// The token that XXL-JOB ships with. Everybody knows it.
 pub const DEFAULT_TOKEN: &str = "default_token";
@@ -21,8 +21,8 @@ pub(crate) struct Badge {
 
 impl Badge {
     pub(crate) fn of(headers: &HeaderMap, peer: Option<Peer>) -> Badge {
-        let mut shown = [CLASSIC, ORTH, OLD].into_iter().filter_map(|name| text(headers, name));
-        let token = shown.find(|token| !token.is_empty()).map(str::to_owned);
+        let shown = [CLASSIC, ORTH, OLD].into_iter().filter_map(|name| text(headers, name));
+        let token = shown.chain(bearer(headers)).find(|token| !token.is_empty()).map(str::to_owned);
         let is_local = peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
         Badge { token, is_local }
     }

@@ -141,6 +141,7 @@ pub(crate) fn job_of(event: &Event) -> Option<JobId> {
         | Event::Missed { job, .. }
         | Event::Sent { job, .. }
         | Event::KillAsked { job, .. }
+        | Event::Progress { job, .. }
         | Event::Closed { job, .. } => Some(*job),
         _ => None,
     }
@@ -187,6 +188,10 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("executor.refused", json!({"app": app, "address": address, "reason": reason}))
         }
         Event::RegistryCrowded { count } => ("executor.crowded", json!({"count": count})),
+        Event::Progress { run, attempt, percent, note, .. } => {
+            let said = json!({"run": run.0, "attempt": attempt.0, "percent": percent, "note": note});
+            ("run.progress", said)
+        }
         Event::KillAsked { run, attempt, .. } => {
             ("run.kill_asked", json!({"run": run.0, "attempt": attempt.0}))
         }

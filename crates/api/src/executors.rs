@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::LogId;
+use hyper::upgrade::Upgraded;
+use punctual_core::model::{Attempt, LogId, RunId};
 use punctual_node::ports::{Address, AppRow, Beat};
 use punctual_node::{AccessTokens, AppView, Callback, DeskError};
 
@@ -22,6 +23,13 @@ pub struct LogPage {
 
 /// Whether a caller may speak for an app.
 pub type MayReport<'a> = &'a (dyn Fn(&str) -> bool + Sync);
+
+/// What somebody showed who opens a session.
+#[async_trait]
+pub trait Pass: Send + Sync {
+    /// Whether it lets in executors of an app, now; or why nobody can say.
+    async fn opens(&self, app: &str) -> Result<bool, String>;
+}
 
 /// Apps, their executors, and what those say.
 #[async_trait]
@@ -68,4 +76,14 @@ pub trait Executors: Send + Sync {
         sent_at: Timestamp,
         from: u64,
     ) -> Result<LogPage, String>;
+
+    /// Whether another session with a native executor can be opened.
+    fn has_room(&self) -> bool;
+
+    /// Speaks with a native executor over a WebSocket, until one side ends it.
+    fn attend(&self, socket: Upgraded, pass: Arc<dyn Pass>);
+
+    /// What an attempt at a native executor has written so far, from a line on, and the number of the next line; none if
+    /// nothing is known of it here.
+    fn running_log(&self, run: RunId, attempt: Attempt, from: u64) -> Option<(String, u64)>;
 }

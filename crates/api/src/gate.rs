@@ -9,6 +9,7 @@ use axum::extract::{FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
 
 use crate::app::Front;
 use crate::caller::{Caller, Peer, bearer};
@@ -56,6 +57,7 @@ pub(crate) async fn pass(
         stream: stream.map(Mutex::new),
         request_id,
         peer: parts.extensions.get().copied(),
+        upgrade: parts.extensions.remove::<OnUpgrade>().map(Mutex::new),
     };
     match key {
         None => carry_out(front, operation, call).await,
@@ -77,7 +79,7 @@ pub(crate) async fn pass(
 async fn admit(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
     // The router does not start with an operation that has none; if it did, nobody could use it.
     let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
-    let is_asked_later = permission == Permission::Executor;
+    let is_asked_later = matches!(permission, Permission::Executor | Permission::Session);
     if permission == Permission::Open || is_asked_later || (operation.is_opened)(&front.settings) {
         return Ok(Caller::nobody());
     }

@@ -29,7 +29,7 @@ pub use app::{App, CheckTarget, Settings};
 pub use badge::DEFAULT_TOKEN;
 pub use caller::Peer;
 pub use events::EventLog;
-pub use executors::{Executors, LogPage, MayReport};
+pub use executors::{Executors, LogPage, MayReport, Pass};
 pub use logs::{Logbook, Now};
 pub use openapi::document;
 pub use router::router;

@@ -88,6 +88,10 @@ impl Logbook {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_complete) {
             return Ok(page_of(kept, attempt, from));
         }
+        if let Some((text, next)) = self.executors.running_log(view.id, attempt, from) {
+            let end = ended_at(view, attempt).is_some();
+            return Ok(Log { text, next: next.max(from), end, attempt: Some(attempt.0) });
+        }
         let sends = self.browse.sends(view.id).await?;
         let sent = sends.into_iter().find(|sent| sent.attempt == attempt && !sent.executor.is_empty());
         // What was never given to an executor has no other log than ours.

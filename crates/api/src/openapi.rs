@@ -40,7 +40,7 @@ fn described(operations: &[Operation]) -> Value {
         written: at("/components/schemas").for_serialize().into_generator(),
     };
     let mut paths = Map::new();
-    for operation in operations.iter().filter(|operation| !operation.is_for_executors()) {
+    for operation in operations.iter().filter(|operation| operation.is_documented()) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method.as_str().to_ascii_lowercase()] = describe(operation, &mut schemas);
     }
@@ -117,7 +117,9 @@ fn describe(operation: &Operation, schemas: &mut Schemas) -> Value {
         "responses": responses(operation, schemas),
     });
     match operation.permission {
-        Some(Permission::Open | Permission::Executor) | None => described["security"] = json!([]),
+        Some(Permission::Open | Permission::Executor | Permission::Session) | None => {
+            described["security"] = json!([])
+        }
         Some(Permission::Role(role)) => described["x-role"] = json!(role.name()),
         Some(Permission::Whole(role)) => {
             described["x-role"] = json!(role.name());

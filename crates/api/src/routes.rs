@@ -3,6 +3,7 @@
 mod after;
 mod apps;
 mod commands;
+mod connect;
 pub(crate) mod doors;
 mod edits;
 mod events;
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Vec<Operation> {
         events::operations(),
         tokens::operations(),
         service::operations(),
+        connect::operations(),
         doors::operations(),
     ];
     by_resource.into_iter().flatten().collect()

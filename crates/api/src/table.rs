@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
 use punctual_protocol::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
@@ -38,6 +39,8 @@ pub(crate) struct Call {
     pub(crate) stream: Option<Mutex<Body>>,
     pub(crate) request_id: String,
     pub(crate) peer: Option<Peer>,
+    /// The connection itself, for who wants to speak otherwise over it. Never locked, like the body.
+    pub(crate) upgrade: Option<Mutex<OnUpgrade>>,
 }
 
 /// Who may ask for something.
@@ -52,6 +55,9 @@ pub(crate) enum Permission {
     /// Executors, each for its app: whoever carries it out looks at their badge. Such a route is none of the document's,
     /// and answers as executors expect it, refusals too.
     Executor,
+    /// Executors that open a session, each for its app: whoever carries it out looks at what they show. No document can
+    /// say what is spoken then, so such a route is in none.
+    Session,
 }
 
 /// What an operation takes.
@@ -259,6 +265,11 @@ impl Operation {
     /// Whether it is a door of executors.
     pub(crate) fn is_for_executors(&self) -> bool {
         self.permission == Some(Permission::Executor)
+    }
+
+    /// Whether it can be described as a question and an answer.
+    pub(crate) fn is_documented(&self) -> bool {
+        !self.is_for_executors() && self.permission != Some(Permission::Session)
     }
 }
 

@@ -104,6 +104,19 @@ pub enum Event {
         /// How many.
         count: usize,
     },
+    /// An executor says how far an attempt is.
+    Progress {
+        /// The run.
+        run: RunId,
+        /// Its job.
+        job: JobId,
+        /// The attempt.
+        attempt: Attempt,
+        /// 0 to 100.
+        percent: u8,
+        /// For people.
+        note: Text,
+    },
     /// An executor was told to end an attempt.
     KillAsked {
         /// Of which run.

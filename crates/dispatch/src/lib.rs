@@ -24,6 +24,7 @@ mod pool;
 mod redirect;
 mod request;
 mod sign;
+pub mod stream;
 mod switch;
 mod template;
 pub mod xxl;
@@ -45,6 +46,7 @@ use ledger::Flight;
 pub use ledger::Sink;
 pub use options::Options;
 use pool::Ticket;
+pub use stream::Natives;
 pub use switch::Switch;
 pub use xxl::Executors;
 

@@ -161,7 +161,7 @@ fn describe_body(headers: &mut HeaderMap, method: &Method, body: &Bytes, kind: O
 }
 
 /// RFC 3339 with milliseconds even where there are none, so that all of them have one shape.
-fn with_millis(at: Timestamp) -> String {
+pub(crate) fn with_millis(at: Timestamp) -> String {
     let mut text = at.to_string();
     if !text.contains('.') && text.ends_with('Z') {
         text.truncate(text.len() - 1);

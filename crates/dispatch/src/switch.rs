@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_node::ports::{Dispatch, Dispatched, Kill, Probe, Receipt};
+use punctual_core::registry::Dialect;
+use punctual_node::ports::{Address, Dispatch, Dispatched, Kill, Probe, Receipt};
 
-use crate::{Agents, Executors};
+use crate::stream::NATIVE;
+use crate::{Agents, Executors, Natives};
 
 /// The way to agents and executors alike.
 pub struct Switch {
     /// For jobs that call an HTTP endpoint.
     pub agents: Arc<Agents>,
-    /// For jobs of executors.
+    /// For jobs of executors that are called.
     pub executors: Arc<Executors>,
+    /// For jobs of executors that have a session.
+    pub natives: Arc<Natives>,
 }
 
 impl Switch {
@@ -21,7 +25,8 @@ impl Switch {
         self.agents.in_flight() + self.executors.in_flight()
     }
 
-    /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left.
+    /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left. What
+    /// executors have goes on, whether they have a session or not.
     pub async fn drain(&self, bound: Duration) -> usize {
         let (agents, executors) = tokio::join!(self.agents.drain(bound), self.executors.drain(bound));
         agents + executors
@@ -35,16 +40,24 @@ impl Dispatch for Switch {
         if !to_agents.is_empty() {
             self.agents.send(to_agents);
         }
-        if !to_executors.is_empty() {
-            self.executors.send(to_executors);
+        let (to_natives, to_called) =
+            to_executors.into_iter().partition::<Vec<_>, _>(|run| has_session(run.address.as_ref()));
+        if !to_natives.is_empty() {
+            self.natives.send(to_natives);
+        }
+        if !to_called.is_empty() {
+            self.executors.send(to_called);
         }
     }
 
     fn kill(&self, kills: Vec<Kill>) {
         let (to_executors, to_agents) =
             kills.into_iter().partition::<Vec<_>, _>(|kill| kill.address.is_some());
+        let (to_natives, to_called) =
+            to_executors.into_iter().partition::<Vec<_>, _>(|kill| has_session(kill.address.as_ref()));
         self.agents.kill(to_agents);
-        self.executors.kill(to_executors);
+        self.natives.kill(to_natives);
+        self.executors.kill(to_called);
     }
 
     fn probe(&self, probes: Vec<Probe>) {
@@ -52,6 +65,16 @@ impl Dispatch for Switch {
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {
-        self.executors.acknowledge(reports);
+        let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| receipt.0 & NATIVE != 0);
+        if !natives.is_empty() {
+            self.natives.acknowledge(natives);
+        }
+        if !called.is_empty() {
+            self.executors.acknowledge(called);
+        }
     }
+}
+
+fn has_session(address: Option<&Address>) -> bool {
+    address.is_some_and(|address| address.dialect == Dialect::Native)
 }

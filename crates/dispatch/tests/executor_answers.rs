@@ -160,6 +160,7 @@ async fn an_answer_without_end_is_cut_and_costs_the_connection() {
         let mut out = Out::new();
         out.send(run_for(&fake));
         out.send(run_for(&other));
+        assert!(matches!(out.hear().await, Heard::Unclear(_)), "{head}");
         out.is_quiet().await;
         fake.diary.until_closed().await;
         assert_eq!((fake.diary.count(), other.diary.count()), (1, 1), "{head}");
@@ -202,6 +203,7 @@ async fn what_was_written_is_never_written_again() {
     let deadly = punctual_node::ports::Dispatched { payload: Some("\"die\"".into()), ..run_for(&fake) };
     out.send(deadly);
     fake.diary.until_count(2).await;
+    assert!(matches!(out.hear().await, Heard::Unclear(_)));
     out.is_quiet().await;
     out.send(run_for(&fake));
     out.is_quiet().await;

@@ -310,6 +310,7 @@ async fn the_switch_sends_everything_its_way() {
         sink: sink.clone(),
     };
     let agents = Arc::new(Agents::new(setup).unwrap());
+    let natives_sink = sink.clone();
     let setup = punctual_dispatch::xxl::Setup {
         runtime,
         options: Options::default(),
@@ -319,7 +320,15 @@ async fn the_switch_sends_everything_its_way() {
         access_token: None,
     };
     let executors = Arc::new(punctual_dispatch::Executors::new(setup).unwrap());
-    let switch = Switch { agents, executors };
+    let natives = Arc::new(punctual_dispatch::Natives::new(punctual_dispatch::stream::Setup {
+        runtime: tokio::runtime::Handle::current(),
+        options: punctual_dispatch::stream::Options::default(),
+        now: Arc::new(|| at(house::NOW)),
+        sink: natives_sink,
+        keep: Arc::new(|_, _, _| ()),
+        node: String::new(),
+    }));
+    let switch = Switch { agents, executors, natives };
     let to_agent = house::run(punctual_core::model::Http::post(agent.url("/")));
     switch.send(vec![run_for(&fake), to_agent]);
     switch.probe(vec![Probe::Alive { address: fake.address() }]);

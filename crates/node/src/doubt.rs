@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, RunId, Text};
+use punctual_core::registry::Dialect;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::memory::{Flight, Memory};
@@ -85,6 +86,10 @@ impl Memory {
                 continue;
             }
             let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
+            if address.dialect == Dialect::Native {
+                // It is there by its session.
+                continue;
+            }
             let key = (address.url.clone(), run.job);
             let asked = self.doubts.asked.get(&key).copied();
             let since = asked.unwrap_or(flight.sent_at).max(flight.sent_at);

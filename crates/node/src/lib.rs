@@ -13,6 +13,7 @@ mod ids;
 mod inbox;
 mod jobs;
 mod memory;
+mod natives;
 pub mod ports;
 mod reads;
 mod run;
@@ -31,6 +32,7 @@ pub use desk::{
     AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Submission,
 };
 pub use memory::Wakes;
+pub use natives::Claim;
 pub use settings::{Planted, RegistrySettings, Settings};
 
 use memory::Memory;

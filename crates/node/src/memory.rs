@@ -20,6 +20,7 @@ use crate::doubt::Doubts;
 use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
+use crate::natives::Natives;
 use crate::ports::{Address, Boot, Gate, Lease, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
@@ -142,6 +143,8 @@ pub(crate) struct Memory {
     /// Who had a turn.
     pub(crate) routes: Routes,
     pub(crate) seekers: Seekers,
+    /// Executors that have a session here.
+    pub(crate) natives: Natives,
     /// Executors that were chosen for runs which are not on their way yet.
     pub(crate) chosen: FxHashMap<RunId, Arc<Address>>,
     pub(crate) parts: Parts,
@@ -172,6 +175,8 @@ pub(crate) struct Memory {
     pub(crate) pruned_at: Option<Boot>,
     /// When the store was last asked who is there.
     pub(crate) looked_at: Option<Boot>,
+    /// When those who have a session were last said to be there.
+    pub(crate) beaten_at: Option<Boot>,
     /// When it was last cleared of executors that are gone.
     pub(crate) buried_at: Option<Boot>,
     /// Whether it was told that there are too many executors.
@@ -214,6 +219,7 @@ impl Memory {
             versions: BTreeMap::new(),
             routes: Routes::default(),
             seekers: Seekers::default(),
+            natives: Natives::default(),
             chosen: FxHashMap::default(),
             parts: Parts::default(),
             doubts: Doubts::default(),
@@ -234,6 +240,7 @@ impl Memory {
             swept_at: None,
             pruned_at: None,
             looked_at: None,
+            beaten_at: None,
             buried_at: None,
             is_crowded: false,
             probed_up_to: 0,
@@ -338,7 +345,7 @@ impl Memory {
     }
 
     /// Takes in a run that an earlier holder sent through a gate.
-    pub(crate) fn adopt(&mut self, read: Read, open: &OpenSend, deadline: Timestamp) {
+    pub(crate) fn adopt(&mut self, read: Read, open: &OpenSend, deadline: Timestamp, now: Timestamp) {
         let id = open.run.run;
         let is_known = self.runs.contains_key(&id) || self.reads.is_stale(read, id);
         let Some(held) = self.held.get(&open.run.shard).copied().filter(|_| !is_known) else { return };
@@ -359,6 +366,10 @@ impl Memory {
         }
         run.place = Place::Flight;
         self.runs.insert(id, run);
+        let address = self.address_of(&open.run, &open.executor, open.join.is_some());
+        if let Some(address) = &address {
+            self.watch_for(address, now);
+        }
         self.fly(
             id,
             Flight {
@@ -366,7 +377,7 @@ impl Memory {
                 token: open.token,
                 sent_at: open.sent_at,
                 executor: open.executor.clone(),
-                address: self.address_of(&open.run, &open.executor, open.join.is_some()),
+                address,
                 is_gated: true,
                 is_adopted: true,
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
@@ -472,7 +483,7 @@ impl Memory {
         let was_gated = self.land(id).is_some_and(|flight| flight.is_gated);
         self.busy.remove(&id);
         self.seekers.remove(id);
-        self.chosen.remove(&id);
+        self.unchoose(id);
         let Some(run) = self.runs.get(&id).copied() else { return };
         self.wheel.cancel(id.0);
         self.between.remove(&(run.ready_at, id));
@@ -569,8 +580,9 @@ impl Memory {
         self.reads.touch(id);
         self.land(id);
         self.seekers.remove(id);
-        self.chosen.remove(&id);
+        self.unchoose(id);
         self.parts.forget(id);
+        self.natives.forget(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.wheel.cancel(id.0);
         self.wakes.load |= self.has_room_again();

@@ -255,6 +255,33 @@ pub enum Heard {
     Killed(Killed),
     /// An executor may have taken an attempt or not.
     Unclear(Unclear),
+    /// A native executor takes more.
+    Credit {
+        /// Who.
+        url: Text,
+        /// How many more.
+        more: u32,
+    },
+    /// A native executor takes nothing more, and ends what it has.
+    Draining {
+        /// Who.
+        url: Text,
+    },
+    /// How far an attempt is.
+    Progress(Progress),
+}
+
+/// How far an attempt is, as its executor says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The run.
+    pub run: RunId,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// 0 to 100.
+    pub percent: u8,
+    /// For people.
+    pub note: Text,
 }
 
 /// An answer to an attempt that is neither yes nor no.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
+use punctual_core::engine::fire::Rank;
 use punctual_core::model::{Part, RunId, Text};
 use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
@@ -22,6 +23,16 @@ struct Seeking {
     app: Text,
     /// Whether executors were asked and have not answered yet.
     is_asking: bool,
+    /// Where it waits until somebody takes more.
+    stalled: Option<(Post, Rank)>,
+}
+
+/// Where runs wait that could go if somebody took more: at one executor, or at any that offers the handler.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Post {
+    app: Text,
+    handler: Text,
+    only: Option<Text>,
 }
 
 /// All of those.
@@ -35,6 +46,8 @@ pub(crate) struct Seekers {
     /// Why each has found none, as far as somebody said.
     reasons: FxHashMap<RunId, Text>,
     deadlines: BTreeSet<(Timestamp, RunId)>,
+    stalled: BTreeMap<Post, BTreeSet<Rank>>,
+    stalled_count: usize,
 }
 
 impl Seekers {
@@ -45,12 +58,66 @@ impl Seekers {
         if !is_asking {
             self.by_app.entry(app.clone()).or_default().insert(id);
         }
-        self.waiting.insert(id, Seeking { app, is_asking });
+        self.waiting.insert(id, Seeking { app, is_asking, stalled: None });
+    }
+
+    /// Lets a run wait until somebody takes more. It has patience without end: there is somebody.
+    pub(crate) fn stall(&mut self, id: RunId, app: Text, handler: Text, only: Option<Text>, rank: Rank) {
+        self.remove(id);
+        let post = Post { app: app.clone(), handler, only };
+        self.stalled.entry(post.clone()).or_default().insert(rank);
+        self.stalled_count += 1;
+        self.waiting.insert(id, Seeking { app, is_asking: false, stalled: Some((post, rank)) });
+    }
+
+    /// How many wait until somebody takes more.
+    pub(crate) fn stalled_count(&self) -> usize {
+        self.stalled_count
+    }
+
+    /// The first of those that may go to this executor.
+    pub(crate) fn first_stalled(
+        &self,
+        app: &Text,
+        url: &Text,
+        offers: impl Fn(&str) -> bool,
+    ) -> Option<RunId> {
+        let may = |post: &Post| post.only.as_ref().is_none_or(|only| only == url) && offers(&post.handler);
+        let posts = self.posts_of(app).filter(|(post, _)| may(post));
+        posts.filter_map(|(_, ranks)| ranks.first()).min().map(|rank| rank.run)
+    }
+
+    /// All of an app.
+    pub(crate) fn all_stalled(&self, app: &Text) -> Vec<RunId> {
+        self.posts_of(app).flat_map(|(_, ranks)| ranks.iter().map(|rank| rank.run)).collect()
+    }
+
+    /// The last in line of all, so many.
+    pub(crate) fn last_stalled(&self, many: usize) -> Vec<RunId> {
+        let mut ranks: Vec<Rank> = self.stalled.values().flatten().copied().collect();
+        ranks.sort_unstable_by(|a, b| b.cmp(a));
+        ranks.into_iter().take(many).map(|rank| rank.run).collect()
+    }
+
+    fn posts_of(&self, app: &Text) -> impl Iterator<Item = (&Post, &BTreeSet<Rank>)> {
+        let first = Post { app: app.clone(), handler: Text::Borrowed(""), only: None };
+        self.stalled.range(first..).take_while(|(post, _)| post.app == *app).collect::<Vec<_>>().into_iter()
+    }
+
+    fn unstall(&mut self, post: &Post, rank: &Rank) {
+        let Some(ranks) = self.stalled.get_mut(post) else { return };
+        self.stalled_count -= usize::from(ranks.remove(rank));
+        if ranks.is_empty() {
+            self.stalled.remove(post);
+        }
     }
 
     /// It waits no longer, but may come back.
     fn take(&mut self, id: RunId) -> Option<Seeking> {
         let seeking = self.waiting.remove(&id)?;
+        if let Some((post, rank)) = &seeking.stalled {
+            self.unstall(post, rank);
+        }
         if let Some(until) = self.patience.get(&id) {
             self.deadlines.remove(&(*until, id));
         }

@@ -100,6 +100,10 @@ pub struct RegistrySettings {
     pub doubt: Duration,
     /// How long an executor may be unreachable before what it had is lost.
     pub away: Duration,
+    /// How long a native executor whose session broke may take to come back.
+    pub resume: Duration,
+    /// How long executors may take to say what they hold, after another node's shards were taken over.
+    pub listen: Duration,
 }
 
 impl Default for RegistrySettings {
@@ -114,6 +118,8 @@ impl Default for RegistrySettings {
             // result that found nobody again after 30 s, so two questions must lie further apart than that.
             doubt: Duration::from_secs(30),
             away: Duration::from_secs(45),
+            resume: Duration::from_secs(3),
+            listen: Duration::from_secs(2),
         }
     }
 }

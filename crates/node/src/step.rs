@@ -9,6 +9,5 @@ mod settle;
 mod tend;
 mod watch;
 
-pub(crate) use fire::may_have_been_sent;
 pub(crate) use plan::waiting;
 pub(crate) use settle::Ended;

@@ -201,6 +201,8 @@ impl Metrics {
             Event::Executor { what, .. } => {
                 add(&self.executors.get_or_create(&ByChange { change: Name(what.name()) }), 1);
             }
+            // How far an attempt is, is no number of the node's.
+            Event::Progress { .. } => {}
             Event::KillAsked { .. } => add(&self.kills, 1),
             Event::KillAnswered { is_confirmed, .. } => {
                 add(&self.kills_answered.get_or_create(&answered(*is_confirmed)), 1);

@@ -7,6 +7,7 @@
 mod app;
 mod glue;
 mod job;
+pub mod native;
 mod problem;
 mod run;
 mod schedule;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use punctual_api::Logbook;
 use punctual_core::event::Event;
-use punctual_core::model::{Outcome, RunId};
-use punctual_node::ports::{KillNote, Logs};
+use punctual_core::model::{Attempt, Outcome, RunId};
+use punctual_dispatch::Natives;
+use punctual_node::ports::{KeptLog, KillNote, Logs};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -28,19 +29,23 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Inlet {
     notes: Sender<(RunId, KillNote)>,
     ended: Sender<(RunId, Instant)>,
+    logs: Sender<(RunId, Attempt, KeptLog)>,
 }
 
 /// What is to be written.
 pub(crate) struct Archive {
     notes: Receiver<(RunId, KillNote)>,
     ended: Receiver<(RunId, Instant)>,
+    logs: Receiver<(RunId, Attempt, KeptLog)>,
 }
 
 /// An empty archive, and its inlet.
 pub(crate) fn open() -> (Inlet, Archive) {
     let (notes, noted) = mpsc::channel(WAITING_MAX);
     let (ended, to_be_fetched) = mpsc::channel(WAITING_MAX);
-    (Inlet { notes, ended }, Archive { notes: noted, ended: to_be_fetched })
+    let (logs, to_be_kept) = mpsc::channel(WAITING_MAX);
+    let archive = Archive { notes: noted, ended: to_be_fetched, logs: to_be_kept };
+    (Inlet { notes, ended, logs }, archive)
 }
 
 impl Inlet {
@@ -64,6 +69,11 @@ impl Inlet {
         }
     }
 
+    /// Takes what an attempt at a native executor wrote. Whether there was room for it.
+    pub(crate) fn take_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> bool {
+        self.logs.try_send((run, attempt, log)).is_ok()
+    }
+
     fn note(&self, run: RunId, note: KillNote) {
         if self.notes.try_send((run, note)).is_err() {
             tracing::warn!(%run, "there is no room to note what came of a kill");
@@ -73,9 +83,19 @@ impl Inlet {
 
 impl Archive {
     /// Writes until it is told to end.
-    pub(crate) async fn write(self, logs: Arc<dyn Logs>, logbook: Logbook, end: watch::Receiver<bool>) {
-        let Archive { notes, ended } = self;
-        tokio::join!(note_kills(notes, logs, end.clone()), fetch_logs(ended, logbook, end));
+    pub(crate) async fn write(
+        self,
+        logs: Arc<dyn Logs>,
+        logbook: Logbook,
+        natives: Arc<Natives>,
+        end: watch::Receiver<bool>,
+    ) {
+        let Archive { notes, ended, logs: written } = self;
+        tokio::join!(
+            note_kills(notes, Arc::clone(&logs), end.clone()),
+            keep_logs(written, logs, natives, end.clone()),
+            fetch_logs(ended, logbook, end)
+        );
     }
 }
 
@@ -92,6 +112,24 @@ async fn note_kills(
         if let Err(error) = logs.note_kill(run, note).await {
             tracing::warn!(%run, %error, "what came of a kill could not be noted");
         }
+    }
+}
+
+async fn keep_logs(
+    mut written: Receiver<(RunId, Attempt, KeptLog)>,
+    logs: Arc<dyn Logs>,
+    natives: Arc<Natives>,
+    mut end: watch::Receiver<bool>,
+) {
+    loop {
+        let (run, attempt, log) = tokio::select! {
+            written = written.recv() => match written { Some(written) => written, None => return },
+            _ = end.wait_for(|end| *end) => return,
+        };
+        if let Err(error) = logs.keep_log(run, attempt, log).await {
+            tracing::warn!(%run, %error, "a log could not be kept");
+        }
+        natives.forget_log(run, attempt);
     }
 }
 

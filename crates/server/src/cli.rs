@@ -7,6 +7,7 @@ mod app;
 mod client;
 mod cron;
 mod diff;
+mod executor;
 mod failure;
 mod file;
 mod job;
@@ -57,6 +58,8 @@ enum Command {
     Run(run::RunArguments),
     /// Look at apps and their executors, and set what belongs to them.
     App(app::AppArguments),
+    /// Run commands of this machine as the handlers of an app.
+    Executor(executor::ExecutorArguments),
     /// Make, list and revoke tokens.
     Token(token::TokenArguments),
     /// Measure what a node does on this machine.
@@ -114,6 +117,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Job(arguments) => job::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::App(arguments) => app::run(arguments),
+        Command::Executor(arguments) => executor::run(&arguments),
         Command::Token(arguments) => token::run(arguments),
         Command::Bench { words } => return punctual_bench::command::run(&words, &["bench"]),
         Command::Completions { shell } => completions(shell),

@@ -5,22 +5,33 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_api::{LogPage, MayReport};
-use punctual_core::model::LogId;
-use punctual_dispatch::{Executors, Guard};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use punctual_api::{LogPage, MayReport, Pass};
+use punctual_core::model::{Attempt, LogId, RunId, Token};
+use punctual_dispatch::stream::Reception;
+use punctual_dispatch::{Executors, Guard, Natives};
 use punctual_node::ports::{Address, AppRow, Beat};
-use punctual_node::{AccessTokens, AppView, Callback, DeskError, Node};
+use punctual_node::{AccessTokens, AppView, Callback, Claim, DeskError, Node};
+use punctual_protocol::native::{Code, Held, Hello, Refusal};
 use punctual_protocol::xxl;
 use url::Url;
+
+use crate::loops::Rounds;
 
 /// How long whoever brings results waits for them to be kept. Several executors make a failure of a success when they are
 /// told that it could not be kept, so they rather wait; those with less patience bring it again.
 const KEPT_WITHIN: Duration = Duration::from_secs(20);
 
+/// How the addresses of native executors begin.
+const NATIVE: &str = "native:";
+
 /// The node and the way to executors.
 pub(crate) struct Crew {
     pub(crate) node: Arc<Node>,
+    pub(crate) rounds: Arc<Rounds>,
     pub(crate) executors: Arc<Executors>,
+    pub(crate) natives: Arc<Natives>,
     /// Which addresses people may set.
     pub(crate) guard: Guard,
     /// Which executors may have.
@@ -82,6 +93,10 @@ impl punctual_api::Executors for Crew {
         sent_at: Timestamp,
         from: u64,
     ) -> Result<LogPage, String> {
+        if address.url.starts_with(NATIVE) {
+            // What it wrote is here, or nowhere.
+            return Ok(LogPage { text: String::new(), next: from, is_end: true });
+        }
         let page = self.executors.log(address, log, sent_at, from).await?;
         if !may_leave_out(&page, from) {
             return Ok(read(page, from));
@@ -90,6 +105,68 @@ impl punctual_api::Executors for Crew {
         let is_so = !earlier.content.is_empty() && may_leave_out(&earlier, from.saturating_sub(1));
         Ok(read(if is_so { earlier } else { page }, from))
     }
+
+    fn has_room(&self) -> bool {
+        self.natives.has_room()
+    }
+
+    fn attend(&self, socket: Upgraded, pass: Arc<dyn Pass>) {
+        let desk = Desk { node: Arc::clone(&self.node), rounds: Arc::clone(&self.rounds), pass };
+        self.natives.attend(TokioIo::new(socket), Arc::new(desk));
+    }
+
+    fn running_log(&self, run: RunId, attempt: Attempt, from: u64) -> Option<(String, u64)> {
+        self.natives.log(run, attempt, from)
+    }
+}
+
+/// Where native executors are let in and seen off.
+struct Desk {
+    node: Arc<Node>,
+    rounds: Arc<Rounds>,
+    pass: Arc<dyn Pass>,
+}
+
+#[async_trait]
+impl Reception for Desk {
+    async fn welcome(&self, hello: &Hello) -> Result<Vec<Held>, Refusal> {
+        let url = hello.address();
+        match self.pass.opens(&hello.app).await {
+            Ok(true) => {}
+            Ok(false) => {
+                let reason = format!("the token does not reach the app {}", hello.app);
+                self.node.tell_refused(&hello.app, &url, &reason);
+                return Err(Refusal { code: Code::Refused, reason });
+            }
+            Err(reason) => return Err(Refusal { code: Code::Unavailable, reason }),
+        }
+        let handlers = hello.handlers.iter().map(|name| name.clone().into()).collect();
+        let holds = hello.holds.iter().map(claim).collect();
+        let stale = self.node.native_came(&hello.app, &url, handlers, holds).await;
+        self.rounds.nudge();
+        let unable = |error: DeskError| Refusal { code: Code::Unavailable, reason: error.to_string() };
+        Ok(stale.map_err(unable)?.iter().map(held).collect())
+    }
+
+    async fn is_welcome(&self, app: &str) -> bool {
+        // Who cannot be asked has not said no.
+        self.pass.opens(app).await.unwrap_or(true)
+    }
+
+    async fn farewell(&self, app: &str, url: &str, is_final: bool) {
+        if let Err(error) = self.node.native_went(app, url, is_final).await {
+            tracing::warn!(%error, url, "that an executor left could not be written down; its beats end");
+        }
+        self.rounds.nudge();
+    }
+}
+
+fn claim(held: &Held) -> Claim {
+    Claim { run: RunId(held.run), attempt: Attempt(held.attempt), token: Token(held.token) }
+}
+
+fn held(claim: &Claim) -> Held {
+    Held { run: claim.run.0, attempt: claim.attempt.0, token: claim.token.0 }
 }
 
 /// Whether an executor seems to take the line that was asked for as the number of lines to leave out, as the npm package

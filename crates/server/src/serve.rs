@@ -24,6 +24,9 @@ use crate::wiring::{self, House};
 /// How long requests and connections have to end, once the runs have.
 const DOOR_CLOSES_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long executors may take to hear that the node stops.
+const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long giving back takes at most.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
@@ -79,7 +82,7 @@ async fn live(config: &Config, listener: Listener, house: House) -> Result<(), S
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(router, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
-    doors.spawn(archive.write(logs, logbook, ended.clone()));
+    doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
     let broken = wait_for_end(&mut steps).await?;
     tracing::info!("stopping: no new work is begun");
     stop.send_replace(true);
@@ -89,6 +92,7 @@ async fn live(config: &Config, listener: Listener, house: House) -> Result<(), S
     if left > 0 {
         tracing::warn!(left, "some calls are still on their way and are given up; the next start finds them");
     }
+    switch.natives.close(GOODBYE_WITHIN).await;
     events.close();
     close(&rounds, &end, steps, doors).await;
     broken.map_or(Ok(()), Err)

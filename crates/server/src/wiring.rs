@@ -10,15 +10,15 @@ use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_core::registry::ChangeKind;
-use punctual_dispatch::{Agents, Executors, Guard, Options, Setup, Sink, Switch, xxl};
-use punctual_node::ports::{Door, Heard, Hint, Logs, Peers};
+use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink, Switch, stream, xxl};
+use punctual_node::ports::{Door, Entropy, Heard, Hint, Logs, Peers};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::Sqlite;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::archive::{self, Archive};
+use crate::archive::{self, Archive, Inlet};
 use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::executors::Crew;
@@ -42,7 +42,8 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
     // Agents and executors answer into the rounds, and the rounds hold the node, which holds the way to them.
     let inbox: Arc<OnceLock<Arc<Rounds>>> = Arc::default();
     let (strict, near) = (guard(config, &[])?, guard(config, &PRIVATE)?);
-    let switch = Arc::new(switch(config, &strict, &near, &inbox)?);
+    let (inlet, archive) = archive::open();
+    let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet)?);
     let ports = Ports {
         clock: Arc::clone(&machine) as _,
         entropy: Arc::clone(&machine) as _,
@@ -53,7 +54,6 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
     };
     let node = Arc::new(Node::new(ports, settings(config), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
-    let (inlet, archive) = archive::open();
     let rounds = {
         let (metrics, events) = (Arc::clone(&metrics), events.clone());
         let tell = move |happened: &[Event]| {
@@ -70,8 +70,9 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
     let door: Arc<dyn Door> = Arc::clone(&store) as _;
     let logs: Arc<dyn Logs> = Arc::clone(&store) as _;
     let crew: Arc<dyn punctual_api::Executors> = {
-        let (node, executors) = (Arc::clone(&node), Arc::clone(&switch.executors));
-        Arc::new(Crew { node, executors, guard: strict, near })
+        let (rounds, executors) = (Arc::clone(&rounds), Arc::clone(&switch.executors));
+        let (node, natives) = (Arc::clone(&node), Arc::clone(&switch.natives));
+        Arc::new(Crew { node, rounds, executors, natives, guard: strict, near })
     };
     let logbook = {
         let now = Arc::new(|| Some(clock::now()));
@@ -160,6 +161,7 @@ fn switch(
     strict: &Guard,
     near: &Guard,
     inbox: &Arc<OnceLock<Arc<Rounds>>>,
+    inlet: &Inlet,
 ) -> Result<Switch, String> {
     let inbox = Arc::clone(inbox);
     let sink: Sink = Arc::new(move |heard: Vec<Heard>| {
@@ -180,10 +182,25 @@ fn switch(
         options: xxl::Options { extra_roots: config.authorities.clone(), ..xxl::Options::default() },
         guard: near.clone(),
         now: Arc::new(clock::now),
-        sink,
+        sink: Arc::clone(&sink),
         access_token: config.executor_token.clone(),
     })?;
-    Ok(Switch { agents: Arc::new(agents), executors: Arc::new(executors) })
+    let inlet = inlet.clone();
+    let natives = Natives::new(stream::Setup {
+        runtime: Handle::current(),
+        options: stream::Options::default(),
+        now: Arc::new(clock::now),
+        sink,
+        keep: Arc::new(move |run, attempt, log| {
+            if !inlet.take_log(run, attempt, log) {
+                tracing::warn!(%run, "there is no room to keep a log; it stays in memory");
+            }
+        }),
+        // Executors tell nodes apart by it, so it has to be one of a kind.
+        node: format!("{}-{:016x}", config.node.as_deref().unwrap_or("node"), Machine.bits()),
+    });
+    let (agents, executors, natives) = (Arc::new(agents), Arc::new(executors), Arc::new(natives));
+    Ok(Switch { agents, executors, natives })
 }
 
 fn check_target(http: &Http) -> Vec<(String, String)> {

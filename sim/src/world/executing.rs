@@ -203,6 +203,7 @@ impl World {
                     self.checker.counters.kills_confirmed += u64::from(killed.is_confirmed);
                 }
                 Heard::Probed(Probed::Alive { .. }) | Heard::Report(_) | Heard::Unclear(_) => {}
+                Heard::Credit { .. } | Heard::Draining { .. } | Heard::Progress(_) => {}
             }
         }
         node.heard(heard);

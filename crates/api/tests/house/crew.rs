@@ -154,6 +154,18 @@ impl Executors for Crew {
         self.said.lock().unwrap().push(format!("log {} {log} {from}", address.url));
         self.pages.lock().unwrap().pop_front().unwrap_or_else(|| Err("it has no more to say".into()))
     }
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn attend(&self, _socket: hyper::upgrade::Upgraded, _pass: Arc<dyn punctual_api::Pass>) {
+        self.said.lock().unwrap().push("attend".into());
+    }
+
+    fn running_log(&self, _run: RunId, _attempt: Attempt, _from: u64) -> Option<(String, u64)> {
+        None
+    }
 }
 
 #[async_trait]

@@ -362,10 +362,16 @@ impl Job {
         Ok(Job { id, version, changed_at, state, definition, rule, exclusions, children })
     }
 
-    /// Whether an attempt is written down before it is sent. What goes to executors is, because they report later, to
-    /// whichever node they reach, and by the number of the gate.
+    /// Whether an attempt is written down before it is sent, as far as the job can say. What goes to executors is, because
+    /// they report later, to whichever node they reach, and by the number of the gate; those that have a session need no
+    /// number.
     pub fn is_gated(&self) -> bool {
-        self.executor().is_some() || self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
+        self.executor().is_some() || self.must_be_gated()
+    }
+
+    /// Whether an attempt is written down before it is sent, whoever gets it.
+    pub fn must_be_gated(&self) -> bool {
+        self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
     }
 
     /// What it asks of executors, if it is for them.

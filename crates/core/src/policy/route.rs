@@ -50,6 +50,13 @@ pub enum Route {
     ShardingBroadcast,
 }
 
+impl Route {
+    /// Whether a run may go to the one that it names, and to no other that is free.
+    pub const fn is_bound(self) -> bool {
+        matches!(self, Route::First | Route::Last | Route::ConsistentHash)
+    }
+}
+
 names!(
     Route,
     "route",

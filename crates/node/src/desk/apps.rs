@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{AttemptOutcome, JobId, LogId, Text};
+use punctual_core::model::{Attempt, AttemptOutcome, JobId, LogId, RunId, Text};
 use punctual_core::registry::{Addresses, App, Dialect, Executor, Health, Secret};
 
 use crate::Node;
 use crate::desk::DeskError;
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::ports::{AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
+use crate::natives::Claim;
+use crate::ports::{Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
+
+/// How many runs are looked up at once for an executor that says it has them.
+const CLAIMS_AT_ONCE: usize = 1_000;
 
 /// The tokens of those apps that have one of their own, by the apps' names.
 pub type AccessTokens = BTreeMap<Text, Secret>;
@@ -66,7 +70,7 @@ impl Node {
         Ok(())
     }
 
-    fn hear_beat(&self, beat: &Beat) {
+    pub(crate) fn hear_beat(&self, beat: &Beat) {
         let Some(now) = self.now() else { return };
         let mut memory = self.memory();
         let change = memory.registry.beat(&beat.app, &beat.address, beat.dialect, now);
@@ -80,6 +84,52 @@ impl Node {
         // What was read meanwhile may have brought it back.
         self.hear_goodbye(app, address);
         Ok(was_known)
+    }
+
+    /// A native executor has a session with this node, offers these handlers (none: any), and holds this. Answers what of
+    /// that is over. Whatever it was given and does not hold is taken for not arrived.
+    pub async fn native_came(
+        &self,
+        app: &str,
+        url: &str,
+        handlers: Vec<Text>,
+        holds: Vec<Claim>,
+    ) -> Result<Vec<Claim>, DeskError> {
+        let (stale, live) = self.sort_claims(holds).await?;
+        let (app, url) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
+        let beat = Beat { app: app.clone(), address: url.clone(), dialect: Dialect::Native };
+        self.beat(beat).await?;
+        let now = self.told_time()?;
+        let mut memory = self.memory();
+        let address = Arc::new(Address { dialect: Dialect::Native, ..memory.executor_at(&app, &url) });
+        memory.native_came(address, handlers, &live, now);
+        Ok(stale)
+    }
+
+    /// A native executor's session with this node is over. After a goodbye it has nothing any more.
+    pub async fn native_went(&self, app: &str, url: &str, is_final: bool) -> Result<(), DeskError> {
+        if let Some(now) = self.now() {
+            self.memory().native_went(&Text::Owned(url.to_owned()), is_final, now);
+        }
+        self.executor_left(app, url).await.map(|_| ())
+    }
+
+    /// Which of these attempts are over, and which are not.
+    async fn sort_claims(&self, holds: Vec<Claim>) -> Result<(Vec<Claim>, Vec<Claim>), DeskError> {
+        let mut known: BTreeMap<RunId, Attempt> = BTreeMap::new();
+        let strangers: Vec<RunId> = {
+            let memory = self.memory();
+            let here = |claim: &Claim| Some((claim.run, memory.runs.get(&claim.run)?.attempt));
+            known.extend(holds.iter().filter_map(here));
+            holds.iter().map(|claim| claim.run).filter(|run| !known.contains_key(run)).collect()
+        };
+        for ids in strangers.chunks(CLAIMS_AT_ONCE) {
+            let rows = self.ports.store.fetch(ids).await?;
+            let open = rows.into_iter().filter(|row| !row.is_closed);
+            known.extend(open.map(|row| (row.waiting.run, row.waiting.attempt)));
+        }
+        let is_over = |claim: &Claim| known.get(&claim.run).is_none_or(|attempt| *attempt > claim.attempt);
+        Ok(holds.into_iter().partition(is_over))
     }
 
     fn hear_goodbye(&self, app: &str, address: &str) {

@@ -14,7 +14,7 @@ use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Place, Run};
 use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
-use crate::step::{Ended, may_have_been_sent};
+use crate::step::Ended;
 use std::sync::Arc;
 
 /// How many instants one backfill may name.
@@ -327,7 +327,7 @@ impl Node {
             let known = memory.runs.get(&id).copied();
             let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
             let is_gone = |run: &Run| match memory.jobs.get(run.job) {
-                Some(Known::Job(job)) => may_have_been_sent(job, run, self.settings.term),
+                Some(Known::Job(job)) => memory.may_have_been_sent(job, run, self.settings.term),
                 _ => true,
             };
             let may_be_sent = match known {

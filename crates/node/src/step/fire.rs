@@ -9,8 +9,6 @@ mod pick;
 mod seek;
 mod split;
 
-pub(crate) use decide::may_have_been_sent;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -140,7 +140,7 @@ impl Node {
                 Some(_) => Timestamp::MAX,
                 None => self.deadline_of(&memory.jobs, open, now),
             };
-            memory.adopt(read, open, deadline);
+            memory.adopt(read, open, deadline, now);
             if let Some(join) = open.join.filter(|join| join.open == 0) {
                 memory.join(open.run.run, join);
             }

@@ -184,6 +184,7 @@ impl Node {
     }
 
     fn begin(&self, me: NodeId, acquired: &[Acquired]) {
+        let boot = self.boot();
         let mut memory = self.memory();
         if memory.id != me {
             return;
@@ -193,6 +194,9 @@ impl Node {
             memory.jobs.forget_all();
         }
         memory.planned_through = Timestamp::MIN;
+        if acquired.iter().any(|acquired| acquired.mark.is_some()) {
+            memory.natives.listen_until(boot.plus(self.settings.registry.listen));
+        }
         for Acquired { lease, mark, checkpoint } in acquired {
             memory.leave(lease.shard);
             let held = Held {

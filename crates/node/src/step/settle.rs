@@ -194,6 +194,11 @@ impl Node {
                     continue;
                 }
             };
+            if !memory.may_report(report, &job) {
+                memory.events.push(Event::LateReport { run: report.run, attempt: report.attempt });
+                judged.late.push(report.receipt);
+                continue;
+            }
             let flight = memory.flights.get(&report.run);
             let attempt = record(report, flight.is_some_and(|flight| flight.possible_duplicate), now);
             let end = End {

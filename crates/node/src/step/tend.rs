@@ -206,9 +206,9 @@ impl Node {
                 }
                 return Ok(());
             };
-            // What is not sent over HTTP does not wait in that queue.
-            let ready_room = match is_http {
-                true => (self.settings.ready_max() / 2).saturating_sub(memory.ready.len()),
+            // What executors take over HTTP does not wait in that queue.
+            let ready_room = match is_http || memory.seekers.stalled_count() > 0 {
+                true => (self.settings.ready_max() / 2).saturating_sub(memory.waiting_count()),
                 false => usize::MAX,
             };
             if room * 2 < self.settings.queue_max {

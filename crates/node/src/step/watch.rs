@@ -13,7 +13,7 @@ use crate::desk::snapshot;
 use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::ports::{Address, Boot, Heard, Killed, Probe, Probed, StoreError, Unclear};
+use crate::ports::{Address, Beat, Boot, Heard, Killed, Probe, Probed, Progress, StoreError, Unclear};
 use crate::step::Ended;
 
 /// How many executors are asked in one round.
@@ -43,17 +43,25 @@ impl Node {
         let memory = self.memory();
         let next = boot.plus(self.settings.registry.probe);
         let impatient = memory.seekers.next().map(|until| memory.time.moment_of(until));
-        impatient.map_or(next, |until| until.clamp(boot.plus(self.settings.pause), next))
+        let lost = memory.natives.next_loss(&self.settings.registry).map(|at| memory.time.moment_of(at));
+        let soonest = [impatient, lost].into_iter().flatten().min();
+        soonest.map_or(next, |until| until.clamp(boot.plus(self.settings.pause), next))
     }
 
     async fn watch_once(&self, boot: Boot) -> Result<(), StoreError> {
         let Some(now) = self.memory().time.now(boot) else { return Ok(()) };
         let settings = self.settings.registry;
         let is_time = |last: Option<Boot>, every| last.is_none_or(|last| boot.since(last) >= every);
-        let (reads, buries) = {
+        let (reads, buries, beats) = {
             let memory = self.memory();
-            (is_time(memory.looked_at, settings.probe), is_time(memory.buried_at, settings.sweep))
+            let is_due = is_time(memory.beaten_at, settings.beat);
+            let beats = if is_due { memory.natives.beats() } else { Vec::new() };
+            (is_time(memory.looked_at, settings.probe), is_time(memory.buried_at, settings.sweep), beats)
         };
+        if !beats.is_empty() {
+            self.beat_for(beats).await?;
+            self.memory().beaten_at = Some(boot);
+        }
         if buries {
             self.ports.apps.bury(settings.dead).await?;
             self.memory().buried_at = Some(boot);
@@ -63,8 +71,16 @@ impl Node {
             self.memory().looked_at = Some(boot);
             self.ask_around(now);
         }
+        self.memory().lose_absent(now, &settings);
         self.ask_again(now);
         self.give_up_seeking(now).await
+    }
+
+    /// Who has a session is there, and need not say so.
+    async fn beat_for(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        self.ports.apps.beat(beats.clone()).await?;
+        beats.iter().for_each(|beat| self.hear_beat(beat));
+        Ok(())
     }
 
     /// Brings in what other nodes have heard, and lets go of those that were silent for too long.
@@ -140,6 +156,9 @@ impl Node {
                 Heard::Probed(probed) => self.probed(probed, boot),
                 Heard::Killed(killed) => self.killed(killed),
                 Heard::Unclear(unclear) => self.unclear(unclear),
+                Heard::Credit { url, more } => self.memory().credit(&url, more),
+                Heard::Draining { url } => self.memory().native_drains(&url),
+                Heard::Progress(progress) => self.progress(progress),
             }
         }
     }
@@ -172,6 +191,14 @@ impl Node {
         let mut memory = self.memory();
         if let Some(flight) = memory.flights.get_mut(&run).filter(|flight| flight.attempt == attempt) {
             flight.unclear = Some(said);
+        }
+    }
+
+    fn progress(&self, Progress { run, attempt, percent, note }: Progress) {
+        let mut memory = self.memory();
+        let known = memory.runs.get(&run).filter(|known| known.attempt == attempt).map(|known| known.job);
+        if let Some(job) = known {
+            memory.events.push(Event::Progress { run, job, attempt, percent, note });
         }
     }
 
@@ -257,7 +284,7 @@ impl Memory {
     }
 
     /// An attempt is lost although its time is not up: the next reaping ends it.
-    fn take_for_lost(&mut self, id: RunId, reason: Text, now: Timestamp) {
+    pub(crate) fn take_for_lost(&mut self, id: RunId, reason: Text, now: Timestamp) {
         let Some(flight) = self.flights.get_mut(&id) else { return };
         self.deadlines.remove(&(flight.deadline, id));
         flight.deadline = now;

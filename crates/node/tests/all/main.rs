@@ -2,4 +2,5 @@
 
 mod executors;
 mod house;
+mod natives;
 mod steps;

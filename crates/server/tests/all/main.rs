@@ -8,6 +8,7 @@ mod cron;
 mod e2e;
 mod executors;
 mod house;
+mod native;
 mod schemathesis;
 mod scripted;
 mod serve;

@@ -18,8 +18,8 @@ use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
-use crate::memory::{Flight, Place, Run};
-use crate::ports::{Dispatched, Gate, Kill};
+use crate::memory::{Flight, Memory, Place, Run};
+use crate::ports::{Address, Dispatched, Gate, Kill};
 use crate::settings::Planted;
 use crate::step::Ended;
 
@@ -59,8 +59,11 @@ impl Node {
 
 impl Turn<'_> {
     fn decide(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
-        if run.flags.is_doubtful && may_have_been_sent(job, run, self.settings.term) {
-            return self.decision.ends.push(doubt(id, run, job, self.now));
+        if let Some((claim, address)) = self.memory.claim_of(id, run) {
+            return self.resume(id, run, job, claim.token, address);
+        }
+        if run.flags.is_doubtful && self.memory.may_have_been_sent(job, run, self.settings.term) {
+            return self.doubt(id, run, job);
         }
         if run.flags.may_be_gated {
             // Only the key can say; the second look asks the job.
@@ -84,6 +87,36 @@ impl Turn<'_> {
                 self.decision.ends.push(Ended::unsent(id, run, then));
             }
         }
+    }
+
+    /// An earlier holder may have sent it. Executors are given time to say so.
+    fn doubt(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        if job.executor().is_some() && self.memory.natives.is_listening(self.boot) {
+            let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
+            return self.memory.wait_for_claims(id, app, self.now, patience);
+        }
+        self.decision.ends.push(doubt(id, run, job, self.now));
+    }
+
+    /// An executor has it already, from an earlier holder: it is on its way as before.
+    fn resume(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, address: Arc<Address>) {
+        self.memory.active.entry(run.job).or_default().running.insert(id);
+        self.memory.seekers.remove(id);
+        let flight = Flight {
+            attempt: run.attempt,
+            token,
+            sent_at: self.now,
+            executor: address.url.clone(),
+            address: Some(address),
+            is_gated: run.flags.has_gate,
+            is_adopted: true,
+            possible_duplicate: run.flags.may_repeat,
+            pool: None,
+            deadline: reap::deadline(job, self.now, self.settings.grace),
+            unclear: None,
+            lost_because: None,
+        };
+        self.memory.fly(id, flight);
     }
 
     /// What the job wants done with it. A part is asked for as what it is a part of.
@@ -132,7 +165,7 @@ impl Turn<'_> {
         }
     }
 
-    fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+    pub(super) fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_unbound = self.memory.has_planted(Planted::MarkBehind);
         let may_send = self.memory.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
         let may_send = may_send || is_unbound;
@@ -204,7 +237,7 @@ impl Turn<'_> {
             kept.place = Place::Queued;
         }
         // Whoever was chosen for it may be another by then.
-        self.memory.chosen.remove(&id);
+        self.memory.unchoose(id);
         self.memory.seekers.remove(id);
         let active = self.memory.active.entry(run.job).or_default();
         active.queue.insert(run.rank(id));
@@ -226,10 +259,12 @@ impl Turn<'_> {
         if !self.memory.is_ready_full(self.settings) || is_flowing {
             return;
         }
-        let surplus = self.memory.ready.len() - self.settings.ready_max() / 2;
-        let ids = self.memory.ready.iter().rev().map(|rank| rank.run);
+        let surplus = self.memory.waiting_count() - self.settings.ready_max() / 2;
+        let stalled = self.memory.seekers.last_stalled(surplus);
+        let ids = stalled.into_iter().chain(self.memory.ready.iter().rev().map(|rank| rank.run));
         let last: Vec<_> = ids.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
         for (id, ended) in last {
+            self.memory.seekers.remove(id);
             self.memory.make_busy(id);
             self.decision.ends.push(ended);
         }
@@ -240,7 +275,9 @@ impl Turn<'_> {
     fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
         let run = self.memory.runs.get(&id).copied()?;
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
-        let has_to_wait = run.decided == Decided::CaughtUp || self.memory.pool_of(&run, self.now).is_some();
+        let has_to_wait = run.place == Place::Seeking
+            || run.decided == Decided::CaughtUp
+            || self.memory.pool_of(&run, self.now).is_some();
         let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
         let then = match self.ask(id, &run, job) {
             Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
@@ -364,13 +401,16 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
     Close { outcome, reason: Text::Borrowed(reason.name()), closed_at: now, range: None }
 }
 
-/// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before it
-/// was ready. A holder may act on what it knew of the job for as long as its term; but who called a run back because
-/// of a change knew of that change, and whoever came after knows it too.
-pub(crate) fn may_have_been_sent(job: &Job, run: &Run, term: Duration) -> bool {
-    let known_everywhere = job.changed_at.saturating_add(term * 2);
-    let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
-    !(job.is_gated() && (is_called_back || known_everywhere <= run.ready_at))
+impl Memory {
+    /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before
+    /// it was ready. A holder may act on what it knew of the job for as long as its term; but who called a run back
+    /// because of a change knew of that change, and whoever came after knows it too.
+    pub(crate) fn may_have_been_sent(&self, job: &Job, run: &Run, term: Duration) -> bool {
+        let known_everywhere = job.changed_at.saturating_add(term * 2);
+        let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
+        let was_gated = job.is_gated() && (is_called_back || known_everywhere <= run.ready_at);
+        !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
+    }
 }
 
 /// An attempt that an earlier holder may have sent is taken for lost with its node.

@@ -54,7 +54,8 @@ impl Node {
             return Vec::new();
         }
         let Some(now) = memory.trusted_now(boot) else { return Vec::new() };
-        let room = self.settings.ready_max().saturating_sub(memory.ready.len());
+        memory.end_listening(boot);
+        let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
         memory.wheel.advance(now, room, &mut due);
         for timer in due {
@@ -74,7 +75,7 @@ impl Node {
         let Choice { picked, fast_below, .. } = self.choose(&memory, now, help);
         memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
-        let is_waiting = memory.ready.len() > picked.len();
+        let is_waiting = memory.waiting_count() > picked.len();
         memory.flow.note(boot, picked.len(), is_waiting);
         for id in &picked {
             memory.make_busy(*id);
@@ -145,14 +146,20 @@ impl Node {
         let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
         // What cannot go may have to make way for what could.
         let overfull = is_full.then(|| memory.flow.next_look());
-        [in_queue, waiting, overfull].into_iter().flatten().fold(idle, Boot::min)
+        let listened = memory.natives.listened();
+        [in_queue, waiting, overfull, listened].into_iter().flatten().fold(idle, Boot::min)
     }
 }
 
 impl Memory {
     /// Whether nothing more may leave the wheel before something that is due goes.
     pub(super) fn is_ready_full(&self, settings: &Settings) -> bool {
-        self.ready.len() >= settings.ready_max()
+        self.waiting_count() >= settings.ready_max()
+    }
+
+    /// How many are due and cannot go yet: there is no place for them, or no executor takes more.
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.ready.len() + self.seekers.stalled_count()
     }
 
     /// Whether nothing about a run has to be read or written before it is sent.
@@ -171,7 +178,7 @@ impl Memory {
     /// can go and something else could.
     fn has_room_for_parked(&self, settings: &Settings, is_idle: bool) -> bool {
         let room = settings.ready_max() / if is_idle { 2 } else { 4 };
-        self.ready.len() < room.max(1) && self.parked.values().any(|parked| parked.is_due)
+        self.waiting_count() < room.max(1) && self.parked.values().any(|parked| parked.is_due)
     }
 
     /// The pool whose places a send of the run takes; none for what is not sent over HTTP.

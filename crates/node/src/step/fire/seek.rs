@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use punctual_core::model::{Executor, Job, Origin, RunId, directed};
+use punctual_core::model::{Executor, Job, Origin, RunId, Text, directed};
 use punctual_core::policy::route::{Choice, retry_part};
+use punctual_core::registry::Dialect;
 
 use super::Turn;
 use crate::memory::Run;
@@ -14,9 +15,14 @@ impl Turn<'_> {
     pub(super) fn seek(&mut self, id: RunId, run: &Run, job: &Arc<Job>, executor: &Executor) {
         // After a gate of unknown fate only the same executor may be meant; and what was asked for is taken.
         if self.memory.chosen.contains_key(&id) {
-            return self.draft_gate(id, run, job);
+            return self.go_through(id, run, job);
         }
-        let there = self.memory.executors_of(&job.definition.app);
+        let crew = self.memory.executors_of(&job.definition.app);
+        let there = self.memory.offering(&crew, &executor.handler);
+        if there.is_empty() && !crew.is_empty() {
+            let reason = format!("nobody who has a session here offers the handler {}", executor.handler);
+            self.memory.seekers.note_reason(id, reason.into());
+        }
         if run.origin == Origin::Part {
             return self.seek_for_part(id, run, job, &there);
         }
@@ -27,12 +33,43 @@ impl Turn<'_> {
         // Spread over the 64 bits, so that runs of one turn do not follow each other.
         let bits = self.bits ^ id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         match self.memory.routes.choose(executor.route, job.id, &urls, bits, self.now) {
-            Choice::At(index) => self.go_to(id, run, job, Arc::clone(&there[index])),
-            Choice::AskBeat => self.ask_executors(id, run, job, &there, Asked::Beat),
-            Choice::AskIdle => self.ask_executors(id, run, job, &there, Asked::Idle),
+            Choice::At(index) if executor.route.is_bound() => {
+                self.go_to(id, run, job, Arc::clone(&there[index]));
+            }
+            Choice::At(index) => self.go_near(id, run, job, &there, index),
+            Choice::AskBeat => self.ask_others(id, run, job, &there, Asked::Beat),
+            Choice::AskIdle => self.ask_others(id, run, job, &there, Asked::Idle),
             Choice::All => self.draft_split(id, run, job, &there),
             Choice::Nobody => self.strand(id, job),
         }
+    }
+
+    /// To the executor that was chosen, or to the next that takes more.
+    fn go_near(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], index: usize) {
+        let from_there = there[index..].iter().chain(&there[..index]);
+        let free = from_there.into_iter().find(|address| self.memory.natives.has_room(address));
+        match free {
+            Some(address) => self.go_to(id, run, job, Arc::clone(address)),
+            None => self.stall(id, job, None),
+        }
+    }
+
+    /// Of those that have a session it is known whether they are there and free; the others are asked.
+    fn ask_others(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], by: Asked) {
+        let is_native = |address: &&Arc<Address>| address.dialect == Dialect::Native;
+        let free = there.iter().filter(is_native).find(|address| self.memory.natives.has_room(address));
+        let others: Vec<Arc<Address>> = there.iter().filter(|at| !is_native(at)).cloned().collect();
+        match free {
+            Some(address) => self.go_to(id, run, job, Arc::clone(address)),
+            None if others.is_empty() => self.stall(id, job, None),
+            None => self.ask_executors(id, run, job, &others, by),
+        }
+    }
+
+    /// There is somebody, who takes nothing more for now.
+    fn stall(&mut self, id: RunId, job: &Job, only: Option<Text>) {
+        let handler = job.executor().map(|executor| executor.handler.clone()).unwrap_or_default();
+        self.memory.stall(id, job.definition.app.clone().into(), handler.into(), only);
     }
 
     /// Somebody named the executor: it goes there or nowhere.
@@ -64,8 +101,22 @@ impl Turn<'_> {
     }
 
     fn go_to(&mut self, id: RunId, run: &Run, job: &Arc<Job>, address: Arc<Address>) {
-        self.memory.chosen.insert(id, address);
-        self.draft_gate(id, run, job);
+        if !self.memory.natives.has_room(&address) {
+            return self.stall(id, job, Some(address.url.clone()));
+        }
+        self.memory.choose_for(id, address);
+        self.go_through(id, run, job);
+    }
+
+    /// On to the gate, or past it: who has a session says by it what it has, so nothing needs to be written before.
+    fn go_through(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        let is_native = self.memory.chosen.get(&id).is_some_and(|at| at.dialect == Dialect::Native);
+        let is_alone = run.origin != Origin::Part && !run.flags.may_be_gated && !job.must_be_gated();
+        if is_native && is_alone {
+            self.send_ungated(id, run, job);
+        } else {
+            self.draft_gate(id, run, job);
+        }
     }
 
     fn ask_executors(&mut self, id: RunId, run: &Run, job: &Job, there: &[Arc<Address>], by: Asked) {

@@ -1,0 +1,55 @@
+"""Who gets the free credits. With one node, that one; with several each has a share, and the rest goes where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class Account:
+    """What one node has of the capacity."""
+
+    granted: int = 0
+    running: int = 0
+    wanted: int = 0
+
+    @property
+    def load(self) -> int:
+        return self.granted + self.running
+
+
+def deal(capacity: int, free: int, accounts: Sequence[Account], known: int) -> list[int]:
+    """How many credits each of the accounts gets. `known` counts the nodes without a session as well."""
+    gifts = [0] * len(accounts)
+    if free <= 0 or not accounts:
+        return gifts
+    if known <= 1:
+        gifts[0] = free
+        return gifts
+    free = _shares(capacity, free, accounts, known, gifts)
+    # Credits cannot be taken back from a node that does not use them. So something stays for those that may return.
+    absent = min(known - len(accounts), capacity // 4)
+    _wants(free - absent, accounts, gifts)
+    return gifts
+
+
+def _shares(capacity: int, free: int, accounts: Sequence[Account], known: int, gifts: list[int]) -> int:
+    # One share more than there are nodes: it is the part that goes to whoever wants it.
+    share = max(1, capacity // (known + 1))
+    for index in sorted(range(len(accounts)), key=lambda one: accounts[one].load):
+        gift = max(0, min(free, share - accounts[index].load))
+        gifts[index] += gift
+        free -= gift
+    return free
+
+
+def _wants(free: int, accounts: Sequence[Account], gifts: list[int]) -> None:
+    wanting = [index for index, account in enumerate(accounts) if account.wanted > gifts[index]]
+    while free > 0 and wanting:
+        each = max(1, free // len(wanting))
+        for index in wanting:
+            gift = min(each, free, accounts[index].wanted - gifts[index])
+            gifts[index] += gift
+            free -= gift
+        wanting = [index for index in wanting if accounts[index].wanted > gifts[index]]

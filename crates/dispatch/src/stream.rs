@@ -1,0 +1,169 @@
+//! The way to native executors: processes that keep a WebSocket to this node open, as `docs/protocol/executor.md` says.
+//!
+//! ```text
+//! send ─► hub ─► outbox (a queue per session) ─► writer ─► executor
+//!                                                             │
+//! sink ◄──────── reader ◄── reports, credits, progress ◄──────┘      log ─► scrolls
+//! acknowledge ─► outbox ─► writer ─► kept
+//! ```
+//!
+//! Everything goes in batches: the writer takes what has gathered while it wrote. How much an executor takes is counted
+//! by the node, which sends nothing beyond its credits; so an outbox is as short as those.
+
+mod hub;
+mod outbox;
+mod scroll;
+mod session;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, RunId, Text};
+use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Killed, Probe, Receipt};
+use punctual_protocol::native::{Held, Hello, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+
+use crate::ledger::Sink;
+use crate::unheard;
+use hub::Hub;
+pub(crate) use hub::NATIVE;
+
+/// How often and how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a new connection may take to say who it is.
+    pub hello: Duration,
+    /// How often executors are pinged.
+    pub ping: Duration,
+    /// How long a silence ends a session.
+    pub silence: Duration,
+    /// How long an executor may take to read what was sent.
+    pub unread: Duration,
+    /// How long a broken session may be resumed, for the executor to know.
+    pub resume: Duration,
+    /// How often it is asked whether who let an executor in still would.
+    pub check: Duration,
+    /// How many sessions there may be.
+    pub sessions_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let seconds = Duration::from_secs;
+        Options {
+            hello: seconds(5),
+            ping: seconds(2),
+            silence: seconds(6),
+            unread: seconds(10),
+            resume: seconds(3),
+            check: seconds(10),
+            sessions_max: 10_000,
+        }
+    }
+}
+
+/// What sessions need from outside.
+pub struct Setup {
+    /// Where the tasks run.
+    pub runtime: Handle,
+    /// Bounds and habits.
+    pub options: Options,
+    /// What time it is.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Who is told. It is called from a task and must not block.
+    pub sink: Sink,
+    /// Who keeps what attempts wrote, when they have ended. It must not block.
+    pub keep: Arc<dyn Fn(RunId, Attempt, KeptLog) + Send + Sync>,
+    /// This node's name.
+    pub node: String,
+}
+
+/// Who lets executors in, and sees them off.
+#[async_trait]
+pub trait Reception: Send + Sync {
+    /// Lets an executor in, and answers what it holds that is over; or says why not. From then on it is known.
+    async fn welcome(&self, hello: &Hello) -> Result<Vec<Held>, Refusal>;
+
+    /// Whether it would be let in again, as far as its token goes.
+    async fn is_welcome(&self, app: &str) -> bool;
+
+    /// Its session is over; after a goodbye it has nothing any more.
+    async fn farewell(&self, app: &str, url: &str, is_final: bool);
+}
+
+/// The way to native executors.
+pub struct Natives {
+    hub: Arc<Hub>,
+}
+
+impl Natives {
+    /// Nobody is there yet.
+    pub fn new(setup: Setup) -> Natives {
+        Natives { hub: Arc::new(Hub::new(setup)) }
+    }
+
+    /// Whether another session can be opened.
+    pub fn has_room(&self) -> bool {
+        self.hub.has_room()
+    }
+
+    /// Speaks with whoever is at the other end of a connection, until it ends. The WebSocket handshake is done.
+    pub fn attend<S>(&self, socket: S, reception: Arc<dyn Reception>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let hub = Arc::clone(&self.hub);
+        self.hub.runtime().spawn(session::attend(hub, socket, reception));
+    }
+
+    /// What an attempt that is still running wrote, from a line on; none if nothing is known of it. The lines, and the
+    /// number of the next.
+    pub fn log(&self, run: RunId, attempt: Attempt, from: u64) -> Option<(String, u64)> {
+        self.hub.scrolls().read(run, attempt, from)
+    }
+
+    /// What an attempt wrote that has ended is kept elsewhere.
+    pub fn forget_log(&self, run: RunId, attempt: Attempt) {
+        self.hub.scrolls().forget(run, attempt);
+    }
+
+    /// Says goodbye to all executors, and waits until they have heard it, at most for `bound`.
+    pub async fn close(&self, bound: Duration) {
+        self.hub.close(bound).await;
+    }
+}
+
+impl Dispatch for Natives {
+    fn send(&self, sends: Vec<Dispatched>) {
+        self.hub.send(sends);
+    }
+
+    fn kill(&self, kills: Vec<Kill>) {
+        let unheard = |kill: &Kill| Killed {
+            run: kill.run,
+            attempt: kill.attempt,
+            is_confirmed: false,
+            said: Text::Borrowed("the executor has no session"),
+        };
+        let lost: Vec<Heard> = kills
+            .iter()
+            .filter(|kill| !self.hub.kill(kill))
+            .map(|kill| Heard::Killed(unheard(kill)))
+            .collect();
+        self.hub.tell(lost);
+    }
+
+    /// They are there by their session, and are not asked.
+    fn probe(&self, probes: Vec<Probe>) {
+        let unheard = |probe| Heard::Probed(unheard(probe, "an executor with a session is not asked"));
+        self.hub.tell(probes.into_iter().map(unheard).collect());
+    }
+
+    fn acknowledge(&self, reports: Vec<Receipt>) {
+        self.hub.acknowledge(&reports);
+    }
+}

@@ -1,0 +1,91 @@
+//! What is to be said to an executor, in the order in which it is: reports that are kept, attempts that should end, runs.
+
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use punctual_core::model::{Attempt, RunId};
+use punctual_node::ports::Dispatched;
+use punctual_protocol::native::{Cancel, Held, Refusal};
+use tokio::sync::Notify;
+
+/// How a session is to end.
+#[derive(Clone, Debug)]
+pub(super) enum End {
+    /// The node stops.
+    Goodbye(String),
+    /// The executor did something wrong, or another session took its place.
+    Refused(Refusal),
+}
+
+/// What has gathered.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) kept: Vec<Held>,
+    pub(super) cancels: Vec<Cancel>,
+    pub(super) runs: Vec<Dispatched>,
+    pub(super) end: Option<End>,
+}
+
+/// A queue between those who have something to say and the one who writes.
+#[derive(Default)]
+pub(super) struct Outbox {
+    gathered: Mutex<Gathered>,
+    news: Notify,
+}
+
+impl Outbox {
+    pub(super) fn keep(&self, kept: impl Iterator<Item = Held>) {
+        self.add(|gathered| gathered.kept.extend(kept));
+    }
+
+    pub(super) fn send(&self, run: Dispatched) {
+        self.add(|gathered| gathered.runs.push(run));
+    }
+
+    /// What was not sent yet need not be.
+    pub(super) fn cancel(&self, cancel: Cancel) {
+        self.add(|gathered| {
+            let (run, attempt) = (RunId(cancel.run), Attempt(cancel.attempt));
+            gathered.runs.retain(|waiting| (waiting.run, waiting.attempt) != (run, attempt));
+            gathered.cancels.push(cancel);
+        });
+    }
+
+    /// The first reason to end is the one that is told.
+    pub(super) fn end(&self, end: End) {
+        self.add(|gathered| {
+            gathered.end.get_or_insert(end);
+        });
+    }
+
+    /// Waits until there is something to say, and takes all of it.
+    pub(super) async fn take(&self) -> Gathered {
+        loop {
+            let gathered = mem::take(&mut *self.locked());
+            if !gathered.is_empty() {
+                return gathered;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    fn add(&self, change: impl FnOnce(&mut Gathered)) {
+        let mut gathered = self.locked();
+        let was_empty = gathered.is_empty();
+        change(&mut gathered);
+        drop(gathered);
+        if was_empty {
+            self.news.notify_one();
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gathered {
+    fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.cancels.is_empty() && self.runs.is_empty() && self.end.is_none()
+    }
+}

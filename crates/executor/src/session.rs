@@ -1,0 +1,325 @@
+//! A session with one node, and the link that keeps opening one: reading, writing, silence and backoff.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use punctual_protocol::native::{
+    Code, FRAME_MAX, FromExecutor, FromNode, Goodbye, Hello, Kept, Nodes, Refusal, Want, Welcome,
+};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, header::AUTHORIZATION};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+
+use crate::context::Work;
+use crate::desk::{Answer, Event};
+use crate::frames;
+use crate::handler::Rules;
+use crate::surroundings;
+use crate::url::Url;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const WELCOME_WITHIN: Duration = Duration::from_secs(10);
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// The pauses between two tries.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// After an answer that will be the same until somebody changes something.
+const PAUSE_REFUSED: Duration = Duration::from_secs(30);
+/// A node is heard at least this often, whatever it promises.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+
+/// What all links of an executor have in common.
+pub(crate) struct Identity {
+    pub(crate) hello: Hello,
+    pub(crate) token: Option<HeaderValue>,
+    pub(crate) tls: TlsConnector,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) events: UnboundedSender<Event>,
+}
+
+/// Keeps a session with a node until it is told to stop.
+pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut stop: watch::Receiver<bool>) {
+    let mut pause = PAUSE_MIN;
+    while !*stop.borrow() {
+        let Some(answer) = ask(link, &identity).await else { return };
+        let waits = match answer {
+            Answer::Stop => return,
+            Answer::Later => PAUSE_MAX,
+            Answer::Go(holds) => {
+                let tried = tokio::select! {
+                    connected = connect(&url, &identity) => connected,
+                    _ = stop.wait_for(|is_over| *is_over) => return,
+                };
+                let began = Instant::now();
+                let over = match tried {
+                    Ok(socket) => session(link, socket, holds, &identity).await,
+                    Err(over) => over,
+                };
+                // A session that did not live long is no proof that the next will.
+                if began.elapsed() >= PAUSE_MAX {
+                    pause = PAUSE_MIN;
+                }
+                let waits = if over.is_final { PAUSE_REFUSED } else { jittered(pause) };
+                pause = PAUSE_MAX.min(pause * 2);
+                let Over { reason, is_replaced, .. } = over;
+                let _ = identity.events.send(Event::Closed { link, reason, is_replaced });
+                waits
+            }
+        };
+        tokio::select! {
+            () = sleep(waits) => {}
+            _ = stop.wait_for(|is_over| *is_over) => return,
+        }
+    }
+}
+
+async fn ask(link: usize, identity: &Identity) -> Option<Answer> {
+    let (answer, answered) = oneshot::channel();
+    identity.events.send(Event::Connecting { link, answer }).ok()?;
+    answered.await.ok()
+}
+
+/// Between half and the whole of it, so that executors which lost a node together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + half.mul_f64((surroundings::bits() >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+/// Why a session is over, or never was.
+struct Over {
+    reason: String,
+    /// What the node is to be told about it.
+    refusal: Option<Refusal>,
+    /// Whether we end it: then the node gets time to read why.
+    is_ours: bool,
+    is_replaced: bool,
+    /// Whether it would be the same the next time.
+    is_final: bool,
+}
+
+impl Over {
+    fn new(reason: impl Into<String>) -> Over {
+        Over { reason: reason.into(), refusal: None, is_ours: false, is_replaced: false, is_final: false }
+    }
+
+    fn refusing(refusal: Refusal) -> Over {
+        Over { refusal: Some(refusal.clone()), is_ours: true, ..Over::new(refusal.reason) }
+    }
+
+    fn malformed(reason: impl Into<String>) -> Over {
+        Over::refusing(Refusal::malformed(reason))
+    }
+
+    /// What a node says about it.
+    fn said(refusal: Refusal) -> Over {
+        let is_final = matches!(refusal.code, Code::Version | Code::Refused);
+        let is_replaced = refusal.code == Code::Replaced;
+        Over { is_final, is_replaced, ..Over::new(format!("the node says: {}", refusal.reason)) }
+    }
+
+    fn broken(error: Error) -> Over {
+        match error {
+            Error::Capacity(CapacityError::MessageTooLong { size, .. }) => {
+                let reason = format!("a message of {size} bytes; at most {FRAME_MAX} are read");
+                Over::refusing(Refusal { code: Code::TooLarge, reason })
+            }
+            Error::Utf8(reason) => Over::malformed(reason),
+            Error::Http(response) => {
+                let status = response.status();
+                let reason = match status.as_u16() {
+                    401 | 403 => format!("the node answered {status}: is the token right?"),
+                    404 => format!("the node answered {status}: is it a Punctual node, and new enough?"),
+                    _ => format!("the node answered {status}"),
+                };
+                Over { is_final: matches!(status.as_u16(), 400..=428), ..Over::new(reason) }
+            }
+            error => Over::new(error.to_string()),
+        }
+    }
+}
+
+/// A stream to a node, encrypted or not.
+pub(crate) trait Line: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Line for T {}
+
+type Socket = WebSocketStream<Box<dyn Line>>;
+
+async fn connect(url: &Url, identity: &Identity) -> Result<Socket, Over> {
+    let connected = timeout(CONNECT_WITHIN, dial(url, identity)).await;
+    connected.unwrap_or_else(|_| Err(Over::new("it took too long to connect")))
+}
+
+async fn dial(url: &Url, identity: &Identity) -> Result<Socket, Over> {
+    let cannot = |error: io::Error| Over::new(format!("cannot connect: {error}"));
+    let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(cannot)?;
+    stream.set_nodelay(true).map_err(cannot)?;
+    let stream: Box<dyn Line> = if url.is_secure {
+        let name = ServerName::try_from(url.host.clone()).map_err(|error| Over::new(error.to_string()))?;
+        Box::new(identity.tls.connect(name, stream).await.map_err(cannot)?)
+    } else {
+        Box::new(stream)
+    };
+    let mut request = url.request().into_client_request().map_err(Over::broken)?;
+    if let Some(token) = &identity.token {
+        request.headers_mut().insert(AUTHORIZATION, token.clone());
+    }
+    let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
+    let (socket, _) = client_async_with_config(request, stream, Some(config)).await.map_err(Over::broken)?;
+    Ok(socket)
+}
+
+async fn session(
+    link: usize,
+    socket: Socket,
+    holds: Vec<punctual_protocol::native::Held>,
+    identity: &Identity,
+) -> Over {
+    let (mut sink, mut stream) = socket.split();
+    let over = match open(&mut sink, &mut stream, holds, identity).await {
+        Ok(welcome) => {
+            let silence = Duration::from_millis(welcome.silence_ms).clamp(PAUSE_MIN, SILENCE_MAX);
+            let (outbox, outgoing) = unbounded_channel();
+            let opened = Event::Opened { link, welcome: Box::new(welcome), outbox };
+            let _ = identity.events.send(opened);
+            // One task reads and writes, so neither waits for the other, and nothing goes from thread to thread.
+            tokio::select! {
+                over = read(link, &mut stream, silence, identity) => over,
+                over = write(&mut sink, outgoing) => over,
+            }
+        }
+        Err(over) => over,
+    };
+    let closed = async {
+        close(&mut sink, &over).await;
+        // A socket that is dropped with something unread in it takes our last words with it.
+        // A node that closes as well has read them.
+        while over.is_ours && matches!(stream.next().await, Some(Ok(message)) if !message.is_close()) {}
+    };
+    let _ = timeout(CLOSE_WITHIN, closed).await;
+    over
+}
+
+async fn open(
+    sink: &mut SplitSink<Socket, Message>,
+    stream: &mut SplitStream<Socket>,
+    holds: Vec<punctual_protocol::native::Held>,
+    identity: &Identity,
+) -> Result<Welcome, Over> {
+    let hello = frames::text(&FromExecutor::Hello(Hello { holds, ..identity.hello.clone() }));
+    let greet = async {
+        sink.send(Message::text(hello)).await.map_err(Over::broken)?;
+        loop {
+            let Some(message) = stream.next().await else { return Err(Over::new("the node closed")) };
+            let message = message.map_err(Over::broken)?;
+            let Some(text) = text_of(&message)? else { continue };
+            match FromNode::read(text).map_err(Over::refusing)? {
+                FromNode::Welcome(welcome) => return Ok(welcome),
+                FromNode::Error(refusal) => return Err(Over::said(refusal)),
+                FromNode::Goodbye(Goodbye { reason }) => return Err(Over::new(leaves(&reason))),
+                FromNode::Unknown => {}
+                _ => return Err(Over::malformed("the first message is no welcome")),
+            }
+        }
+    };
+    timeout(WELCOME_WITHIN, greet).await.unwrap_or_else(|_| Err(Over::new("the node says nothing")))
+}
+
+/// The text of a message, if it is one of ours.
+fn text_of(message: &Message) -> Result<Option<&str>, Over> {
+    match message {
+        Message::Text(text) => Ok(Some(text.as_str())),
+        Message::Binary(_) => Err(Over::malformed("a binary message")),
+        Message::Close(frame) => {
+            let reason =
+                frame.as_ref().map(|frame| frame.reason.as_str()).filter(|reason| !reason.is_empty());
+            Err(Over::new(format!("the node closed: {}", reason.unwrap_or("without a reason"))))
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn read(link: usize, stream: &mut SplitStream<Socket>, silence: Duration, identity: &Identity) -> Over {
+    loop {
+        let message = match timeout(silence, stream.next()).await {
+            Ok(Some(Ok(message))) => message,
+            Ok(Some(Err(error))) => return Over::broken(error),
+            Ok(None) => return Over::new("the node closed"),
+            Err(_) => return Over::new(format!("nothing was heard for {} ms", silence.as_millis())),
+        };
+        let told = text_of(&message).and_then(|text| match text {
+            Some(text) => understand(link, text, identity),
+            None => Ok(()),
+        });
+        if let Err(over) = told {
+            return over;
+        }
+    }
+}
+
+/// Tells the desk what a node says.
+fn understand(link: usize, text: &str, identity: &Identity) -> Result<(), Over> {
+    let event = match FromNode::read(text).map_err(Over::refusing)? {
+        FromNode::Runs(said) => {
+            let runs = said.runs.iter().map(|run| Work::of(run, &identity.rules)).collect();
+            Event::Runs { link, runs }
+        }
+        FromNode::Kept(Kept { reports }) => Event::Kept(reports),
+        FromNode::Cancel(said) => Event::Cancel(said.runs),
+        FromNode::Want(Want { runs }) => Event::Want { link, runs },
+        FromNode::Nodes(Nodes { nodes }) => Event::Nodes(nodes),
+        FromNode::Goodbye(Goodbye { reason }) => return Err(Over::new(leaves(&reason))),
+        FromNode::Error(refusal) => return Err(Over::said(refusal)),
+        FromNode::Welcome(_) => return Err(Over::malformed("a second welcome")),
+        FromNode::Unknown => return Ok(()),
+    };
+    let _ = identity.events.send(event);
+    Ok(())
+}
+
+fn leaves(reason: &str) -> String {
+    if reason.is_empty() { "the node stops".into() } else { format!("the node stops: {reason}") }
+}
+
+/// Sends what is in the outbox until nobody can put anything there any more.
+async fn write(sink: &mut SplitSink<Socket, Message>, mut outgoing: UnboundedReceiver<String>) -> Over {
+    const MOST: usize = 64;
+    let mut messages = Vec::with_capacity(MOST);
+    while outgoing.recv_many(&mut messages, MOST).await > 0 {
+        for message in messages.drain(..) {
+            if let Err(error) = sink.feed(Message::text(message)).await {
+                return Over::broken(error);
+            }
+        }
+        if let Err(error) = sink.flush().await {
+            return Over::broken(error);
+        }
+    }
+    Over { is_ours: true, ..Over::new("goodbye") }
+}
+
+/// Ends a session, with the reason if it is the node's fault.
+async fn close(sink: &mut SplitSink<Socket, Message>, over: &Over) {
+    let mut status = CloseCode::Normal;
+    if let Some(refusal) = &over.refusal {
+        status = if refusal.code == Code::TooLarge { CloseCode::Size } else { CloseCode::Policy };
+        let _ = sink.send(Message::text(frames::text(&FromExecutor::Error(refusal.clone())))).await;
+    }
+    let frame = CloseFrame { code: status, reason: "".into() };
+    let _ = sink.send(Message::Close(Some(frame))).await;
+    let _ = sink.close().await;
+}

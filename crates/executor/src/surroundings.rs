@@ -1,0 +1,37 @@
+//! What a process finds around it: the time, chance, its host's name and its variables. Everything else is told.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970, as the machine's clock has it. For people only: nothing is decided by it.
+#[expect(clippy::disallowed_methods, reason = "when a handler began is told to people")]
+pub(crate) fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Chance, for the name of an instance and for pauses that should not be the same everywhere. No secret is made of it.
+#[expect(clippy::disallowed_methods, reason = "two processes must not draw the same name")]
+pub(crate) fn bits() -> u64 {
+    // The hasher's keys are random once for each process; the clock and the process id make up for a clone of it.
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    RandomState::new().hash_one((std::process::id(), nanos))
+}
+
+/// A variable of the environment that says something.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only where a program asks for it, with `Executor::environment`"
+)]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|said| !said.is_empty())
+}
+
+/// The host's name, as far as it fits into an executor's name.
+pub(crate) fn host() -> String {
+    let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
+    let said = files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    let is_fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let name: String = said.trim().chars().filter(is_fit).take(200).collect();
+    if name.is_empty() { "executor".into() } else { name }
+}

@@ -1,0 +1,334 @@
+//! Native executors, as the node sees them: who has a session here, how much it takes, what it says it holds; and runs
+//! that wait until one of them takes more.
+//!
+//! An executor is there by its session. What it was given is its own until it reports, or says that it never got it, or
+//! stays away for longer than a broken connection may last.
+
+use std::sync::Arc;
+
+use calendar::Timestamp;
+use punctual_core::engine::fire::Rank;
+use punctual_core::model::{Attempt, AttemptOutcome, Job, RunId, Text, Token};
+use punctual_core::registry::Dialect;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::doubt::passed;
+use crate::memory::{Memory, Place, Run};
+use crate::ports::{Address, Beat, Boot, Further, Receipt, Report};
+use crate::settings::RegistrySettings;
+
+/// How their addresses begin.
+const NATIVE: &str = "native:";
+
+/// An executor that has a session with this node.
+#[derive(Clone, Debug)]
+pub(crate) struct Native {
+    app: Text,
+    /// How many runs more it takes from us now.
+    room: u32,
+    /// What it offers; none if it takes everything.
+    handlers: Option<Arc<FxHashSet<Text>>>,
+}
+
+impl Native {
+    fn offers(&self, handler: &str) -> bool {
+        self.handlers.as_ref().is_none_or(|handlers| handlers.contains(handler))
+    }
+}
+
+/// An attempt that an executor says it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The run.
+    pub run: RunId,
+    /// Which try.
+    pub attempt: Attempt,
+    /// The token that it was sent with.
+    pub token: Token,
+}
+
+/// What is known of native executors.
+#[derive(Debug, Default)]
+pub(crate) struct Natives {
+    here: FxHashMap<Text, Native>,
+    /// Executors whose session is broken, or that nobody has seen since we took over, and since when.
+    absent: FxHashMap<Text, Timestamp>,
+    /// What executors said they have, of what was not known here to be on its way.
+    claims: FxHashMap<RunId, (Claim, Arc<Address>)>,
+    /// Until when executors may say what they hold, after shards were taken over.
+    listening_until: Option<Boot>,
+    /// Runs that wait for that.
+    unclaimed: Vec<RunId>,
+}
+
+impl Natives {
+    pub(crate) fn is_here(&self, url: &str) -> bool {
+        self.here.contains_key(url)
+    }
+
+    /// That everybody who has a session is there.
+    pub(crate) fn beats(&self) -> Vec<Beat> {
+        let beat = |(url, native): (&Text, &Native)| Beat {
+            app: native.app.clone(),
+            address: url.clone(),
+            dialect: Dialect::Native,
+        };
+        let mut beats: Vec<Beat> = self.here.iter().map(beat).collect();
+        beats.sort_unstable_by(|a, b| a.address.cmp(&b.address));
+        beats
+    }
+
+    /// Whether one takes another run; those that are not native are asked elsewhere.
+    pub(crate) fn has_room(&self, address: &Address) -> bool {
+        address.dialect != Dialect::Native
+            || self.here.get(&address.url).is_some_and(|native| native.room > 0)
+    }
+
+    /// Whether one may have a run for this handler from us.
+    pub(crate) fn offers(&self, address: &Address, handler: &str) -> bool {
+        let of = |native: &Native| native.offers(handler);
+        address.dialect != Dialect::Native || self.here.get(&address.url).is_some_and(of)
+    }
+
+    /// Takes a place of an executor, or gives it back.
+    fn take(&mut self, address: &Address) {
+        if let Some(native) = self.here.get_mut(&address.url) {
+            native.room = native.room.saturating_sub(1);
+        }
+    }
+
+    fn give_back(&mut self, address: &Address) {
+        if let Some(native) = self.here.get_mut(&address.url) {
+            native.room = native.room.saturating_add(1);
+        }
+    }
+
+    /// A run is over, or somebody else's.
+    pub(crate) fn forget(&mut self, id: RunId) {
+        self.claims.remove(&id);
+    }
+
+    /// Shards were taken over: executors get some time to say what they have of them.
+    pub(crate) fn listen_until(&mut self, until: Boot) {
+        self.listening_until = Some(until);
+    }
+
+    /// Whether executors may still say what they hold.
+    pub(crate) fn is_listening(&self, boot: Boot) -> bool {
+        self.listening_until.is_some_and(|until| boot < until)
+    }
+
+    /// When that ends, if somebody waits for it.
+    pub(crate) fn listened(&self) -> Option<Boot> {
+        self.listening_until.filter(|_| !self.unclaimed.is_empty())
+    }
+
+    /// When the first broken session can no longer be resumed.
+    pub(crate) fn next_loss(&self, settings: &RegistrySettings) -> Option<Timestamp> {
+        self.absent.values().min().map(|since| since.saturating_add(settings.resume))
+    }
+}
+
+impl Memory {
+    /// Those of a crew that may have a run for this handler from this node.
+    pub(crate) fn offering(&self, crew: &[Arc<Address>], handler: &str) -> Vec<Arc<Address>> {
+        crew.iter().filter(|address| self.natives.offers(address, handler)).cloned().collect()
+    }
+
+    /// Whether a run of the job may have been sent to a native executor without being written down. It is not known of
+    /// apps whose executors are not known.
+    pub(crate) fn may_have_gone_ungated(&self, job: &Job) -> bool {
+        let may = job.executor().is_some() && !job.must_be_gated();
+        let mut known = self.registry.executors(&job.definition.app).peekable();
+        may && (known.peek().is_none() || known.any(|executor| executor.dialect == Dialect::Native))
+    }
+
+    /// Chooses an executor for a run; a native one has a place less from now on.
+    pub(crate) fn choose_for(&mut self, id: RunId, address: Arc<Address>) {
+        if address.dialect == Dialect::Native {
+            self.natives.take(&address);
+        }
+        self.chosen.insert(id, address);
+    }
+
+    /// Takes that back.
+    pub(crate) fn unchoose(&mut self, id: RunId) {
+        if let Some(address) = self.chosen.remove(&id).filter(|address| address.dialect == Dialect::Native) {
+            self.natives.give_back(&address);
+        }
+    }
+
+    /// An executor came, or came back. Whatever it was given and does not hold never arrived.
+    pub(crate) fn native_came(
+        &mut self,
+        address: Arc<Address>,
+        handlers: Vec<Text>,
+        holds: &[Claim],
+        now: Timestamp,
+    ) {
+        let url = address.url.clone();
+        let handlers = (!handlers.is_empty()).then(|| Arc::new(handlers.into_iter().collect()));
+        self.natives.here.insert(url.clone(), Native { app: address.app.clone(), room: 0, handlers });
+        self.natives.absent.remove(&url);
+        let held: FxHashMap<RunId, Attempt> = holds.iter().map(|claim| (claim.run, claim.attempt)).collect();
+        let missing = self.flights_at(&url).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
+        for (id, _) in missing.collect::<Vec<_>>() {
+            self.report_unsent(id, now);
+        }
+        for claim in holds {
+            let is_flying =
+                self.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
+            if !is_flying {
+                self.natives.claims.insert(claim.run, (claim.clone(), Arc::clone(&address)));
+            }
+        }
+        let unclaimed = std::mem::take(&mut self.natives.unclaimed);
+        let (found, left) = unclaimed.into_iter().partition(|id| held.contains_key(id));
+        self.natives.unclaimed = left;
+        Vec::into_iter(found).for_each(|id| self.seek_again(id));
+    }
+
+    /// An executor's session is over. One that said goodbye has nothing any more, others may come back.
+    pub(crate) fn native_went(&mut self, url: &Text, is_final: bool, now: Timestamp) {
+        let Some(native) = self.natives.here.remove(url) else { return };
+        self.recall_stalled(&native.app);
+        self.natives.absent.insert(url.clone(), now);
+        if is_final {
+            self.lose_natives(now, |_| true);
+        }
+        self.wakes.watch = true;
+    }
+
+    /// An executor takes nothing more, and ends what it has.
+    pub(crate) fn native_drains(&mut self, url: &Text) {
+        if let Some(native) = self.natives.here.get_mut(url) {
+            native.room = 0;
+            native.handlers = Some(Arc::default());
+            let app = native.app.clone();
+            self.recall_stalled(&app);
+        }
+    }
+
+    /// An executor takes more: those who wait for it ask again, the first of them first.
+    pub(crate) fn credit(&mut self, url: &Text, more: u32) {
+        let Some(native) = self.natives.here.get_mut(url) else { return };
+        native.room = native.room.saturating_add(more);
+        let native = native.clone();
+        for _ in 0..more {
+            let next = self.seekers.first_stalled(&native.app, url, |handler| native.offers(handler));
+            let Some(id) = next else { break };
+            self.seek_again(id);
+        }
+    }
+
+    /// Lets a run wait until an executor takes more: any of its app that offers the handler, or this one only.
+    pub(crate) fn stall(&mut self, id: RunId, app: Text, handler: Text, only: Option<Text>) {
+        self.busy.remove(&id);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.place = Place::Seeking;
+        let rank: Rank = run.rank(id);
+        self.seekers.stall(id, app, handler, only, rank);
+    }
+
+    /// Lets a run wait until executors had time to say whether they have it.
+    pub(crate) fn wait_for_claims(
+        &mut self,
+        id: RunId,
+        app: Text,
+        now: Timestamp,
+        patience: std::time::Duration,
+    ) {
+        self.natives.unclaimed.push(id);
+        self.seek(id, app, true, now, patience);
+    }
+
+    /// Nobody claimed these in time.
+    pub(crate) fn end_listening(&mut self, boot: Boot) {
+        if self.natives.listening_until.is_some_and(|until| boot >= until) {
+            self.natives.listening_until = None;
+            let unclaimed = std::mem::take(&mut self.natives.unclaimed);
+            unclaimed.into_iter().for_each(|id| self.seek_again(id));
+        }
+    }
+
+    /// The executor that says it has this very attempt.
+    pub(crate) fn claim_of(&mut self, id: RunId, run: &Run) -> Option<(Claim, Arc<Address>)> {
+        if self.natives.claims.is_empty() {
+            return None;
+        }
+        let (claim, address) = self.natives.claims.remove(&id)?;
+        (claim.attempt == run.attempt && self.natives.is_here(&address.url)).then_some((claim, address))
+    }
+
+    /// Whether a report comes from who was given the attempt. Of what was sent without a gate the store does not know the
+    /// token, so here is the place to compare it. Where nothing is known, an executor of the same app may speak.
+    pub(crate) fn may_report(&self, report: &Report, job: &Job) -> bool {
+        let url = &report.executor;
+        if !url.starts_with(NATIVE) || report.receipt == Receipt::default() {
+            return true;
+        }
+        let flight = self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
+        if let Some(flight) = flight {
+            return flight.token == report.token && flight.executor == *url;
+        }
+        match self.natives.claims.get(&report.run) {
+            Some((claim, address)) => claim.token == report.token && address.url == *url,
+            None => self.natives.here.get(url).is_some_and(|native| native.app == job.definition.app),
+        }
+    }
+
+    /// An attempt of an earlier holder is at an executor that may not come back.
+    pub(crate) fn watch_for(&mut self, address: &Address, now: Timestamp) {
+        if address.dialect == Dialect::Native && !self.natives.is_here(&address.url) {
+            self.natives.absent.entry(address.url.clone()).or_insert(now);
+        }
+    }
+
+    /// What executors had that stayed away for too long is lost.
+    pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
+        self.lose_natives(now, |since| passed(since, now) >= settings.resume);
+    }
+
+    fn lose_natives(&mut self, now: Timestamp, is_over: impl Fn(Timestamp) -> bool) {
+        let over = |(url, since): (&Text, &Timestamp)| is_over(*since).then(|| url.clone());
+        let gone: Vec<Text> = self.natives.absent.iter().filter_map(over).collect();
+        for url in gone {
+            self.natives.absent.remove(&url);
+            self.natives.claims.retain(|_, (_, address)| address.url != url);
+            for (id, _) in self.flights_at(&url) {
+                self.take_for_lost(id, Text::Borrowed("the executor is gone"), now);
+            }
+        }
+    }
+
+    /// The attempts that an executor has, by what is known here.
+    fn flights_at(&self, url: &Text) -> Vec<(RunId, Attempt)> {
+        let is_there = |address: &Option<Arc<Address>>| address.as_ref().is_some_and(|at| at.url == *url);
+        let flights = self.flights.iter().filter(|(_, flight)| is_there(&flight.address));
+        let mut flights: Vec<_> = flights.map(|(id, flight)| (*id, flight.attempt)).collect();
+        flights.sort_unstable();
+        flights
+    }
+
+    fn report_unsent(&mut self, id: RunId, now: Timestamp) {
+        let Some(flight) = self.flights.get(&id) else { return };
+        self.inbox.push_back(Report {
+            receipt: Receipt::default(),
+            run: id,
+            attempt: flight.attempt,
+            token: flight.token,
+            outcome: AttemptOutcome::Refused,
+            message: Text::Borrowed("the connection broke before it arrived"),
+            executor: flight.executor.clone(),
+            started_at: now,
+            retry_after: None,
+            further: Further::Welcome,
+        });
+        self.wakes.settle = true;
+    }
+
+    /// Everybody asks again who waits for an executor of this app to take more.
+    fn recall_stalled(&mut self, app: &Text) {
+        self.seekers.all_stalled(app).into_iter().for_each(|id| self.seek_again(id));
+    }
+}

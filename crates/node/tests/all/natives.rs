@@ -1,0 +1,312 @@
+//! Native executors: how much they get, and what becomes of what they have when a connection or a node breaks.
+
+use std::time::Duration;
+
+use punctual_core::model::{
+    Attempt, AttemptOutcome, Definition, Executor, RunState, ScheduleKind, Target, Text, Token,
+};
+use punctual_core::policy::{Block, Retry, Route};
+use punctual_node::ports::{AttemptRow, Dispatched, Heard, RunView};
+use punctual_node::{Claim, Node};
+
+use crate::house::{House, at, definition, now_or_never};
+
+const ONE: &str = "native:one/1";
+const TWO: &str = "native:two/2";
+
+fn job(route: Route) -> Definition {
+    let target = Target::Executor(Executor { route, ..Executor::of("demo") });
+    let retry = Retry { max_attempts: 2, ..Retry::default() };
+    Definition { target, retry, ..definition("job", ScheduleKind::Manual) }
+}
+
+fn come(node: &Node, url: &str, handlers: &[&'static str], holds: Vec<Claim>) -> Vec<Claim> {
+    let handlers = handlers.iter().map(|name| Text::Borrowed(name)).collect();
+    now_or_never(node.native_came("app", url, handlers, holds)).unwrap()
+}
+
+fn go(node: &Node, url: &str, is_final: bool) {
+    now_or_never(node.native_went("app", url, is_final)).unwrap();
+}
+
+fn credit(node: &Node, url: &'static str, more: u32) {
+    node.heard(vec![Heard::Credit { url: url.into(), more }]);
+}
+
+fn start(node: &Node, job: punctual_core::model::JobId, count: usize) {
+    for _ in 0..count {
+        now_or_never(node.run_now(job, Default::default())).unwrap();
+    }
+}
+
+fn places(sends: &[Dispatched]) -> Vec<String> {
+    sends.iter().map(|send| send.address.as_ref().unwrap().url.to_string()).collect()
+}
+
+fn claim(send: &Dispatched) -> Claim {
+    Claim { run: send.run, attempt: send.attempt, token: send.token }
+}
+
+fn attempts(run: &RunView) -> Vec<String> {
+    let show = |attempt: &AttemptRow| match attempt {
+        AttemptRow::Ended(record) => format!("{}: {}", record.outcome, record.message),
+        AttemptRow::Open { .. } => "open".into(),
+    };
+    run.attempts.iter().map(show).collect()
+}
+
+fn states(house: &House) -> Vec<RunState> {
+    house.runs().iter().map(|run| run.state).collect()
+}
+
+#[test]
+fn an_executor_gets_what_it_has_credits_for_and_the_rest_when_it_takes_more() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    start(&node, job, 5);
+    house.step(&node);
+    assert!(house.take_sends().is_empty(), "it has given no credit yet");
+    credit(&node, ONE, 2);
+    house.step(&node);
+    let first = house.take_sends();
+    assert_eq!(first.len(), 2);
+    assert!(first.iter().all(|send| send.log.is_none()), "nothing is written before");
+    assert_eq!(first[0].run.min(first[1].run), first[0].run, "in their order");
+    credit(&node, ONE, 10);
+    house.step(&node);
+    assert_eq!(house.take_sends().len(), 3);
+}
+
+#[test]
+fn who_waits_for_credits_waits_without_end_and_holds_nobody_up() {
+    let house = House::new();
+    let node = house.node();
+    let slow = house.create(&node, job(Route::Round));
+    let other = Target::Executor(Executor { route: Route::Round, ..Executor::of("other") });
+    let other = house.create(&node, Definition { target: other, name: "other".into(), ..job(Route::Round) });
+    come(&node, ONE, &["demo"], vec![]);
+    come(&node, TWO, &["other"], vec![]);
+    credit(&node, TWO, 100);
+    start(&node, slow, 3);
+    start(&node, other, 3);
+    house.step(&node);
+    let others = house.take_sends();
+    assert_eq!(places(&others), [TWO, TWO, TWO]);
+    others.iter().for_each(|send| drop(house.report(&node, send, AttemptOutcome::Succeeded)));
+    house.until(&[&node], "10:05:00");
+    assert!(house.take_sends().is_empty());
+    assert!(states(&house).iter().all(|state| *state != RunState::Failed));
+    credit(&node, ONE, 100);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE, ONE, ONE]);
+}
+
+#[test]
+fn a_handler_that_nobody_offers_is_waited_for_a_minute() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &["other"], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.until(&[&node], "10:01:02");
+    let reason =
+        "no executor: none of app app was free: nobody who has a session here offers the handler demo";
+    assert!(house.history()[0].contains(reason), "{:?}", house.history());
+}
+
+#[test]
+fn a_bound_route_waits_for_its_own_executor_and_a_free_one_takes_the_next() {
+    let house = House::new();
+    let node = house.node();
+    let bound = house.create(&node, job(Route::First));
+    come(&node, ONE, &[], vec![]);
+    come(&node, TWO, &[], vec![]);
+    credit(&node, TWO, 10);
+    start(&node, bound, 1);
+    house.step(&node);
+    assert!(house.take_sends().is_empty(), "only the first may have it");
+    let free = house.create(&node, Definition { name: "free".into(), ..job(Route::Round) });
+    start(&node, free, 2);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [TWO, TWO]);
+    credit(&node, ONE, 1);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE]);
+}
+
+#[test]
+fn a_limit_is_ours_and_goes_through_a_gate() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, Definition { block: Block::Serial, ..job(Route::Round) });
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 10);
+    start(&node, job, 2);
+    house.step(&node);
+    let first = house.take_sends();
+    assert_eq!(first.len(), 1, "one at a time");
+    assert!(first[0].log.is_some());
+    house.report(&node, &first[0], AttemptOutcome::Succeeded);
+    house.step(&node);
+    assert_eq!(house.take_sends().len(), 1);
+}
+
+#[test]
+fn what_a_broken_session_had_is_lost_after_three_seconds_and_goes_elsewhere() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE]);
+    come(&node, TWO, &[], vec![]);
+    credit(&node, TWO, 1);
+    let broken = house.now();
+    go(&node, ONE, false);
+    house.until(&[&node], &house.later(Duration::from_secs(2)));
+    assert!(house.take_sends().is_empty(), "it may come back");
+    house.until(&[&node], &house.later(Duration::from_secs(6)));
+    assert!(house.now() <= broken.saturating_add(Duration::from_secs(10)));
+    let again = house.take_sends();
+    assert_eq!(places(&again), [TWO]);
+    assert!(again[0].possible_duplicate && again[0].attempt == Attempt(2));
+    assert_eq!(attempts(&house.runs()[0])[0], "lost: the executor is gone");
+}
+
+#[test]
+fn after_a_goodbye_nobody_waits() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    house.take_sends();
+    go(&node, ONE, true);
+    house.step(&node);
+    assert_eq!(attempts(&house.runs()[0])[0], "lost: the executor is gone");
+}
+
+#[test]
+fn what_never_arrived_is_sent_again_and_what_is_held_goes_on() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 2);
+    start(&node, job, 2);
+    house.step(&node);
+    let sends = house.take_sends();
+    go(&node, ONE, false);
+    assert!(come(&node, ONE, &[], vec![claim(&sends[0])]).is_empty());
+    credit(&node, ONE, 1);
+    house.until(&[&node], &house.later(Duration::from_secs(5)));
+    let again = house.take_sends();
+    assert_eq!(again.len(), 1);
+    assert_eq!((again[0].run, again[0].attempt), (sends[1].run, Attempt(2)));
+    let run = house.run(sends[1].run);
+    assert_eq!(attempts(&run)[0], "refused: the connection broke before it arrived");
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    house.step(&node);
+    assert_eq!(house.run(sends[0].run).state, RunState::Succeeded);
+}
+
+#[test]
+fn after_a_restart_what_an_executor_holds_is_not_sent_again() {
+    let house = House::new();
+    let first = house.node();
+    let job = house.create(&first, job(Route::Round));
+    come(&first, ONE, &[], vec![]);
+    credit(&first, ONE, 2);
+    start(&first, job, 2);
+    house.step(&first);
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 2);
+    drop(first);
+    let second = house.node();
+    // The lease of the first one has to end.
+    while second.shards_held() == 0 {
+        house.until(&[&second], &house.later(Duration::from_millis(100)));
+    }
+    assert!(come(&second, ONE, &[], vec![claim(&sends[0])]).is_empty());
+    credit(&second, ONE, 5);
+    house.until(&[&second], &house.later(Duration::from_secs(10)));
+    let again = house.take_sends();
+    assert_eq!(again.len(), 1, "only what nobody holds");
+    assert!(again[0].run == sends[1].run && again[0].possible_duplicate);
+    house.report(&second, &sends[0], AttemptOutcome::Succeeded);
+    house.step(&second);
+    assert_eq!(house.run(sends[0].run).state, RunState::Succeeded);
+    assert_eq!(house.run(sends[0].run).attempts.len(), 1);
+}
+
+#[test]
+fn what_is_over_is_told_to_whoever_still_holds_it() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    let sends = house.take_sends();
+    go(&node, ONE, false);
+    now_or_never(node.cancel(sends[0].run)).unwrap();
+    house.step(&node);
+    let unknown = Claim { run: punctual_core::model::RunId(7), attempt: Attempt(1), token: Token(1) };
+    let stale = come(&node, ONE, &[], vec![claim(&sends[0]), unknown.clone()]);
+    assert_eq!(stale, [claim(&sends[0]), unknown]);
+}
+
+#[test]
+fn one_that_drains_gets_nothing_more_and_its_work_goes_on() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    come(&node, TWO, &[], vec![]);
+    credit(&node, ONE, 10);
+    credit(&node, TWO, 10);
+    start(&node, job, 2);
+    house.step(&node);
+    let sends = house.take_sends();
+    node.heard(vec![Heard::Draining { url: ONE.into() }]);
+    start(&node, job, 3);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [TWO, TWO, TWO]);
+    let its = sends.iter().find(|send| send.address.as_ref().unwrap().url == ONE).unwrap();
+    house.report(&node, its, AttemptOutcome::Succeeded);
+    house.step(&node);
+    assert_eq!(house.run(its.run).state, RunState::Succeeded);
+    assert!(house.now() < at("10:01:00"));
+}
+
+#[test]
+fn only_who_was_given_an_attempt_says_how_it_ended() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::First));
+    come(&node, ONE, &[], vec![]);
+    come(&node, TWO, &[], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    let sends = house.take_sends();
+    let mut report = house.said(&sends[0], AttemptOutcome::Succeeded);
+    for (executor, token) in [(TWO, sends[0].token), (ONE, Token(sends[0].token.0 + 1))] {
+        (report.executor, report.token) = (executor.into(), token);
+        node.report(report.clone());
+        house.step(&node);
+        assert_ne!(house.run(sends[0].run).state, RunState::Succeeded, "{executor}");
+    }
+    (report.executor, report.token) = (ONE.into(), sends[0].token);
+    node.report(report);
+    house.step(&node);
+    assert_eq!(house.run(sends[0].run).state, RunState::Succeeded);
+}
