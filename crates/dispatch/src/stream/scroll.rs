@@ -29,27 +29,34 @@ struct Scroll {
 /// All of them.
 #[derive(Default)]
 pub(super) struct Scrolls {
-    open: Mutex<(BTreeMap<(RunId, Attempt), Scroll>, usize)>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    scrolls: BTreeMap<(RunId, Attempt), Scroll>,
+    /// How long they are together.
+    bytes: usize,
 }
 
 impl Scrolls {
     /// Takes lines; those that are known already are left out.
     pub(super) fn write(&self, run: RunId, attempt: Attempt, from: u64, lines: &[String]) {
         let mut open = self.locked();
-        let (scrolls, all) = &mut *open;
+        let Open { scrolls, bytes } = &mut *open;
         let scroll = scrolls.entry((run, attempt)).or_default();
         let before = scroll.text.len();
         let known = (scroll.ends.len() as u64 + 1).saturating_sub(from);
         for line in lines.iter().skip(usize::try_from(known).unwrap_or(usize::MAX)) {
-            scroll.push(line, *all);
+            scroll.push(line, *bytes);
         }
-        *all += scroll.text.len() - before;
+        *bytes += scroll.text.len() - before;
     }
 
     /// The lines from a number on, and the number of the next.
     pub(super) fn read(&self, run: RunId, attempt: Attempt, from: u64) -> Option<(String, u64)> {
         let open = self.locked();
-        let scroll = open.0.get(&(run, attempt))?;
+        let scroll = open.scrolls.get(&(run, attempt))?;
         let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX).min(scroll.ends.len());
         let start = skipped.checked_sub(1).map_or(0, |last| scroll.ends[last]);
         Some((scroll.text[start..].to_owned(), scroll.ends.len() as u64 + 1))
@@ -58,19 +65,19 @@ impl Scrolls {
     /// What an attempt wrote that has ended. It stays until it is kept elsewhere.
     pub(super) fn whole(&self, run: RunId, attempt: Attempt) -> Option<KeptLog> {
         let open = self.locked();
-        let scroll = open.0.get(&(run, attempt))?;
+        let scroll = open.scrolls.get(&(run, attempt))?;
         let next_line = scroll.ends.len() as u64 + 1;
         Some(KeptLog { text: scroll.text.clone(), next_line, is_complete: true })
     }
 
     pub(super) fn forget(&self, run: RunId, attempt: Attempt) {
         let mut open = self.locked();
-        if let Some(scroll) = open.0.remove(&(run, attempt)) {
-            open.1 -= scroll.text.len();
+        if let Some(scroll) = open.scrolls.remove(&(run, attempt)) {
+            open.bytes -= scroll.text.len();
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, (BTreeMap<(RunId, Attempt), Scroll>, usize)> {
+    fn locked(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,6 +133,6 @@ mod tests {
         let kept = scrolls.whole(RUN.0, RUN.1).unwrap();
         scrolls.forget(RUN.0, RUN.1);
         assert!(kept.text.len() <= LOG_MAX + CUT.len() && kept.text.ends_with(CUT));
-        assert_eq!(scrolls.locked().1, 0);
+        assert_eq!(scrolls.locked().bytes, 0);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
 mod breaking;
+mod commands;
 mod program;
 mod proxy;
 mod working;

@@ -18,20 +18,34 @@ pub(super) enum Language {
 
 impl Language {
     fn command(self) -> Command {
-        static RUST: OnceLock<PathBuf> = OnceLock::new();
-        static PYTHON: OnceLock<PathBuf> = OnceLock::new();
         match self {
-            Language::Rust => Command::new(RUST.get_or_init(build_rust)),
+            Language::Rust => Command::new(Language::example("scenarios")),
             Language::Python => {
-                let mut command = Command::new(PYTHON.get_or_init(install_python));
-                command.arg(clients().join("python/examples/scenarios.py"));
+                let mut command = Command::new(Language::python());
+                command.arg(Language::clients().join("python/examples/scenarios.py"));
                 command
             }
         }
     }
+
+    /// One of the SDK's examples.
+    pub(super) fn example(name: &str) -> PathBuf {
+        static RUST: OnceLock<PathBuf> = OnceLock::new();
+        RUST.get_or_init(build_rust).join(name)
+    }
+
+    /// A Python that has the client.
+    pub(super) fn python() -> &'static Path {
+        static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+        PYTHON.get_or_init(install_python)
+    }
+
+    pub(super) fn clients() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
+    }
 }
 
-/// The example beside the binary; it is built with the tests of its package, or now.
+/// The examples beside the binary; they are built with the tests of their package, or now.
 fn build_rust() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_punctual"));
     let profile = binary.parent().expect("a folder");
@@ -39,10 +53,10 @@ fn build_rust() -> PathBuf {
     let name = profile.file_name().expect("a name").to_str().expect("text");
     let name = if name == "debug" { "dev" } else { name };
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--profile", name, "-p", "punctual-executor", "--example", "scenarios"]);
+    build.args(["build", "--quiet", "--profile", name, "-p", "punctual-executor", "--examples"]);
     build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     succeed(&mut build);
-    profile.join("examples/scenarios")
+    profile.join("examples")
 }
 
 /// The client in an environment of its own.
@@ -51,13 +65,9 @@ fn install_python() -> PathBuf {
     let _ = std::fs::remove_dir_all(&folder);
     succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder));
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]).arg(clients().join("python"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).arg(Language::clients().join("python"));
     succeed(&mut pip);
     folder.join("bin/python")
-}
-
-fn clients() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
 fn succeed(command: &mut Command) {
