@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, RunId, Text};
-use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Killed, Probe, Receipt};
+use punctual_core::model::{Attempt, RunId};
+use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Probe, Receipt};
 use punctual_protocol::native::{Held, Hello, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -76,8 +76,8 @@ pub struct Setup {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Who is told. It is called from a task and must not block.
     pub sink: Sink,
-    /// Who keeps what attempts wrote, when they have ended. It must not block.
-    pub keep: Arc<dyn Fn(RunId, Attempt, KeptLog) + Send + Sync>,
+    /// Who keeps what attempts wrote, when they have ended; whether there is room for it. It must not block.
+    pub keep: Arc<dyn Fn(RunId, Attempt, KeptLog) -> bool + Send + Sync>,
     /// This node's name.
     pub node: String,
 }
@@ -143,24 +143,19 @@ impl Dispatch for Natives {
     }
 
     fn kill(&self, kills: Vec<Kill>) {
-        let unheard = |kill: &Kill| Killed {
-            run: kill.run,
-            attempt: kill.attempt,
-            is_confirmed: false,
-            said: Text::Borrowed("the executor has no session"),
-        };
-        let lost: Vec<Heard> = kills
-            .iter()
-            .filter(|kill| !self.hub.kill(kill))
-            .map(|kill| Heard::Killed(unheard(kill)))
-            .collect();
-        self.hub.tell(lost);
+        let heard: Vec<Heard> = kills.iter().flat_map(|kill| self.hub.kill(kill)).collect();
+        self.hub.tell(heard);
     }
 
     /// They are there by their session, and are not asked.
     fn probe(&self, probes: Vec<Probe>) {
         let unheard = |probe| Heard::Probed(unheard(probe, "an executor with a session is not asked"));
         self.hub.tell(probes.into_iter().map(unheard).collect());
+    }
+
+    /// They say it when they open a session, so they are asked to open another.
+    fn ask_for_holds(&self) {
+        self.hub.end_all("say what you hold: shards were taken over");
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

@@ -64,6 +64,10 @@ impl Dispatch for Switch {
         self.executors.probe(probes);
     }
 
+    fn ask_for_holds(&self) {
+        self.natives.ask_for_holds();
+    }
+
     fn acknowledge(&self, reports: Vec<Receipt>) {
         let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| receipt.0 & NATIVE != 0);
         if !natives.is_empty() {

@@ -325,7 +325,7 @@ async fn the_switch_sends_everything_its_way() {
         options: punctual_dispatch::stream::Options::default(),
         now: Arc::new(|| at(house::NOW)),
         sink: natives_sink,
-        keep: Arc::new(|_, _, _| ()),
+        keep: Arc::new(|_, _, _| true),
         node: String::new(),
     }));
     let switch = Switch { agents, executors, natives };

@@ -59,11 +59,13 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
         let waits = match answer {
             Answer::Stop => return,
             Answer::Later => PAUSE_MAX,
-            Answer::Go(holds) => {
+            Answer::Go(_) => {
                 let tried = tokio::select! {
                     connected = connect(&url, &identity) => connected,
                     _ = stop.wait_for(|is_over| *is_over) => return,
                 };
+                // What is held is told as it is now, not as it was before there was a connection.
+                let Some(Answer::Go(holds)) = ask(link, &identity).await else { continue };
                 let began = Instant::now();
                 let over = match tried {
                     Ok(socket) => session(link, socket, holds, &identity).await,
@@ -145,7 +147,7 @@ impl Over {
                     404 => format!("the node answered {status}: is it a Punctual node, and new enough?"),
                     _ => format!("the node answered {status}"),
                 };
-                Over { is_final: matches!(status.as_u16(), 400..=428), ..Over::new(reason) }
+                Over { is_final: status.is_client_error(), ..Over::new(reason) }
             }
             error => Over::new(error.to_string()),
         }

@@ -32,7 +32,7 @@ pub use desk::{
     AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Submission,
 };
 pub use memory::Wakes;
-pub use natives::Claim;
+pub use natives::{Claim, SessionId};
 pub use settings::{Planted, RegistrySettings, Settings};
 
 use memory::Memory;

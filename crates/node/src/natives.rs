@@ -18,12 +18,14 @@ use crate::ports::{Address, Beat, Boot, Further, Receipt, Report};
 use crate::settings::RegistrySettings;
 
 /// How their addresses begin.
-const NATIVE: &str = "native:";
+pub(crate) const NATIVE: &str = "native:";
 
 /// An executor that has a session with this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Native {
     app: Text,
+    /// Which session of all that were ever opened here.
+    session: SessionId,
     /// How many runs more it takes from us now.
     room: u32,
     /// What it offers; none if it takes everything.
@@ -35,6 +37,10 @@ impl Native {
         self.handlers.as_ref().is_none_or(|handlers| handlers.contains(handler))
     }
 }
+
+/// The number of a session with a native executor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionId(u64);
 
 /// An attempt that an executor says it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +65,19 @@ pub(crate) struct Natives {
     listening_until: Option<Boot>,
     /// Runs that wait for that.
     unclaimed: Vec<RunId>,
+    /// Whether somebody who waits may find room that was given and not taken.
+    has_spare: bool,
+    sessions: u64,
 }
 
 impl Natives {
     pub(crate) fn is_here(&self, url: &str) -> bool {
         self.here.contains_key(url)
+    }
+
+    /// Everybody who has a session.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.here.is_empty()
     }
 
     /// That everybody who has a session is there.
@@ -100,7 +114,17 @@ impl Natives {
     fn give_back(&mut self, address: &Address) {
         if let Some(native) = self.here.get_mut(&address.url) {
             native.room = native.room.saturating_add(1);
+            self.has_spare = true;
         }
+    }
+
+    /// The app of whoever has a session under this address.
+    pub(crate) fn app_at(&self, url: &str) -> Option<&Text> {
+        self.here.get(url).map(|native| &native.app)
+    }
+
+    fn drop_claims(&mut self, url: &Text) {
+        self.claims.retain(|_, (_, address)| address.url != *url);
     }
 
     /// A run is over, or somebody else's.
@@ -165,16 +189,25 @@ impl Memory {
         handlers: Vec<Text>,
         holds: &[Claim],
         now: Timestamp,
-    ) {
+    ) -> SessionId {
         let url = address.url.clone();
         let handlers = (!handlers.is_empty()).then(|| Arc::new(handlers.into_iter().collect()));
-        self.natives.here.insert(url.clone(), Native { app: address.app.clone(), room: 0, handlers });
+        self.natives.sessions += 1;
+        let session = SessionId(self.natives.sessions);
+        let native = Native { app: address.app.clone(), session, room: 0, handlers };
+        let before = self.natives.here.insert(url.clone(), native);
         self.natives.absent.remove(&url);
+        self.natives.drop_claims(&url);
         let held: FxHashMap<RunId, Attempt> = holds.iter().map(|claim| (claim.run, claim.attempt)).collect();
         let missing = self.flights_at(&url).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
         for (id, _) in missing.collect::<Vec<_>>() {
-            self.report_unsent(id, now);
+            match before {
+                None => self.report_unsent(id, now),
+                // Its old session may still bring it something.
+                Some(_) => self.take_for_lost(id, Text::Borrowed("the executor does not have it"), now),
+            }
         }
+        let app = address.app.clone();
         for claim in holds {
             let is_flying =
                 self.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
@@ -186,17 +219,30 @@ impl Memory {
         let (found, left) = unclaimed.into_iter().partition(|id| held.contains_key(id));
         self.natives.unclaimed = left;
         Vec::into_iter(found).for_each(|id| self.seek_again(id));
+        // Who stranded because nobody had a session may have found somebody.
+        self.recall(&app);
+        session
     }
 
     /// An executor's session is over. One that said goodbye has nothing any more, others may come back.
-    pub(crate) fn native_went(&mut self, url: &Text, is_final: bool, now: Timestamp) {
-        let Some(native) = self.natives.here.remove(url) else { return };
+    pub(crate) fn native_went(
+        &mut self,
+        url: &Text,
+        session: SessionId,
+        is_final: bool,
+        now: Timestamp,
+    ) -> bool {
+        if self.natives.here.get(url).is_none_or(|native| native.session != session) {
+            return false;
+        }
+        let Some(native) = self.natives.here.remove(url) else { return false };
         self.recall_stalled(&native.app);
         self.natives.absent.insert(url.clone(), now);
         if is_final {
-            self.lose_natives(now, |_| true);
+            self.lose_native(url, now);
         }
         self.wakes.watch = true;
+        true
     }
 
     /// An executor takes nothing more, and ends what it has.
@@ -213,11 +259,25 @@ impl Memory {
     pub(crate) fn credit(&mut self, url: &Text, more: u32) {
         let Some(native) = self.natives.here.get_mut(url) else { return };
         native.room = native.room.saturating_add(more);
-        let native = native.clone();
-        for _ in 0..more {
-            let next = self.seekers.first_stalled(&native.app, url, |handler| native.offers(handler));
-            let Some(id) = next else { break };
-            self.seek_again(id);
+        self.natives.has_spare = true;
+        self.wakes.fire |= self.seekers.stalled_count() > 0;
+    }
+
+    /// Where there is room, the first who wait for it ask again. Not all of them take it, so it is looked at again as long
+    /// as somebody was found.
+    pub(crate) fn call_stalled(&mut self) {
+        if !std::mem::take(&mut self.natives.has_spare) || self.seekers.stalled_count() == 0 {
+            return;
+        }
+        let with_room =
+            |(url, native): (&Text, &Native)| (native.room > 0).then(|| (url.clone(), native.clone()));
+        let mut free: Vec<(Text, Native)> = self.natives.here.iter().filter_map(with_room).collect();
+        free.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        for (url, native) in free {
+            let found =
+                self.seekers.first_stalled(&native.app, &url, native.room, |name| native.offers(name));
+            self.natives.has_spare |= !found.is_empty();
+            found.into_iter().for_each(|id| self.seek_again(id));
         }
     }
 
@@ -252,12 +312,17 @@ impl Memory {
     }
 
     /// The executor that says it has this very attempt.
-    pub(crate) fn claim_of(&mut self, id: RunId, run: &Run) -> Option<(Claim, Arc<Address>)> {
+    pub(crate) fn claim_of(&mut self, id: RunId, run: &Run, job: &Job) -> Option<(Claim, Arc<Address>)> {
         if self.natives.claims.is_empty() {
             return None;
         }
         let (claim, address) = self.natives.claims.remove(&id)?;
-        (claim.attempt == run.attempt && self.natives.is_here(&address.url)).then_some((claim, address))
+        let flags = run.flags;
+        // Only what an earlier holder may have sent, and only by an executor of the job's own app.
+        let may_be = flags.is_doubtful || flags.may_be_gated || flags.has_gate;
+        let is_its = job.executor().is_some() && address.app == job.definition.app;
+        let is_so = claim.attempt == run.attempt && self.natives.is_here(&address.url);
+        (may_be && is_its && is_so).then_some((claim, address))
     }
 
     /// Whether a report comes from who was given the attempt. Of what was sent without a gate the store does not know the
@@ -271,10 +336,18 @@ impl Memory {
         if let Some(flight) = flight {
             return flight.token == report.token && flight.executor == *url;
         }
-        match self.natives.claims.get(&report.run) {
+        let claim = self.natives.claims.get(&report.run);
+        match claim.filter(|(claim, _)| claim.attempt == report.attempt) {
             Some((claim, address)) => claim.token == report.token && address.url == *url,
             None => self.natives.here.get(url).is_some_and(|native| native.app == job.definition.app),
         }
+    }
+
+    /// The same for a run whose job cannot be asked: only who was given the attempt here.
+    pub(crate) fn may_report_for_nobody(&self, report: &Report) -> bool {
+        let flight = self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
+        let is_its = flight.is_some_and(|flight| flight.token == report.token);
+        !report.executor.starts_with(NATIVE) || is_its
     }
 
     /// An attempt of an earlier holder is at an executor that may not come back.
@@ -286,18 +359,18 @@ impl Memory {
 
     /// What executors had that stayed away for too long is lost.
     pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
-        self.lose_natives(now, |since| passed(since, now) >= settings.resume);
+        let is_over = |since: Timestamp| passed(since, now) >= settings.resume;
+        let over = |(url, since): (&Text, &Timestamp)| is_over(*since).then(|| url.clone());
+        let mut gone: Vec<Text> = self.natives.absent.iter().filter_map(over).collect();
+        gone.sort_unstable();
+        gone.iter().for_each(|url| self.lose_native(url, now));
     }
 
-    fn lose_natives(&mut self, now: Timestamp, is_over: impl Fn(Timestamp) -> bool) {
-        let over = |(url, since): (&Text, &Timestamp)| is_over(*since).then(|| url.clone());
-        let gone: Vec<Text> = self.natives.absent.iter().filter_map(over).collect();
-        for url in gone {
-            self.natives.absent.remove(&url);
-            self.natives.claims.retain(|_, (_, address)| address.url != url);
-            for (id, _) in self.flights_at(&url) {
-                self.take_for_lost(id, Text::Borrowed("the executor is gone"), now);
-            }
+    fn lose_native(&mut self, url: &Text, now: Timestamp) {
+        self.natives.absent.remove(url);
+        self.natives.drop_claims(url);
+        for (id, _) in self.flights_at(url) {
+            self.take_for_lost(id, Text::Borrowed("the executor is gone"), now);
         }
     }
 
@@ -322,7 +395,7 @@ impl Memory {
             executor: flight.executor.clone(),
             started_at: now,
             retry_after: None,
-            further: Further::Welcome,
+            further: Further::Unsent,
         });
         self.wakes.settle = true;
     }

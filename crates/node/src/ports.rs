@@ -56,6 +56,9 @@ pub trait Dispatch: Send + Sync {
     /// Asks executors something. Every probe is answered through the inbox, at the latest after a few seconds.
     fn probe(&self, probes: Vec<Probe>);
 
+    /// Has executors that have a session say anew what they hold: shards were taken over.
+    fn ask_for_holds(&self) {}
+
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
 }
@@ -242,6 +245,8 @@ pub enum Further {
     Useless,
     /// The target is gone for good, so its job is of no use either.
     Gone,
+    /// It never reached anybody who could take it, so it was no try.
+    Unsent,
 }
 
 /// What dispatch hears, on its way to the inbox.

@@ -12,6 +12,7 @@ use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
 use crate::memory::{Memory, Place};
+use crate::natives::NATIVE;
 use crate::ports::Address;
 
 /// Executors of an app, in the order in which they are chosen from.
@@ -75,16 +76,20 @@ impl Seekers {
         self.stalled_count
     }
 
-    /// The first of those that may go to this executor.
+    /// The first of those that may go to this executor, at most so many.
     pub(crate) fn first_stalled(
         &self,
         app: &Text,
         url: &Text,
+        many: u32,
         offers: impl Fn(&str) -> bool,
-    ) -> Option<RunId> {
+    ) -> Vec<RunId> {
+        let many = many as usize;
         let may = |post: &Post| post.only.as_ref().is_none_or(|only| only == url) && offers(&post.handler);
         let posts = self.posts_of(app).filter(|(post, _)| may(post));
-        posts.filter_map(|(_, ranks)| ranks.first()).min().map(|rank| rank.run)
+        let mut first: Vec<Rank> = posts.flat_map(|(_, ranks)| ranks.iter().take(many)).copied().collect();
+        first.sort_unstable();
+        first.into_iter().take(many).map(|rank| rank.run).collect()
     }
 
     /// All of an app.
@@ -99,9 +104,9 @@ impl Seekers {
         ranks.into_iter().take(many).map(|rank| rank.run).collect()
     }
 
-    fn posts_of(&self, app: &Text) -> impl Iterator<Item = (&Post, &BTreeSet<Rank>)> {
+    fn posts_of<'a>(&'a self, app: &'a Text) -> impl Iterator<Item = (&'a Post, &'a BTreeSet<Rank>)> {
         let first = Post { app: app.clone(), handler: Text::Borrowed(""), only: None };
-        self.stalled.range(first..).take_while(|(post, _)| post.app == *app).collect::<Vec<_>>().into_iter()
+        self.stalled.range(first..).take_while(move |(post, _)| post.app == *app)
     }
 
     fn unstall(&mut self, post: &Post, rank: &Rank) {
@@ -243,9 +248,10 @@ impl Memory {
     /// registered nor set by people is shown no token.
     pub(crate) fn executor_at(&self, app: &str, url: &Text) -> Address {
         let dialect = self.registry.executor(app, url).map(|executor| executor.dialect);
+        let spoken = if url.starts_with(NATIVE) { Dialect::Native } else { Dialect::default() };
         Address {
             url: url.clone(),
-            dialect: dialect.unwrap_or_default(),
+            dialect: dialect.unwrap_or(spoken),
             app: app.to_owned().into(),
             access_token: dialect.and_then(|_| self.access_token(app)),
             is_known: dialect.is_some(),

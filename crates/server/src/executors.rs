@@ -1,6 +1,6 @@
 //! Executors, as the front door asks for them: the node knows who is there, dispatch knows how to reach them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use punctual_core::model::{Attempt, LogId, RunId, Token};
 use punctual_dispatch::stream::Reception;
 use punctual_dispatch::{Executors, Guard, Natives};
 use punctual_node::ports::{Address, AppRow, Beat};
-use punctual_node::{AccessTokens, AppView, Callback, Claim, DeskError, Node};
+use punctual_node::{AccessTokens, AppView, Callback, Claim, DeskError, Node, SessionId};
 use punctual_protocol::native::{Code, Held, Hello, Refusal};
 use punctual_protocol::xxl;
 use url::Url;
@@ -111,7 +111,8 @@ impl punctual_api::Executors for Crew {
     }
 
     fn attend(&self, socket: Upgraded, pass: Arc<dyn Pass>) {
-        let desk = Desk { node: Arc::clone(&self.node), rounds: Arc::clone(&self.rounds), pass };
+        let (node, rounds) = (Arc::clone(&self.node), Arc::clone(&self.rounds));
+        let desk = Desk { node, rounds, pass, session: OnceLock::new() };
         self.natives.attend(TokioIo::new(socket), Arc::new(desk));
     }
 
@@ -125,6 +126,8 @@ struct Desk {
     node: Arc<Node>,
     rounds: Arc<Rounds>,
     pass: Arc<dyn Pass>,
+    /// The session that was opened here.
+    session: OnceLock<SessionId>,
 }
 
 #[async_trait]
@@ -142,10 +145,11 @@ impl Reception for Desk {
         }
         let handlers = hello.handlers.iter().map(|name| name.clone().into()).collect();
         let holds = hello.holds.iter().map(claim).collect();
-        let stale = self.node.native_came(&hello.app, &url, handlers, holds).await;
+        let came = self.node.native_came(&hello.app, &url, handlers, holds).await;
         self.rounds.nudge();
-        let unable = |error: DeskError| Refusal { code: Code::Unavailable, reason: error.to_string() };
-        Ok(stale.map_err(unable)?.iter().map(held).collect())
+        let (session, stale) = came.map_err(refusal)?;
+        let _ = self.session.set(session);
+        Ok(stale.iter().map(held).collect())
     }
 
     async fn is_welcome(&self, app: &str) -> bool {
@@ -154,11 +158,17 @@ impl Reception for Desk {
     }
 
     async fn farewell(&self, app: &str, url: &str, is_final: bool) {
-        if let Err(error) = self.node.native_went(app, url, is_final).await {
+        let Some(session) = self.session.get() else { return };
+        if let Err(error) = self.node.native_went(app, url, *session, is_final).await {
             tracing::warn!(%error, url, "that an executor left could not be written down; its beats end");
         }
         self.rounds.nudge();
     }
+}
+
+fn refusal(error: DeskError) -> Refusal {
+    let code = if matches!(error, DeskError::Conflict(_)) { Code::Refused } else { Code::Unavailable };
+    Refusal { code, reason: error.to_string() }
 }
 
 fn claim(held: &Held) -> Claim {

@@ -192,9 +192,11 @@ fn switch(
         now: Arc::new(clock::now),
         sink,
         keep: Arc::new(move |run, attempt, log| {
-            if !inlet.take_log(run, attempt, log) {
-                tracing::warn!(%run, "there is no room to keep a log; it stays in memory");
+            let is_taken = inlet.take_log(run, attempt, log);
+            if !is_taken {
+                tracing::warn!(%run, "there is no room to keep a log");
             }
+            is_taken
         }),
         // Executors tell nodes apart by it, so it has to be one of a kind.
         node: format!("{}-{:016x}", config.node.as_deref().unwrap_or("node"), Machine.bits()),

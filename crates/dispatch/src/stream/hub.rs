@@ -1,14 +1,15 @@
 //! The hub: which executors have a session, and whose acknowledgement goes where.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Token};
 use punctual_node::ports::{Dispatched, Further, Heard, Kill, Killed, Receipt, Report};
-use punctual_protocol::native::{Cancel, Code, Held, Outcome, Refusal, Report as Said};
+use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Outcome, Refusal, Report as Said};
+use rustc_hash::FxHashSet;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -20,6 +21,9 @@ use super::{Options, Setup};
 /// Receipts of native executors have this bit, those of others do not.
 pub(crate) const NATIVE: u64 = 1 << 63;
 
+/// How many reports of one session may wait to be kept.
+const UNKEPT_MAX: usize = 2 * HOLDS_MAX;
+
 /// The longest message of a report, in bytes.
 const MESSAGE_MAX: usize = 64 << 10;
 
@@ -27,6 +31,17 @@ const MESSAGE_MAX: usize = 64 << 10;
 pub(super) struct Session {
     pub(super) url: Text,
     pub(super) outbox: Outbox,
+    /// What it was given, or said it holds: of nothing else it may speak.
+    given: Mutex<FxHashSet<(RunId, Attempt)>>,
+    /// How many of its reports are not kept yet.
+    unkept: AtomicUsize,
+}
+
+impl Session {
+    /// Whether it has this attempt, as far as is known here.
+    pub(super) fn has(&self, run: RunId, attempt: Attempt) -> bool {
+        locked(&self.given).contains(&(run, attempt))
+    }
 }
 
 /// Everybody who is there, and what is between them and the node.
@@ -41,6 +56,8 @@ pub(super) struct Hub {
     scrolls: Scrolls,
     /// A session is over.
     left: Notify,
+    /// Whether nobody is let in any more.
+    is_closing: AtomicBool,
 }
 
 impl Hub {
@@ -53,6 +70,7 @@ impl Hub {
             receipts: AtomicU64::new(NATIVE),
             scrolls: Scrolls::default(),
             left: Notify::new(),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -73,7 +91,8 @@ impl Hub {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        locked(&self.sessions).len() < self.setup.options.sessions_max
+        let is_open = !self.is_closing.load(Ordering::Acquire);
+        is_open && locked(&self.sessions).len() < self.setup.options.sessions_max
     }
 
     pub(super) fn tell(&self, heard: Vec<Heard>) {
@@ -85,10 +104,13 @@ impl Hub {
     // --- sessions ---
 
     /// A session is open from now on. An earlier one of the same instance ends.
-    pub(super) fn open(&self, url: Text) -> Arc<Session> {
-        let session = Arc::new(Session { url: url.clone(), outbox: Outbox::default() });
+    pub(super) fn open(&self, url: Text, holds: &[Held]) -> Arc<Session> {
+        let held = holds.iter().map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
+        let (outbox, given, unkept) = (Outbox::default(), Mutex::new(held), AtomicUsize::new(0));
+        let session = Arc::new(Session { url: url.clone(), outbox, given, unkept });
         let before = locked(&self.sessions).insert(url, Arc::clone(&session));
         if let Some(before) = before {
+            before.outbox.drop_runs();
             let reason = "the same instance opened another session".into();
             before.outbox.end(End::Refused(Refusal { code: Code::Replaced, reason }));
         }
@@ -103,20 +125,29 @@ impl Hub {
             sessions.remove(&session.url);
         }
         drop(sessions);
+        if is_its {
+            locked(&self.killed).retain(|_, url| *url != session.url);
+        }
         self.left.notify_waiters();
         is_its
     }
 
     pub(super) async fn close(&self, bound: Duration) {
         let deadline = Instant::now() + bound;
-        let all: Vec<Arc<Session>> = locked(&self.sessions).values().cloned().collect();
-        all.iter().for_each(|session| session.outbox.end(End::Goodbye("the node stops".into())));
+        self.is_closing.store(true, Ordering::Release);
+        self.end_all("the node stops");
         loop {
             let left = self.left.notified();
             if locked(&self.sessions).is_empty() || timeout_at(deadline, left).await.is_err() {
                 return;
             }
         }
+    }
+
+    /// Ends all sessions; who wants may open another.
+    pub(super) fn end_all(&self, reason: &str) {
+        let all: Vec<Arc<Session>> = locked(&self.sessions).values().cloned().collect();
+        all.iter().for_each(|session| session.outbox.end(End::Goodbye(reason.to_owned())));
     }
 
     // --- to executors ---
@@ -127,7 +158,10 @@ impl Hub {
         for run in sends {
             let session = run.address.as_ref().and_then(|address| sessions.get(&address.url));
             match session {
-                Some(session) => session.outbox.send(run),
+                Some(session) => {
+                    locked(&session.given).insert((run.run, run.attempt));
+                    session.outbox.send(run);
+                }
                 None => unsent.push(Heard::Report(self.unsent(&run))),
             }
         }
@@ -146,24 +180,27 @@ impl Hub {
             executor: run.address.as_ref().map(|address| address.url.clone()).unwrap_or_default(),
             started_at: self.now(),
             retry_after: None,
-            further: Further::Welcome,
+            further: Further::Unsent,
         }
     }
 
-    /// Asks for the end of an attempt; whether its executor is there.
-    pub(super) fn kill(&self, kill: &Kill) -> bool {
+    /// Asks for the end of an attempt. What can be said about that at once is answered.
+    pub(super) fn kill(&self, kill: &Kill) -> Vec<Heard> {
+        let (run, attempt) = (kill.run, kill.attempt);
+        let killed = |is_confirmed, said| Heard::Killed(Killed { run, attempt, is_confirmed, said });
         let url = kill.address.as_ref().map(|address| &address.url);
         let Some(session) = url.and_then(|url| locked(&self.sessions).get(url).cloned()) else {
-            return false;
+            return vec![killed(false, Text::Borrowed("the executor has no session"))];
         };
-        locked(&self.killed).insert((kill.run, kill.attempt), session.url.clone());
-        session.outbox.cancel(Cancel {
-            run: kill.run.0,
-            attempt: kill.attempt.0,
-            token: kill.token.0,
-            reason: String::new(),
-        });
-        true
+        locked(&self.killed).insert((run, attempt), session.url.clone());
+        let (token, reason) = (kill.token.0, String::new());
+        if !session.outbox.cancel(Cancel { run: run.0, attempt: attempt.0, token, reason }) {
+            return Vec::new();
+        }
+        locked(&self.killed).remove(&(run, attempt));
+        locked(&session.given).remove(&(run, attempt));
+        let credit = Heard::Credit { url: session.url.clone(), more: 1 };
+        vec![killed(true, Text::Borrowed("it was not sent yet")), credit]
     }
 
     /// Reports that are kept are told to whoever brought them.
@@ -178,13 +215,20 @@ impl Hub {
             }
         }
         drop(waiting);
-        of.into_iter().for_each(|(session, kept)| session.outbox.keep(kept.into_iter()));
+        for (session, kept) in of {
+            session.unkept.fetch_sub(kept.len(), Ordering::AcqRel);
+            session.outbox.keep(kept.into_iter());
+        }
     }
 
     // --- from executors ---
 
-    /// What an executor said about attempts, and how many more it takes.
-    pub(super) fn hear_reports(&self, session: &Arc<Session>, said: Vec<Said>, credits: u32) {
+    /// What an executor said about attempts, and how many more it takes. Whether there was room for it: one that goes on
+    /// and on while nothing can be kept is not listened to.
+    pub(super) fn hear_reports(&self, session: &Arc<Session>, said: Vec<Said>, credits: u32) -> bool {
+        if session.unkept.fetch_add(said.len(), Ordering::AcqRel) > UNKEPT_MAX {
+            return false;
+        }
         let now = self.now();
         let mut heard = Vec::with_capacity(said.len() + 1);
         {
@@ -195,7 +239,7 @@ impl Hub {
             }
             drop(waiting);
             for (said, receipt) in said.into_iter().zip(first..) {
-                self.end_of(&said, &mut heard);
+                self.end_of(session, &said, &mut heard);
                 heard.push(Heard::Report(report(said, Receipt(receipt), &session.url, now)));
             }
         }
@@ -203,13 +247,19 @@ impl Hub {
             heard.push(Heard::Credit { url: session.url.clone(), more: credits });
         }
         self.tell(heard);
+        true
     }
 
     /// What goes with the end of an attempt: its log is whole, and a wish to end it is answered.
-    fn end_of(&self, said: &Said, heard: &mut Vec<Heard>) {
+    fn end_of(&self, session: &Session, said: &Said, heard: &mut Vec<Heard>) {
         let (run, attempt) = (RunId(said.run), Attempt(said.attempt));
-        if let Some(log) = self.scrolls.whole(run, attempt) {
-            (self.setup.keep)(run, attempt, log);
+        if !locked(&session.given).remove(&(run, attempt)) {
+            return;
+        }
+        if let Some(log) = self.scrolls.whole(run, attempt)
+            && !(self.setup.keep)(run, attempt, log)
+        {
+            self.scrolls.forget(run, attempt);
         }
         let mut killed = locked(&self.killed);
         if !killed.is_empty() && killed.remove(&(run, attempt)).is_some() {

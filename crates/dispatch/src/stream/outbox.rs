@@ -42,13 +42,24 @@ impl Outbox {
         self.add(|gathered| gathered.runs.push(run));
     }
 
-    /// What was not sent yet need not be.
-    pub(super) fn cancel(&self, cancel: Cancel) {
+    /// What was not sent yet need not be; whether that is so.
+    pub(super) fn cancel(&self, cancel: Cancel) -> bool {
+        let (run, attempt) = (RunId(cancel.run), Attempt(cancel.attempt));
+        let mut is_unsent = false;
         self.add(|gathered| {
-            let (run, attempt) = (RunId(cancel.run), Attempt(cancel.attempt));
+            let before = gathered.runs.len();
             gathered.runs.retain(|waiting| (waiting.run, waiting.attempt) != (run, attempt));
-            gathered.cancels.push(cancel);
+            is_unsent = gathered.runs.len() < before;
+            if !is_unsent {
+                gathered.cancels.push(cancel);
+            }
         });
+        is_unsent
+    }
+
+    /// Another session took its place: what it was to bring is no longer its own.
+    pub(super) fn drop_runs(&self) {
+        self.locked().runs.clear();
     }
 
     /// The first reason to end is the one that is told.

@@ -22,8 +22,10 @@ const CUT: &str = "[the log is longer than what is kept]\n";
 struct Scroll {
     text: String,
     /// Where each line ends, in bytes.
-    ends: Vec<usize>,
+    ends: Vec<u32>,
     is_cut: bool,
+    /// Whether its attempt has ended, and somebody keeps it.
+    is_whole: bool,
 }
 
 /// All of them.
@@ -45,12 +47,17 @@ impl Scrolls {
         let mut open = self.locked();
         let Open { scrolls, bytes } = &mut *open;
         let scroll = scrolls.entry((run, attempt)).or_default();
-        let before = scroll.text.len();
+        let before = scroll.size();
         let known = (scroll.ends.len() as u64 + 1).saturating_sub(from);
         for line in lines.iter().skip(usize::try_from(known).unwrap_or(usize::MAX)) {
-            scroll.push(line, *bytes);
+            scroll.push(line);
         }
-        *bytes += scroll.text.len() - before;
+        *bytes += scroll.size() - before;
+        // The oldest goes first: most likely nobody ever said how its attempt ended.
+        while *bytes > ALL_MAX {
+            let Some((_, oldest)) = scrolls.pop_first() else { break };
+            *bytes -= oldest.size();
+        }
     }
 
     /// The lines from a number on, and the number of the next.
@@ -58,14 +65,15 @@ impl Scrolls {
         let open = self.locked();
         let scroll = open.scrolls.get(&(run, attempt))?;
         let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX).min(scroll.ends.len());
-        let start = skipped.checked_sub(1).map_or(0, |last| scroll.ends[last]);
+        let start = skipped.checked_sub(1).map_or(0, |last| scroll.ends[last] as usize);
         Some((scroll.text[start..].to_owned(), scroll.ends.len() as u64 + 1))
     }
 
-    /// What an attempt wrote that has ended. It stays until it is kept elsewhere.
+    /// What an attempt wrote that has ended, once. It stays readable until it is kept elsewhere.
     pub(super) fn whole(&self, run: RunId, attempt: Attempt) -> Option<KeptLog> {
-        let open = self.locked();
-        let scroll = open.scrolls.get(&(run, attempt))?;
+        let mut open = self.locked();
+        let scroll = open.scrolls.get_mut(&(run, attempt)).filter(|scroll| !scroll.is_whole)?;
+        scroll.is_whole = true;
         let next_line = scroll.ends.len() as u64 + 1;
         Some(KeptLog { text: scroll.text.clone(), next_line, is_complete: true })
     }
@@ -73,7 +81,7 @@ impl Scrolls {
     pub(super) fn forget(&self, run: RunId, attempt: Attempt) {
         let mut open = self.locked();
         if let Some(scroll) = open.scrolls.remove(&(run, attempt)) {
-            open.bytes -= scroll.text.len();
+            open.bytes -= scroll.size();
         }
     }
 
@@ -83,12 +91,16 @@ impl Scrolls {
 }
 
 impl Scroll {
-    fn push(&mut self, line: &str, all: usize) {
-        if self.is_cut {
+    fn size(&self) -> usize {
+        self.text.len() + self.ends.len() * size_of::<u32>()
+    }
+
+    fn push(&mut self, line: &str) {
+        if self.is_cut || self.is_whole {
             return;
         }
         let line = &line[..line.floor_char_boundary(LINE_MAX)];
-        if self.text.len() + line.len() > LOG_MAX || all + self.text.len() + line.len() > ALL_MAX {
+        if self.size() + line.len() > LOG_MAX {
             self.is_cut = true;
             self.text.push_str(CUT);
         } else {
@@ -96,7 +108,7 @@ impl Scroll {
             self.text.extend(line.chars().map(|c| if c == '\n' { ' ' } else { c }));
             self.text.push('\n');
         }
-        self.ends.push(self.text.len());
+        self.ends.push(self.text.len() as u32);
     }
 }
 

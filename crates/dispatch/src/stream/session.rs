@@ -25,6 +25,9 @@ use super::write::{messages, text};
 /// How long whoever does not read is given to hear why it ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// The longest note about how far an attempt is, in bytes.
+const NOTE_MAX: usize = 1 << 10;
+
 type Socket<S> = WebSocketStream<S>;
 
 /// How an executor's side of a session ended.
@@ -56,7 +59,7 @@ where
         Ok(stale) => stale,
         Err(refusal) => return refuse(&hub, &mut socket, refusal).await,
     };
-    let session = hub.open(Text::Owned(hello.address()));
+    let session = hub.open(Text::Owned(hello.address()), &hello.holds);
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
     // One that was replaced has another session, and is not gone.
     if hub.close_session(&session) {
@@ -171,14 +174,20 @@ where
 
 fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<Ended> {
     match said {
-        FromExecutor::Reports(said) => hub.hear_reports(session, said.reports, said.credits),
+        FromExecutor::Reports(said) => {
+            if !hub.hear_reports(session, said.reports, said.credits) {
+                let reason = "more reports than can be kept for now; try again".to_owned();
+                return Some(Ended::Wrong(Refusal { code: Code::Unavailable, reason }));
+            }
+        }
         FromExecutor::Credit(credit) => {
             hub.tell(vec![Heard::Credit { url: session.url.clone(), more: credit.more }]);
         }
-        FromExecutor::Log(log) => {
+        FromExecutor::Log(log) if session.has(RunId(log.run), Attempt(log.attempt)) => {
             hub.scrolls().write(RunId(log.run), Attempt(log.attempt), log.from, &log.lines);
         }
-        FromExecutor::Progress(said) => {
+        FromExecutor::Progress(mut said) if session.has(RunId(said.run), Attempt(said.attempt)) => {
+            said.note.truncate(said.note.floor_char_boundary(NOTE_MAX));
             let (run, attempt, note) = (RunId(said.run), Attempt(said.attempt), said.note.into());
             hub.tell(vec![Heard::Progress(Progress { run, attempt, percent: said.percent, note })]);
         }
@@ -189,7 +198,8 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
             return Some(Ended::Broken);
         }
         FromExecutor::Hello(_) => return Some(Ended::Wrong(Refusal::malformed("a second hello"))),
-        FromExecutor::Unknown => {}
+        // What is newer than this, and what is about somebody else's attempts.
+        FromExecutor::Log(_) | FromExecutor::Progress(_) | FromExecutor::Unknown => {}
     }
     None
 }

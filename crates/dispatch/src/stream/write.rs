@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use punctual_node::ports::Dispatched;
-use punctual_protocol::native::{FromNode, Kept, Part, RUNS_MAX, Run, Runs};
+use punctual_protocol::native::{FromNode, Kept, Part, RUNS_MAX, Run};
 use serde_json::value::RawValue;
 
 use super::outbox::Gathered;
@@ -25,12 +25,13 @@ pub(super) fn messages(gathered: &Gathered) -> Vec<String> {
         let runs = gathered.cancels.clone();
         all.push(text(&FromNode::Cancel(punctual_protocol::native::Cancels { runs })));
     }
-    let mut left = &gathered.runs[..];
+    let own: Vec<Option<Box<RawValue>>> = gathered.runs.iter().map(params).collect();
+    let pairs = gathered.runs.iter().zip(&own);
+    let written: Vec<String> = pairs.map(|(one, own)| written(one, own.as_deref())).collect();
+    let mut left = &written[..];
     while !left.is_empty() {
         let (now, later) = left.split_at(fitting(left));
-        let own: Vec<Option<Box<RawValue>>> = now.iter().map(params).collect();
-        let runs = now.iter().zip(&own).map(|(one, own)| run(one, own.as_deref())).collect();
-        all.push(text(&FromNode::Runs(Runs { runs })));
+        all.push(format!(r#"{{"type":"runs","runs":[{}]}}"#, now.join(",")));
         left = later;
     }
     all
@@ -42,14 +43,18 @@ pub(super) fn text(message: &FromNode<'_>) -> String {
 }
 
 /// How many of these fit into a message; at least one.
-fn fitting(runs: &[Dispatched]) -> usize {
+fn fitting(runs: &[String]) -> usize {
     let mut bytes = 0;
-    let is_too_much = |run: &Dispatched| {
-        bytes += 300 + run.payload.as_ref().map_or(0, |payload| payload.len());
+    let is_too_much = |run: &String| {
+        bytes += run.len();
         bytes > RUNS_BYTES
     };
     let count = runs.iter().take(RUNS_MAX).position(is_too_much);
     count.unwrap_or(runs.len().min(RUNS_MAX)).max(1)
+}
+
+fn written(run: &Dispatched, own: Option<&RawValue>) -> String {
+    serde_json::to_string(&piece(run, own)).unwrap_or_default()
 }
 
 /// What the job has for runs that bring nothing.
@@ -58,7 +63,7 @@ fn params(run: &Dispatched) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(own).ok()
 }
 
-fn run<'a>(run: &'a Dispatched, own: Option<&'a RawValue>) -> Run<'a> {
+fn piece<'a>(run: &'a Dispatched, own: Option<&'a RawValue>) -> Run<'a> {
     let definition = &run.job.definition;
     let executor = run.job.executor();
     let brought = run.payload.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());

@@ -13,7 +13,7 @@ use crate::Node;
 use crate::desk::DeskError;
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::natives::Claim;
+use crate::natives::{Claim, SessionId};
 use crate::ports::{Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
 
 /// How many runs are looked up at once for an executor that says it has them.
@@ -94,7 +94,12 @@ impl Node {
         url: &str,
         handlers: Vec<Text>,
         holds: Vec<Claim>,
-    ) -> Result<Vec<Claim>, DeskError> {
+    ) -> Result<(SessionId, Vec<Claim>), DeskError> {
+        let is_anothers = self.memory().natives.app_at(url).is_some_and(|of| of != app);
+        if is_anothers {
+            let said = format!("{url} has a session for another app; give it another name");
+            return Err(DeskError::Conflict(said.into()));
+        }
         let (stale, live) = self.sort_claims(holds).await?;
         let (app, url) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
         let beat = Beat { app: app.clone(), address: url.clone(), dialect: Dialect::Native };
@@ -102,16 +107,30 @@ impl Node {
         let now = self.told_time()?;
         let mut memory = self.memory();
         let address = Arc::new(Address { dialect: Dialect::Native, ..memory.executor_at(&app, &url) });
-        memory.native_came(address, handlers, &live, now);
-        Ok(stale)
+        let session = memory.native_came(address, handlers, &live, now);
+        Ok((session, stale))
     }
 
     /// A native executor's session with this node is over. After a goodbye it has nothing any more.
-    pub async fn native_went(&self, app: &str, url: &str, is_final: bool) -> Result<(), DeskError> {
-        if let Some(now) = self.now() {
-            self.memory().native_went(&Text::Owned(url.to_owned()), is_final, now);
+    pub async fn native_went(
+        &self,
+        app: &str,
+        url: &str,
+        session: SessionId,
+        is_final: bool,
+    ) -> Result<(), DeskError> {
+        let now = self.told_time()?;
+        if !self.memory().native_went(&Text::Owned(url.to_owned()), session, is_final, now) {
+            // It has another one.
+            return Ok(());
         }
-        self.executor_left(app, url).await.map(|_| ())
+        self.executor_left(app, url).await?;
+        if self.memory().natives.is_here(url) {
+            // It came back meanwhile.
+            let (app, address) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
+            self.beat(Beat { app, address, dialect: Dialect::Native }).await?;
+        }
+        Ok(())
     }
 
     /// Which of these attempts are over, and which are not.

@@ -184,17 +184,25 @@ impl Node {
     }
 
     fn begin(&self, me: NodeId, acquired: &[Acquired]) {
+        if self.begin_with(me, acquired) {
+            self.ports.dispatch.ask_for_holds();
+        }
+    }
+
+    /// Whether executors that have a session may have something of what was taken over.
+    fn begin_with(&self, me: NodeId, acquired: &[Acquired]) -> bool {
         let boot = self.boot();
         let mut memory = self.memory();
         if memory.id != me {
-            return;
+            return false;
         }
         if memory.held.is_empty() {
             // Whoever holds nothing is not waited for by changes.
             memory.jobs.forget_all();
         }
         memory.planned_through = Timestamp::MIN;
-        if acquired.iter().any(|acquired| acquired.mark.is_some()) {
+        let is_takeover = acquired.iter().any(|acquired| acquired.mark.is_some());
+        if is_takeover {
             memory.natives.listen_until(boot.plus(self.settings.registry.listen));
         }
         for Acquired { lease, mark, checkpoint } in acquired {
@@ -220,6 +228,7 @@ impl Node {
         memory.wakes.load = true;
         memory.wakes.plan = true;
         memory.wakes.tend = true;
+        is_takeover && !memory.natives.is_empty()
     }
 
     /// Gives shards back: first memory ceases, then what is on its way is written down, then the store is told.

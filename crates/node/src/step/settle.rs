@@ -185,6 +185,10 @@ impl Node {
             let job = match memory.jobs.get(run.job).cloned() {
                 Some(Known::Job(job)) => job,
                 Some(Known::Poisoned(_) | Known::Missing) => {
+                    if !memory.may_report_for_nobody(report) {
+                        judged.late.push(report.receipt);
+                        continue;
+                    }
                     judged.ends.push(self.end_without_job(report, &run, now));
                     continue;
                 }
@@ -204,8 +208,8 @@ impl Node {
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
-                is_final: report.further != Further::Welcome,
-                by_loss_of_node: false,
+                is_final: matches!(report.further, Further::Useless | Further::Gone),
+                by_loss_of_node: report.further == Further::Unsent,
             };
             let then = settle(&job, &end, now, self.jitter());
             let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());

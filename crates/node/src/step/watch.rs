@@ -91,6 +91,10 @@ impl Node {
         memory.versions = registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
         let now = memory.time.now(self.boot()).unwrap_or(begun);
         let mut changes = memory.registry.replace(now, snapshot(begun, registered), settings.dead);
+        // Who has a session is there, whatever another node wrote when its own was over.
+        for beat in memory.natives.beats() {
+            changes.extend(memory.registry.beat(&beat.app, &beat.address, beat.dialect, now));
+        }
         changes.extend(memory.registry.sweep(now, settings.dead));
         changes.extend(memory.registry.missed(now, settings.beat));
         memory.note_tokens();

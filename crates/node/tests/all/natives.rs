@@ -7,7 +7,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_node::ports::{AttemptRow, Dispatched, Heard, RunView};
-use punctual_node::{Claim, Node};
+use punctual_node::{Claim, Node, SessionId};
 
 use crate::house::{House, at, definition, now_or_never};
 
@@ -20,13 +20,13 @@ fn job(route: Route) -> Definition {
     Definition { target, retry, ..definition("job", ScheduleKind::Manual) }
 }
 
-fn come(node: &Node, url: &str, handlers: &[&'static str], holds: Vec<Claim>) -> Vec<Claim> {
-    let handlers = handlers.iter().map(|name| Text::Borrowed(name)).collect();
+fn come(node: &Node, url: &str, handlers: &[&'static str], holds: Vec<Claim>) -> (SessionId, Vec<Claim>) {
+    let handlers = handlers.iter().map(|name| Text::Borrowed(*name)).collect();
     now_or_never(node.native_came("app", url, handlers, holds)).unwrap()
 }
 
-fn go(node: &Node, url: &str, is_final: bool) {
-    now_or_never(node.native_went("app", url, is_final)).unwrap();
+fn go(node: &Node, url: &str, session: SessionId, is_final: bool) {
+    now_or_never(node.native_went("app", url, session, is_final)).unwrap();
 }
 
 fn credit(node: &Node, url: &'static str, more: u32) {
@@ -161,7 +161,7 @@ fn what_a_broken_session_had_is_lost_after_three_seconds_and_goes_elsewhere() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, job(Route::Round));
-    come(&node, ONE, &[], vec![]);
+    let (session, _) = come(&node, ONE, &[], vec![]);
     credit(&node, ONE, 1);
     start(&node, job, 1);
     house.step(&node);
@@ -169,7 +169,7 @@ fn what_a_broken_session_had_is_lost_after_three_seconds_and_goes_elsewhere() {
     come(&node, TWO, &[], vec![]);
     credit(&node, TWO, 1);
     let broken = house.now();
-    go(&node, ONE, false);
+    go(&node, ONE, session, false);
     house.until(&[&node], &house.later(Duration::from_secs(2)));
     assert!(house.take_sends().is_empty(), "it may come back");
     house.until(&[&node], &house.later(Duration::from_secs(6)));
@@ -185,12 +185,12 @@ fn after_a_goodbye_nobody_waits() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, job(Route::Round));
-    come(&node, ONE, &[], vec![]);
+    let (session, _) = come(&node, ONE, &[], vec![]);
     credit(&node, ONE, 1);
     start(&node, job, 1);
     house.step(&node);
     house.take_sends();
-    go(&node, ONE, true);
+    go(&node, ONE, session, true);
     house.step(&node);
     assert_eq!(attempts(&house.runs()[0])[0], "lost: the executor is gone");
 }
@@ -200,13 +200,13 @@ fn what_never_arrived_is_sent_again_and_what_is_held_goes_on() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, job(Route::Round));
-    come(&node, ONE, &[], vec![]);
+    let (session, _) = come(&node, ONE, &[], vec![]);
     credit(&node, ONE, 2);
     start(&node, job, 2);
     house.step(&node);
     let sends = house.take_sends();
-    go(&node, ONE, false);
-    assert!(come(&node, ONE, &[], vec![claim(&sends[0])]).is_empty());
+    go(&node, ONE, session, false);
+    assert!(come(&node, ONE, &[], vec![claim(&sends[0])]).1.is_empty());
     credit(&node, ONE, 1);
     house.until(&[&node], &house.later(Duration::from_secs(5)));
     let again = house.take_sends();
@@ -236,7 +236,7 @@ fn after_a_restart_what_an_executor_holds_is_not_sent_again() {
     while second.shards_held() == 0 {
         house.until(&[&second], &house.later(Duration::from_millis(100)));
     }
-    assert!(come(&second, ONE, &[], vec![claim(&sends[0])]).is_empty());
+    assert!(come(&second, ONE, &[], vec![claim(&sends[0])]).1.is_empty());
     credit(&second, ONE, 5);
     house.until(&[&second], &house.later(Duration::from_secs(10)));
     let again = house.take_sends();
@@ -253,16 +253,16 @@ fn what_is_over_is_told_to_whoever_still_holds_it() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, job(Route::Round));
-    come(&node, ONE, &[], vec![]);
+    let (session, _) = come(&node, ONE, &[], vec![]);
     credit(&node, ONE, 1);
     start(&node, job, 1);
     house.step(&node);
     let sends = house.take_sends();
-    go(&node, ONE, false);
+    go(&node, ONE, session, false);
     now_or_never(node.cancel(sends[0].run)).unwrap();
     house.step(&node);
     let unknown = Claim { run: punctual_core::model::RunId(7), attempt: Attempt(1), token: Token(1) };
-    let stale = come(&node, ONE, &[], vec![claim(&sends[0]), unknown.clone()]);
+    let stale = come(&node, ONE, &[], vec![claim(&sends[0]), unknown.clone()]).1;
     assert_eq!(stale, [claim(&sends[0]), unknown]);
 }
 
@@ -311,4 +311,93 @@ fn only_who_was_given_an_attempt_says_how_it_ended() {
     node.report(report);
     house.step(&node);
     assert_eq!(house.run(sends[0].run).state, RunState::Succeeded);
+}
+
+#[test]
+fn a_goodbye_loses_only_what_its_own_executor_had() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    let (one, _) = come(&node, ONE, &[], vec![]);
+    let (two, _) = come(&node, TWO, &[], vec![]);
+    credit(&node, ONE, 1);
+    credit(&node, TWO, 1);
+    start(&node, job, 2);
+    house.step(&node);
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 2);
+    go(&node, ONE, one, false);
+    go(&node, TWO, two, true);
+    house.step(&node);
+    let held = sends.iter().find(|send| send.address.as_ref().unwrap().url == ONE).unwrap();
+    come(&node, ONE, &[], vec![claim(held)]);
+    house.until(&[&node], &house.later(Duration::from_secs(10)));
+    assert_eq!(attempts(&house.run(held.run)), ["open"]);
+}
+
+#[test]
+fn an_end_of_an_earlier_session_does_not_end_the_next() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    let (first, _) = come(&node, ONE, &[], vec![]);
+    come(&node, ONE, &[], vec![]);
+    go(&node, ONE, first, false);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    assert_eq!(places(&house.take_sends()), [ONE]);
+}
+
+#[test]
+fn room_that_is_not_taken_is_offered_to_the_next() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    start(&node, job, 2);
+    house.step(&node);
+    let first = house.runs().iter().map(|run| run.id).min().unwrap();
+    credit(&node, ONE, 1);
+    // It goes away between the credit and its turn.
+    now_or_never(node.cancel(first)).unwrap();
+    house.until(&[&node], &house.later(Duration::from_secs(1)));
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 1);
+    assert_ne!(sends[0].run, first);
+}
+
+#[test]
+fn a_claim_counts_only_for_what_may_have_been_sent_and_in_its_own_app() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    start(&node, job, 1);
+    house.step(&node);
+    let run = house.runs()[0].id;
+    let made_up = Claim { run, attempt: Attempt(1), token: Token(1) };
+    come(&node, ONE, &[], vec![made_up]);
+    credit(&node, ONE, 1);
+    house.step(&node);
+    assert_eq!(house.take_sends().len(), 1, "nobody was given it before, so it is sent");
+    let other = now_or_never(node.native_came("other", ONE, vec![], vec![]));
+    assert!(other.is_err(), "the name is taken by an executor of another app");
+}
+
+#[test]
+fn what_never_arrived_was_no_try() {
+    let house = House::new();
+    let node = house.node();
+    let once = Retry { max_attempts: 1, ..Retry::default() };
+    let job = house.create(&node, Definition { retry: once, ..job(Route::Round) });
+    let (session, _) = come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 1);
+    start(&node, job, 1);
+    house.step(&node);
+    assert_eq!(house.take_sends().len(), 1);
+    go(&node, ONE, session, false);
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 1);
+    house.until(&[&node], &house.later(Duration::from_secs(5)));
+    assert_eq!(house.take_sends().len(), 1);
 }

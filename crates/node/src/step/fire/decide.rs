@@ -59,7 +59,7 @@ impl Node {
 
 impl Turn<'_> {
     fn decide(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
-        if let Some((claim, address)) = self.memory.claim_of(id, run) {
+        if let Some((claim, address)) = self.memory.claim_of(id, run, job) {
             return self.resume(id, run, job, claim.token, address);
         }
         if run.flags.is_doubtful && self.memory.may_have_been_sent(job, run, self.settings.term) {

@@ -55,6 +55,7 @@ impl Node {
         }
         let Some(now) = memory.trusted_now(boot) else { return Vec::new() };
         memory.end_listening(boot);
+        memory.call_stalled();
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
         memory.wheel.advance(now, room, &mut due);

@@ -149,10 +149,10 @@ async fn a_wrong_token_is_refused_and_a_revoked_one_ends_the_session() {
         server.post("/tokens", json!({"name": "e", "role": "operator", "apps": ["mine"]})).await.json();
     let (id, token) = (made["id"].as_u64().unwrap(), made["token"].as_str().unwrap().to_owned());
     let mut socket = connect(&server, &token).await.expect("let in");
-    say(&mut socket, &hello(json!({"app": "other"}))).await;
+    say(&mut socket, &hello(json!({"app": "other", "instance": "2"}))).await;
     assert_eq!(shown_out(&mut socket).await, "refused");
     let mut socket = connect(&server, &token).await.expect("let in");
-    say(&mut socket, &hello(json!({"app": "mine"}))).await;
+    say(&mut socket, &hello(json!({"app": "mine", "instance": "2"}))).await;
     assert_eq!(hear(&mut socket).await.expect("an answer")["type"], "welcome");
     assert_eq!(server.ask("DELETE", &format!("/tokens/{id}"), None).await.status, 204);
     assert_eq!(shown_out(&mut socket).await, "refused");
