@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use crate::ledger::Sink;
 use crate::unheard;
 use hub::Hub;
-pub(crate) use hub::NATIVE;
+pub(crate) use hub::is_native;
 
 /// How often and how long.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use punctual_core::registry::Dialect;
 use punctual_node::ports::{Address, Dispatch, Dispatched, Kill, Probe, Receipt};
 
-use crate::stream::NATIVE;
+use crate::stream::is_native;
 use crate::{Agents, Executors, Natives};
 
 /// The way to agents and executors alike.
@@ -69,7 +69,7 @@ impl Dispatch for Switch {
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {
-        let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| receipt.0 & NATIVE != 0);
+        let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| is_native(*receipt));
         if !natives.is_empty() {
             self.natives.acknowledge(natives);
         }

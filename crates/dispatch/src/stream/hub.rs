@@ -18,8 +18,13 @@ use super::outbox::{End, Outbox};
 use super::scroll::Scrolls;
 use super::{Options, Setup};
 
-/// Receipts of native executors have this bit, those of others do not.
-pub(crate) const NATIVE: u64 = 1 << 63;
+/// Agents number their reports from 1, executors that are called from 2^63; those that have a session in between.
+const FIRST: u64 = 1 << 62;
+
+/// Whether a report came from an executor that has a session.
+pub(crate) fn is_native(receipt: Receipt) -> bool {
+    receipt.0 >> 62 == 1
+}
 
 /// How many reports of one session may wait to be kept.
 const UNKEPT_MAX: usize = 2 * HOLDS_MAX;
@@ -67,7 +72,7 @@ impl Hub {
             sessions: Mutex::default(),
             waiting: Mutex::default(),
             killed: Mutex::default(),
-            receipts: AtomicU64::new(NATIVE),
+            receipts: AtomicU64::new(FIRST),
             scrolls: Scrolls::default(),
             left: Notify::new(),
             is_closing: AtomicBool::new(false),
