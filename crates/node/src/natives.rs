@@ -75,7 +75,7 @@ impl Natives {
         self.here.contains_key(url)
     }
 
-    /// Everybody who has a session.
+    /// Whether nobody has a session.
     pub(crate) fn is_empty(&self) -> bool {
         self.here.is_empty()
     }
@@ -249,6 +249,7 @@ impl Memory {
     pub(crate) fn native_drains(&mut self, url: &Text) {
         if let Some(native) = self.natives.here.get_mut(url) {
             native.room = 0;
+            // It offers nothing, so nobody waits for it either.
             native.handlers = Some(Arc::default());
             let app = native.app.clone();
             self.recall_stalled(&app);

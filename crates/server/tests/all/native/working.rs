@@ -101,7 +101,7 @@ async fn a_broadcast_has_a_part_for_everyone(language: Language) {
 async fn a_serial_job_runs_one_after_the_other(language: Language) {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
-    let program = Program::start(language, &server, "native").await;
+    let _program = Program::start(language, &server, "native").await;
     let _other = Program::start_at(language, &server.url, "native", &["--name", "other"]).await;
     let job = server.create(job("native", "sleep", json!({"target": {"block": "serial"}}))).await;
     let mut runs = Vec::new();
@@ -118,7 +118,6 @@ async fn a_serial_job_runs_one_after_the_other(language: Language) {
     }
     times.sort_unstable();
     assert!(times.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{times:?}");
-    drop(program);
 }
 
 async fn a_handler_that_nobody_has_is_waited_for(language: Language) {
