@@ -21,7 +21,7 @@ mod subject;
 
 use std::pin::Pin;
 
-pub use subject::{KEY_TTL, Open, SHARDS, Subject, Whole};
+pub use subject::{KEY_TTL, Open, Opening, SHARDS, Subject, Whole};
 
 /// A sentence that holds for every store.
 pub struct Case {
@@ -35,7 +35,7 @@ type Run = for<'a> fn(&'a mut Subject) -> Pin<Box<dyn Future<Output = ()> + 'a>>
 /// Tries one case on a store; panics if it does not hold.
 pub async fn check(name: &str, open: Open) {
     let case = CASES.iter().find(|case| case.name == name).expect("the case is in the list");
-    (case.run)(&mut Subject::new(open)).await;
+    (case.run)(&mut Subject::new(open).await).await;
 }
 
 macro_rules! table {

@@ -35,7 +35,8 @@ mod memory {
         super::check(
             name,
             Box::new(move |clock| {
-                Arc::clone(store.get_or_init(|| Arc::new(Memory::new(SHARDS, KEY_TTL, clock))))
+                let store = store.get_or_init(|| Arc::new(Memory::new(SHARDS, KEY_TTL, clock)));
+                Box::pin(std::future::ready(Arc::clone(store)))
             }),
         );
     }
@@ -46,7 +47,7 @@ mod memory {
 mod sqlite {
     use std::sync::Arc;
 
-    use punctual_store::conformance::{KEY_TTL, SHARDS};
+    use punctual_store::conformance::{KEY_TTL, SHARDS, Whole};
     use punctual_store::sqlite::{Limits, Options, Sqlite};
 
     fn run(name: &str) {
@@ -57,7 +58,8 @@ mod sqlite {
             Box::new(move |clock| {
                 let limits = Limits::default();
                 let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };
-                Arc::new(Sqlite::open(&path, options).unwrap())
+                let store: Arc<dyn Whole> = Arc::new(Sqlite::open(&path, options).unwrap());
+                Box::pin(std::future::ready(store))
             }),
         );
     }

@@ -25,11 +25,12 @@ macro_rules! tests {
 fn run(name: &str) {
     let folder = Folder::new();
     let path = folder.database();
-    let open = Box::new(move |clock| -> Arc<dyn conformance::Whole> {
+    let open = Box::new(move |clock| -> conformance::Opening {
         // So small that the indexes are used and not the tails alone.
         let limits = Limits { tail: 2, ..Limits::default() };
         let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };
-        Arc::new(Sqlite::open(&path, options).unwrap())
+        let store: Arc<dyn conformance::Whole> = Arc::new(Sqlite::open(&path, options).unwrap());
+        Box::pin(std::future::ready(store))
     });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(conformance::check(name, open));

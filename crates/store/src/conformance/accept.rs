@@ -26,7 +26,7 @@ pub(super) async fn a_run_is_kept_as_it_was_written(t: &mut Subject) {
                 ..t.run(JOB, second(number)).await
             };
             assert_eq!(t.accept(run.clone()).await, Accepted::New(run.id));
-            t.reopen();
+            t.reopen().await;
             assert_eq!(t.view(run.id).await, as_written(&run));
             let row = t.fetched(run.id).await;
             assert_eq!((row.waiting.origin, row.waiting.decided), (*origin, *decided));
@@ -53,7 +53,7 @@ pub(super) async fn a_key_lives_while_its_run_is_open(t: &mut Subject) {
     t.accept(first.clone()).await;
     t.pass(100 * KEY_TTL);
     t.prune_everything().await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.accept(keyed(t, JOB, "order 7").await).await, Accepted::Duplicate(first.id));
     let other = keyed(t, JobId(2), "order 7").await;
     let id = other.id;
@@ -69,7 +69,7 @@ pub(super) async fn a_key_outlives_its_run_for_a_time_and_is_then_free(t: &mut S
     t.pass(Duration::from_secs(5));
     t.closed(first.id, Outcome::Succeeded).await;
     t.pass(KEY_TTL - MILLISECOND);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.accept(keyed(t, JOB, "key").await).await, Accepted::Duplicate(first.id));
     t.pass(MILLISECOND);
     let second_ = keyed(t, JOB, "key").await;
@@ -104,7 +104,7 @@ pub(super) async fn an_instant_that_a_schedule_names_is_there_once(t: &mut Subje
     let id = other.id;
     assert_eq!(t.accept(other).await, Accepted::New(id), "another job");
     t.closed(first.id, Outcome::Succeeded).await;
-    t.reopen();
+    t.reopen().await;
     let again = named(Origin::Backfill, t.run(JOB, second(60)).await);
     assert_eq!(t.accept(again).await, Accepted::Duplicate(first.id), "closed or not");
 }
@@ -167,7 +167,7 @@ pub(super) async fn an_empty_payload_is_not_the_same_as_none(t: &mut Subject) {
         let run = NewRun { payload: payload.map(Into::into), ..t.run(JOB, second(1)).await };
         let id = run.id;
         t.accept(run).await;
-        t.reopen();
+        t.reopen().await;
         let row = t.fetched(id).await;
         assert_eq!((row.payload.as_deref(), row.waiting.has_payload), (payload, payload.is_some()));
         assert_eq!(t.view(id).await.payload.as_deref(), payload);
@@ -195,7 +195,7 @@ pub(super) async fn the_longest_payload_is_kept(t: &mut Subject) {
     let run = NewRun { payload: Some(payload.as_str().into()), ..t.run(JOB, second(1)).await };
     let id = run.id;
     t.accept(run).await;
-    t.reopen();
+    t.reopen().await;
     assert!(t.fetched(id).await.payload.as_deref() == Some(payload.as_str()));
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn named_instants_of_any_time_are_there_once(t: &mut Subject) {
         let run = NewRun { origin: Origin::Schedule, ..t.run(JOB, at).await };
         let again = NewRun { id: t.run(JOB, at).await.id, ..run.clone() };
         assert_eq!(t.accept(run.clone()).await, Accepted::New(run.id));
-        t.reopen();
+        t.reopen().await;
         assert_eq!(t.accept(again).await, Accepted::Duplicate(run.id), "{at}");
     }
 }
@@ -231,7 +231,7 @@ pub(super) async fn numbers_are_given_away_once_ever(t: &mut Subject) {
             given.push((day, first, first + count));
         }
         if number % 2 == 1 {
-            t.reopen();
+            t.reopen().await;
         }
     }
 }
@@ -260,7 +260,7 @@ pub(super) async fn what_is_left_is_listed_oldest_first_until_it_is_consumed(t: 
     for (shard, kind) in [3, 1, 2, 1].into_iter().zip(kinds) {
         t.store().accept(Vec::new(), vec![(ShardId(shard), kind)]).await.unwrap();
     }
-    t.reopen();
+    t.reopen().await;
     let left = t.store().arrivals(&leases, 10).await.unwrap();
     assert!(left.windows(2).all(|pair| pair[0].id < pair[1].id), "{left:?}");
     assert_eq!(left.iter().map(|left| left.kind).collect::<Vec<_>>(), kinds);

@@ -15,7 +15,7 @@ pub(super) async fn an_executor_that_beats_is_registered_with_its_app(t: &mut Su
     t.store().beat(beats.map(|(app, address)| beat(app, address)).to_vec()).await.unwrap();
     for is_reopened in [false, true] {
         if is_reopened {
-            t.reopen();
+            t.reopen().await;
         }
         let registered = t.registered().await;
         assert_eq!(registered.apps, [app("mail"), app("shop")], "by name");
@@ -31,7 +31,7 @@ pub(super) async fn a_beat_moves_the_time_and_the_dialect_but_not_the_joining(t:
         let row = executor("shop", "one", second(number as i64), second(0));
         assert_eq!(t.registered().await.executors, [ExecutorRow { dialect: *dialect, ..row }]);
         t.pass(Duration::from_secs(1));
-        t.reopen();
+        t.reopen().await;
     }
     t.set_back(Duration::from_secs(60));
     t.store().beat(vec![beat("shop", "one")]).await.unwrap();
@@ -43,7 +43,7 @@ pub(super) async fn an_executor_that_leaves_is_forgotten_and_its_app_stays(t: &m
     assert!(t.store().leave("shop", "one").await.unwrap());
     assert!(!t.store().leave("shop", "one").await.unwrap(), "only once");
     assert!(!t.store().leave("none", "one").await.unwrap(), "never there");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.addresses().await, ["mail one", "shop two"]);
     assert!(t.store().leave("mail", "one").await.unwrap());
     assert_eq!(t.registered().await.apps, [app("mail"), app("shop")]);
@@ -60,7 +60,7 @@ pub(super) async fn who_was_not_heard_of_for_longer_is_buried(t: &mut Subject) {
     let buried: [(Text, Text); 2] = [("mail".into(), "a".into()), ("shop".into(), "b".into())];
     assert_eq!(t.store().bury(dead).await.unwrap(), buried);
     assert_eq!(t.store().bury(dead).await.unwrap(), [], "asked again");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.addresses().await, ["shop a"]);
     assert_eq!(t.registered().await.apps.len(), 2);
     t.pass(Duration::from_secs(86_400));
@@ -81,7 +81,7 @@ pub(super) async fn an_app_is_put_if_it_has_the_version(t: &mut Subject) {
     assert_eq!(t.store().put_app(told("shop", "1"), Some(0)).await.unwrap(), 1);
     assert!(is_conflict(t.store().put_app(told("shop", "2"), Some(0)).await), "it is there");
     assert_eq!(t.store().put_app(told("shop", "3"), Some(1)).await.unwrap(), 2);
-    t.reopen();
+    t.reopen().await;
     assert!(is_conflict(t.store().put_app(told("shop", "4"), Some(1)).await), "it was changed");
     assert_eq!(t.registered().await.apps, [AppRow { version: 2, ..told("shop", "3") }]);
     assert_eq!(t.store().put_app(told("shop", "5"), None).await.unwrap(), 3, "whatever it is");
@@ -111,7 +111,7 @@ pub(super) async fn an_app_is_kept_as_it_was_put(t: &mut Subject) {
         t.store().put_app(AppRow { version: 99, ..app.clone() }, Some(0)).await.unwrap();
     }
     put.sort_by(|one, two| one.name.cmp(&two.name));
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.registered().await.apps, put);
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn odd_texts_of_an_executor_are_kept(t: &mut Subject) {
         dialect: Dialect::Orth,
     });
     t.store().beat(beats.collect()).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     for text in texts {
         let is_it = |row: &ExecutorRow| row.app == text && row.address == text;
         assert!(t.registered().await.executors.iter().any(is_it), "{text}");
@@ -149,7 +149,7 @@ pub(super) async fn a_job_brings_its_app(t: &mut Subject) {
     let stale = Change { job: Some((job, 9)), definition: Some(of("stale")), ..moved.clone() };
     assert!(is_conflict(t.store().change(stale).await));
     t.store().change(moved).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.registered().await.apps, [app("mail"), app("shop")], "and the one that it leaves stays");
     t.store().change(creation(t.now(), of("gone"), JobState::Deleted, None)).await.unwrap();
     assert_eq!(t.registered().await.apps.len(), 2, "a deleted job is of no app");
@@ -163,7 +163,7 @@ pub(super) async fn an_app_that_has_jobs_is_not_removed(t: &mut Subject) {
     assert!(is_conflict(t.store().remove_app("shop").await));
     assert_eq!(t.addresses().await.len(), 2);
     t.stop(job, JobState::Deleted).await;
-    t.reopen();
+    t.reopen().await;
     assert!(t.store().remove_app("shop").await.unwrap());
     assert!(!t.store().remove_app("shop").await.unwrap(), "only once");
     assert!(!t.store().remove_app("sho").await.unwrap(), "never there");

@@ -221,7 +221,7 @@ pub(super) async fn runs_of_deleted_jobs_are_listed_with_their_app(t: &mut Subje
     // Another job of the same name, in another app's list.
     let other = t.create(of_app("shop", "job"), JobState::Enabled, None).await.job;
     let later = t.accepted(other, second(2)).await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(runs(t, &of(&["mail"])).await, [run]);
     assert_eq!(runs(t, &of(&["shop"])).await, [later]);
     assert_eq!(runs(t, &RunFilter { job: Some(job), ..of(&["mail"]) }).await, [run]);
@@ -289,7 +289,7 @@ pub(super) async fn runs_named_for_another_day_than_they_are_born_on_are_found_b
         assert_eq!(runs(t, &from).await, [ids[2]]);
         let to = RunFilter { to: Some(second(-7 * day + 1)), ..RunFilter::default() };
         assert_eq!(runs(t, &to).await, [ids[0]]);
-        t.reopen();
+        t.reopen().await;
     }
 }
 
@@ -326,7 +326,7 @@ pub(super) async fn every_state_of_a_run_is_seen_and_filtered_by(t: &mut Subject
         t.closed(run, *outcome).await;
         add(run, RunState::from(*outcome));
     }
-    t.reopen();
+    t.reopen().await;
     for (run, state) in &expected {
         assert_eq!(t.view(*run).await.state, *state, "{run}");
     }
@@ -359,7 +359,7 @@ pub(super) async fn what_has_become_of_runs_is_counted_per_job_and_for_all(t: &m
         t.settle(Settlement { job, ..end }).await;
     }
     t.accepted(one, second(9)).await;
-    t.reopen();
+    t.reopen().await;
     let of_one = Counts {
         succeeded: 1,
         failed: 2,
@@ -388,7 +388,7 @@ pub(super) async fn the_days_that_are_stored_are_listed_with_their_runs(t: &mut 
     t.accepted(JOB, second(5).saturating_add(day)).await;
     t.closed(tomorrow, Outcome::Failed).await;
     t.hold_all(A).await;
-    t.reopen();
+    t.reopen().await;
     let stored: Vec<Bucket> = t.store().storage().await.unwrap();
     let counted: Vec<_> = stored.iter().map(|bucket| (bucket.day, bucket.runs, bucket.closed)).collect();
     assert_eq!(counted, [(today.day(), 1, 0), (tomorrow.day(), 2, 1)]);

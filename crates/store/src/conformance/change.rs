@@ -36,7 +36,7 @@ pub(super) async fn jobs_are_numbered_from_1_and_live_where_their_number_says(t:
         assert_eq!(t.row(created.job).await, expected);
         if number == 5 {
             t.stop(created.job, JobState::Deleted).await;
-            t.reopen();
+            t.reopen().await;
         }
     }
 }
@@ -131,7 +131,7 @@ pub(super) async fn a_name_is_free_once_its_job_is_renamed_or_deleted(t: &mut Su
     t.store().change(rename).await.unwrap();
     let second_ = t.job("name", None).await;
     t.stop(second_, JobState::Deleted).await;
-    t.reopen();
+    t.reopen().await;
     let third = t.job("name", None).await;
     assert_eq!(t.store().job_named("shop", "name").await.unwrap().unwrap().id, third);
     assert_eq!(t.store().job_named("shop", "new name").await.unwrap().unwrap().id, job);
@@ -154,7 +154,7 @@ pub(super) async fn a_revision_is_kept_for_every_definition(t: &mut Subject) {
     let expected =
         [revision(1, second(0), "anna", "job"), revision(3, second(33), "Jürgen 定时", "new name")];
     assert_eq!(t.store().revisions(job).await.unwrap(), expected);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().revisions(job).await.unwrap(), expected);
     assert_eq!(t.store().revisions(JobId(99)).await.unwrap(), []);
 }
@@ -175,7 +175,7 @@ pub(super) async fn instants_that_passed_unplanned_are_recorded_with_the_change(
     change.clock.passed =
         vec![(many, Close { range, ..passed.clone() }), (one, passed.clone()), (same, passed)];
     t.store().change(change).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     let view = t.view(ids[0]).await;
     assert_eq!((view.state, view.range, view.reason.as_ref()), (RunState::Skipped, range, "job edited"));
     assert_eq!((t.view(ids[1]).await.state, t.view(ids[1]).await.range), (RunState::Skipped, None));
@@ -229,7 +229,7 @@ pub(super) async fn every_state_of_a_job_is_kept(t: &mut Subject) {
         let created = t.create(definition(&name), state.clone(), Some(second(1))).await.job;
         let changed = t.job(&format!("changed {number}"), Some(second(1))).await;
         t.stop(changed, state.clone()).await;
-        t.reopen();
+        t.reopen().await;
         let is_there = state != JobState::Deleted;
         for job in [created, changed] {
             assert_eq!(t.row(job).await.state, state);
@@ -250,7 +250,7 @@ pub(super) async fn every_definition_is_kept_as_it_was_written(t: &mut Subject) 
     for (number, written) in definitions().into_iter().enumerate() {
         let written = Definition { name: format!("job {number}"), ..written };
         let job = t.create(written.clone(), JobState::Enabled, None).await.job;
-        t.reopen();
+        t.reopen().await;
         assert_eq!(t.row(job).await.definition, written);
         assert_eq!(t.store().job(job).await.unwrap().unwrap().definition, written);
         assert_eq!(t.store().revisions(job).await.unwrap()[0].definition, written);
@@ -277,7 +277,7 @@ pub(super) async fn odd_texts_of_a_definition_are_kept(t: &mut Subject) {
             ..definition("")
         };
         let job = t.create(written.clone(), JobState::Enabled, None).await.job;
-        t.reopen();
+        t.reopen().await;
         assert_eq!(t.row(job).await.definition, written);
         assert_eq!(t.store().job_named(&name, &name).await.unwrap().unwrap().id, job);
     }
@@ -300,7 +300,7 @@ pub(super) async fn a_change_is_in_force_when_every_living_holder_has_it(t: &mut
     assert!(!in_force(change).await && in_force(before).await);
     t.store().renew(Renewal { seen: change, ..t.renewal(B) }).await.unwrap();
     assert!(in_force(change).await);
-    t.reopen();
+    t.reopen().await;
     assert!(t.store().is_in_force(change).await.unwrap());
 }
 
@@ -324,7 +324,7 @@ pub(super) async fn a_clock_can_be_set_to_any_instant(t: &mut Subject) {
         change.clock.next_fire = Some(at);
         change.at = at;
         t.store().change(change).await.unwrap();
-        t.reopen();
+        t.reopen().await;
         let row = t.row(job).await;
         assert_eq!((row.next_fire, row.changed_at), (Some(at), at));
         assert_eq!(t.store().job(job).await.unwrap().unwrap().next_fire, Some(at));

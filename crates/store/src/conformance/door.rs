@@ -23,7 +23,7 @@ pub(super) async fn tokens_are_listed_by_number_as_they_were_made(t: &mut Subjec
     }
     let expected: Vec<TokenRow> = (1..).zip(made).map(|(id, token)| TokenRow { id, ..token }).collect();
     assert_eq!(t.store().tokens().await.unwrap(), expected, "expired ones too");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().tokens().await.unwrap(), expected);
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn odd_texts_and_instants_of_a_token_are_kept(t: &mut Subject) 
         let id = add(t, token.clone()).await;
         made.push(TokenRow { id, ..token });
     }
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().tokens().await.unwrap(), made);
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn a_revoked_token_is_gone_and_the_others_stay(t: &mut Subject)
     assert!(t.store().revoke_token(2).await.unwrap());
     assert!(!t.store().revoke_token(2).await.unwrap(), "only once");
     assert!(!t.store().revoke_token(99).await.unwrap(), "never there");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(numbers(t).await, [1, 3]);
 }
 
@@ -73,7 +73,7 @@ pub(super) async fn the_number_of_a_revoked_token_is_not_given_again(t: &mut Sub
     for id in [one, three] {
         t.store().revoke_token(id).await.unwrap();
     }
-    t.reopen();
+    t.reopen().await;
     assert_eq!([one, two, three, add(t, token("four")).await], [1, 2, 3, 4]);
     t.store().revoke_token(4).await.unwrap();
     assert!(t.store().add_first_token(token("five")).await.unwrap());
@@ -83,7 +83,7 @@ pub(super) async fn the_number_of_a_revoked_token_is_not_given_again(t: &mut Sub
 pub(super) async fn a_first_token_is_kept_only_where_there_is_none(t: &mut Subject) {
     assert!(t.store().add_first_token(token("first")).await.unwrap());
     assert!(!t.store().add_first_token(token("second")).await.unwrap());
-    t.reopen();
+    t.reopen().await;
     assert!(!t.store().add_first_token(token("third")).await.unwrap());
     assert_eq!(t.store().tokens().await.unwrap(), [TokenRow { id: 1, ..token("first") }]);
     t.store().revoke_token(1).await.unwrap();
@@ -115,11 +115,11 @@ pub(super) async fn tokens_that_come_together_have_numbers_of_their_own(t: &mut 
 pub(super) async fn a_request_is_new_once_and_then_open_until_it_is_answered(t: &mut Subject) {
     assert_eq!(begin(t, "key").await, Begun::New);
     assert_eq!(begin(t, "key").await, Begun::Open);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(begin(t, "key").await, Begun::Open);
     t.store().answer(key("key"), Some(said("done"))).await.unwrap();
     assert_eq!(begin(t, "key").await, Begun::Answered(said("done")));
-    t.reopen();
+    t.reopen().await;
     assert_eq!(begin(t, "key").await, Begun::Answered(said("done")));
 }
 
@@ -157,7 +157,7 @@ pub(super) async fn a_request_without_an_answer_may_be_begun_again(t: &mut Subje
     let other = [8; 32];
     assert_eq!(t.store().begin(key("key"), other, t.now()).await.unwrap(), Begun::New, "even as another");
     t.store().answer(key("key"), None).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     assert_eq!(begin(t, "key").await, Begun::New);
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn odd_texts_of_a_request_and_its_answer_are_kept(t: &mut Subje
         t.store().answer(odd(text), Some(answer.clone())).await.unwrap();
         kept.push((odd(text), answer));
     }
-    t.reopen();
+    t.reopen().await;
     for (key, answer) in kept {
         let begun = t.store().begin(key, ASKED, t.now()).await.unwrap();
         assert_eq!(begun, Begun::Answered(answer));
@@ -200,7 +200,7 @@ pub(super) async fn requests_begun_before_a_time_are_forgotten_and_later_ones_st
     t.store().answer(key("answered"), Some(said("long ago"))).await.unwrap();
     t.store().answer(key("later"), Some(said("lately"))).await.unwrap();
     t.store().forget_requests(second(10)).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     for (name, expected) in [
         ("open", Begun::New),
         ("answered", Begun::New),

@@ -12,7 +12,7 @@ pub(super) async fn a_gate_asked_again_with_its_token_gives_the_same_number(t: &
     let first = t.gated(run, 1, 5).await;
     assert!(matches!(first, Gated::Through(LogId(1..))), "{first:?}");
     assert_eq!(t.gated(run, 1, 5).await, first);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.gated(run, 1, 5).await, first);
     assert_eq!(t.view(run).await.attempts.len(), 1);
 }
@@ -37,7 +37,7 @@ pub(super) async fn every_gate_has_a_number_of_its_own_that_outlives_the_process
         let Gated::Through(log) = t.gated(run, 1, 5).await else { panic!("it is through") };
         assert!(logs.insert(log) && logs.last() == Some(&log), "{log} after {logs:?}");
         if number == 3 {
-            t.reopen();
+            t.reopen().await;
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) async fn a_gate_that_comes_after_a_skip_finds_the_key_taken(t: &mut S
     let run = t.accepted(JOB, second(1)).await;
     let skip = unsent(run, 1, Then::Close(close(Outcome::Skipped, second(2))));
     assert_eq!(t.settle(skip).await, Settled::Done { consecutive_failures: 0, is_over: false, joined: None });
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.gated(run, 1, 5).await, Gated::Taken(None));
     assert_eq!(t.view(run).await.attempts, []);
 }
@@ -120,7 +120,7 @@ pub(super) async fn a_resource_has_so_many_places_and_no_more(t: &mut Subject) {
     assert!(matches!(t.gate(hold(runs[1])).await, Gated::Through(_)));
     assert_eq!(t.gate(hold(runs[2])).await, Gated::Held("lane".into()));
     assert_eq!(t.view(runs[2]).await.attempts, [], "and no gate is left behind");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.gate(hold(runs[2])).await, Gated::Held("lane".into()));
     assert!(matches!(t.gate(hold(runs[0])).await, Gated::Through(_)), "what is through is through");
     t.closed(runs[0], Outcome::Failed).await;
@@ -161,7 +161,7 @@ pub(super) async fn a_run_that_is_parked_gives_its_place_back_and_asks_again(t: 
     t.gate(hold(run, 1)).await;
     t.settle(sent(run, 1, park(2, 1))).await;
     assert!(matches!(t.gate(hold(other, 1)).await, Gated::Through(_)));
-    t.reopen();
+    t.reopen().await;
     t.store().unpark(leases[0], job, 9, second(5)).await.unwrap();
     assert_eq!(t.gate(hold(run, 2)).await, Gated::Held("lane".into()));
     t.closed(other, Outcome::Succeeded).await;
@@ -184,14 +184,14 @@ pub(super) async fn a_gate_is_found_by_its_number_until_its_day_is_dropped(t: &m
     }
     let logs: Vec<LogId> = expected.iter().map(|row| row.log).collect();
     assert_eq!(t.sent(&logs).await, expected);
-    t.reopen();
+    t.reopen().await;
     for row in &expected {
         assert_eq!(t.sent(&[row.log]).await, std::slice::from_ref(row));
     }
     for row in expected.iter().filter(|row| row.attempt.0 == 2) {
         t.settle(sent(row.run, 2, Then::Close(close(Outcome::Failed, second(9))))).await;
     }
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.sent(&logs).await, expected, "also when all are closed");
     let unknown = [LogId(0), LogId(logs[logs.len() - 1].0 + 1), LogId(u64::MAX)];
     assert_eq!(t.sent(&unknown).await, []);
@@ -213,7 +213,7 @@ pub(super) async fn the_gates_of_a_run_are_listed_by_attempt(t: &mut Subject) {
     expected.push(t.sent_row(run, 2).await);
     assert_eq!(t.store().sends(run).await.unwrap(), expected);
     t.settle(sent(run, 2, Then::Close(close(Outcome::Succeeded, second(9))))).await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().sends(run).await.unwrap(), expected, "also when it is closed");
     assert_eq!(t.store().sends(RunId(1)).await.unwrap(), []);
     t.settle(unsent(other, 2, Then::Close(close(Outcome::Skipped, second(9))))).await;

@@ -75,7 +75,7 @@ pub(super) async fn an_expired_node_is_fenced_for_ever(t: &mut Subject) {
         assert!(matches!(acquisition, Err(StoreError::Fenced(_))), "{acquisition:?}");
         t.prune_everything().await;
         t.pass(24 * TERM);
-        t.reopen();
+        t.reopen().await;
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn epochs_of_all_shards_come_from_one_counter_that_only_grows(t
     let mut epochs: Vec<Epoch> = Vec::new();
     epochs.extend(t.hold(A, &[0, 1]).await.iter().map(|lease| lease.epoch));
     epochs.extend(t.hold(B, &[2]).await.iter().map(|lease| lease.epoch));
-    t.reopen();
+    t.reopen().await;
     epochs.extend(t.hold(A, &[1, 0]).await.iter().map(|lease| lease.epoch));
     t.pass(TERM);
     epochs.extend(t.hold(C, &[2, 3]).await.iter().map(|lease| lease.epoch));
@@ -204,7 +204,7 @@ pub(super) async fn a_checkpoint_comes_back_to_the_next_holder(t: &mut Subject) 
     t.store().renew(Renewal { checkpoints: first, ..t.renewal(A) }).await.unwrap();
     let further = vec![(leases[0], mark(20, 4))];
     t.store().renew(Renewal { checkpoints: further, ..t.renewal(A) }).await.unwrap();
-    t.reopen();
+    t.reopen().await;
     t.pass(TERM);
     t.renew(B).await;
     let found: Vec<Mark> = t.acquire(B, &[0, 1, 2]).await.iter().map(|taken| taken.checkpoint).collect();
@@ -249,7 +249,7 @@ pub(super) async fn a_checkpoint_goes_back_to_a_birth_below_it(t: &mut Subject) 
     t.renew(A).await;
     assert_eq!(moved_up(t, mark(100, 0)).await.1, mark(100, 0));
     let run = t.accepted(JOB, second(50)).await;
-    t.reopen();
+    t.reopen().await;
     let Acquired { lease, checkpoint, .. } = t.acquire(A, &[0]).await[0];
     let loaded = t.store().load(&[lease], checkpoint, second(99), 9).await.unwrap();
     assert_eq!(loaded.runs.iter().map(|run| run.run).collect::<Vec<_>>(), [run]);
@@ -262,7 +262,7 @@ pub(super) async fn a_checkpoint_does_not_pass_a_birth_since_it_last_moved(t: &m
     for due in [300, 200, 250] {
         t.accepted(JOB, second(due)).await;
     }
-    t.reopen();
+    t.reopen().await;
     let first = moved_up(t, mark(400, 0)).await.1;
     assert!(mark(100, 0) <= first && first <= mark(200, u64::MAX), "{first:?}");
     assert_eq!(moved_up(t, mark(400, 0)).await.1, mark(400, 0), "by now it has");
@@ -301,7 +301,7 @@ pub(super) async fn arrivals_are_told_to_the_holder_of_their_shard(t: &mut Subje
 
 pub(super) async fn a_node_that_comes_back_after_a_reopen_still_holds_its_shards(t: &mut Subject) {
     let leases = t.hold(A, &[0, 3]).await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.loaded(&leases).await, []);
     let owners: Vec<_> = t.renew(A).await.shards.iter().map(|shard| shard.owner).collect();
     assert_eq!(owners, [Some(A), None, None, Some(A)]);

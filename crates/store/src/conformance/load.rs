@@ -133,7 +133,7 @@ pub(super) async fn what_is_closed_is_not_loaded(t: &mut Subject) {
     let other = t.accepted(JOB, second(2)).await;
     t.closed(run, Outcome::Succeeded).await;
     assert_eq!(t.loaded(&leases).await, [other]);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.loaded(&leases).await, [other]);
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn what_a_gate_has_is_adopted_and_not_loaded(t: &mut Subject) {
         join: None,
     };
     assert_eq!(sends, [expected]);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.adopted(&leases).await.sends, sends);
 }
 
@@ -186,7 +186,7 @@ pub(super) async fn between_two_attempts_without_a_gate_a_run_is_loaded_with_the
     let leases = t.hold_all(A).await;
     let run = t.accepted(JOB, second(1)).await;
     t.settle(sent(run, 1, wait(30, 2))).await;
-    t.reopen();
+    t.reopen().await;
     let waiting = t.load(&leases).await.runs;
     assert_eq!(waiting.len(), 1);
     assert_eq!((waiting[0].ready_at, waiting[0].attempt), (second(30), Attempt(2)));
@@ -223,7 +223,7 @@ pub(super) async fn a_parked_run_is_not_loaded_and_its_job_is_told_to_who_adopts
         t.settle(sent(tried, 1, park(2, 1))).await,
         Settled::Done { consecutive_failures: 0, is_over: false, joined: None }
     );
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.loaded(&leases).await, []);
     let adopted = t.adopted(&leases).await;
     assert_eq!((adopted.sends, adopted.parked), (vec![], vec![(SHARD, job)]));
@@ -325,7 +325,7 @@ pub(super) async fn runs_of_absurd_instants_are_loaded_in_order(t: &mut Subject)
     }
     let before_the_last = ids.len() - 1;
     assert_eq!(t.loaded(&leases).await, ids[..before_the_last], "nothing is before the end of time but that");
-    t.reopen();
+    t.reopen().await;
     for (id, due) in ids.iter().zip(&instants) {
         let view = t.view(*id).await;
         assert_eq!((view.fire_time, view.due), (*due, *due));

@@ -12,7 +12,7 @@ pub(super) async fn a_log_is_kept_in_place_of_what_was_kept_before(t: &mut Subje
         let log = KeptLog { text: text.into(), next_line, is_complete };
         t.store().keep_log(run, Attempt(1), log.clone()).await.unwrap();
         assert_eq!(t.store().log(run, Attempt(1)).await.unwrap().as_ref(), Some(&log));
-        t.reopen();
+        t.reopen().await;
         assert_eq!(t.store().log(run, Attempt(1)).await.unwrap(), Some(log));
     }
 }
@@ -44,7 +44,7 @@ pub(super) async fn odd_texts_of_logs_and_notes_are_kept(t: &mut Subject) {
         t.store().keep_log(run, Attempt(number), log(text)).await.unwrap();
         t.store().note_kill(run, note).await.unwrap();
     }
-    t.reopen();
+    t.reopen().await;
     let notes = t.store().kills(run).await.unwrap();
     for (number, (text, at)) in (1..).zip(&texts) {
         assert_eq!(t.store().log(run, Attempt(number)).await.unwrap(), Some(log(text)));
@@ -57,7 +57,7 @@ pub(super) async fn the_last_note_about_an_attempt_stands(t: &mut Subject) {
     let (run, other) = (t.accepted(JOB, second(1)).await, t.accepted(JOB, second(2)).await);
     for (attempt, is_confirmed) in [(2, None), (1, None), (1, Some(false)), (2, Some(true))] {
         t.store().note_kill(run, note(attempt, is_confirmed)).await.unwrap();
-        t.reopen();
+        t.reopen().await;
     }
     t.store().note_kill(other, note(1, None)).await.unwrap();
     let expected = [note(1, Some(false)), note(2, Some(true))];
@@ -86,7 +86,7 @@ pub(super) async fn what_is_kept_goes_with_the_day_of_the_run(t: &mut Subject) {
     assert_eq!(t.prune_everything().await.buckets, 1);
     for is_reopened in [false, true] {
         if is_reopened {
-            t.reopen();
+            t.reopen().await;
         }
         assert_eq!(
             (t.store().log(old, Attempt(1)).await.unwrap(), t.store().kills(old).await.unwrap()),

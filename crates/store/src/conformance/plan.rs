@@ -70,7 +70,7 @@ pub(super) async fn a_plan_moves_the_clock_and_writes_its_runs(t: &mut Subject) 
     assert_eq!(t.row(job).await.next_fire, Some(second(120)));
     assert_eq!(t.row(job).await.version, 1, "planning is no change");
     assert_eq!(t.loaded(&leases).await, written);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.row(job).await.next_fire, Some(second(120)));
     assert_eq!(t.loaded(&leases).await, written);
 }
@@ -204,7 +204,7 @@ pub(super) async fn a_record_of_instants_passed_over_stands_beside_runs_of_those
     assert_eq!(t.view(there.id).await.state, RunState::Pending);
     let other = t.job("other", Some(second(60))).await;
     t.plan(with_skipped(t, &leases, other).await).await;
-    t.reopen();
+    t.reopen().await;
     let after = backfill(t.run(other, second(10)).await);
     assert_eq!(t.accept(after.clone()).await, Accepted::New(after.id), "the record keeps nobody out");
     t.prune_everything().await;
@@ -235,14 +235,14 @@ pub(super) async fn what_planning_has_decided_and_reserved_never_falls(t: &mut S
     assert_eq!(due.iter().map(|row| row.planned).collect::<Vec<_>>(), [planned], "a clock set back");
     t.plan(Plan { decided_to: second(30), ..t.step(&leases, job).await }).await;
     t.plan(Plan { decided_to: second(110), runs: Vec::new(), ..t.step(&leases, job).await }).await;
-    t.reopen();
+    t.reopen().await;
     let planned = PlannedTo { decided: second(110), reserved: second(90) };
     assert_eq!(t.row(job).await.planned, planned, "each is the greatest so far");
     for run in t.loaded(&leases).await {
         t.closed(run, Outcome::Succeeded).await;
     }
     t.prune_everything().await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.row(job).await.planned, planned, "and outlives the runs");
     t.store().change(Change { at: second(150), ..t.edit(job).await }).await.unwrap();
     let planned = PlannedTo { decided: second(150), ..planned };

@@ -22,7 +22,7 @@ pub(super) async fn closed_days_before_the_time_are_dropped_and_later_ones_stay(
     assert_eq!(t.store().prune(just_before).await.unwrap(), dropped(1, 0));
     assert_eq!(t.store().prune(end_of_second).await.unwrap(), dropped(1, 0));
     assert_eq!(t.store().prune(end_of_second).await.unwrap(), dropped(0, 0), "asked again");
-    t.reopen();
+    t.reopen().await;
     for (number, id) in ids.iter().enumerate() {
         assert_eq!(t.store().run(*id).await.unwrap().is_some(), number > 1, "{number}");
     }
@@ -68,7 +68,7 @@ pub(super) async fn what_was_counted_stays_counted(t: &mut Subject) {
     t.closed(run, Outcome::Failed).await;
     let before = t.store().counts(Some(JOB)).await.unwrap();
     t.prune_everything().await;
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().counts(Some(JOB)).await.unwrap(), before);
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn no_instant_of_a_dropped_day_fires_again(t: &mut Subject) {
     t.plan(plan).await;
     t.closed(run, Outcome::Succeeded).await;
     assert_eq!(t.prune_everything().await, dropped(1, 0));
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.plan(again).await, Planned::Overtaken);
     assert_eq!(t.store().due(&leases, second(60), 9).await.unwrap(), []);
     assert_eq!(t.clock(job).await.next_fire, second(120));
@@ -95,7 +95,7 @@ pub(super) async fn no_instant_of_a_dropped_day_runs_again_when_the_clock_was_se
     t.plan(plan).await;
     t.closed(run, Outcome::Succeeded).await;
     assert_eq!(t.prune_everything().await, dropped(1, 0));
-    t.reopen();
+    t.reopen().await;
     // An edit in a time that was there before names the same instant again.
     let mut change = t.edit(job).await;
     change.clock.next_fire = Some(second(60));
@@ -117,7 +117,7 @@ pub(super) async fn a_number_of_a_dropped_day_is_not_given_again(t: &mut Subject
     t.accept(run).await;
     t.closed(id, Outcome::Succeeded).await;
     t.prune_everything().await;
-    t.reopen();
+    t.reopen().await;
     assert!(t.run(JOB, second(0)).await.id > id);
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn the_first_end_stands_and_nothing_settled_moves_again(t: &mut
     assert_eq!(t.settle(sent(run, 2, wait(9, 3))).await, Settled::Stale);
     assert_eq!(t.view(run).await, before);
     assert_eq!(t.store().counts(Some(JOB)).await.unwrap().succeeded, 1);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.view(run).await, before);
     assert_eq!(t.closed(run, Outcome::Failed).await, Settled::Stale);
 }
@@ -123,7 +123,7 @@ pub(super) async fn attempts_are_kept_as_they_ended_and_the_open_one_comes_last(
         executor: "executor-5".into(),
     };
     assert_eq!(t.view(run).await.attempts, [ended(1), ended(2), open.clone()]);
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.view(run).await.attempts, [ended(1), ended(2), open]);
     t.settle(sent(run, 3, Then::Close(close(Outcome::Failed, second(9))))).await;
     assert_eq!(t.view(run).await.attempts, [ended(1), ended(2), ended(3)]);
@@ -201,7 +201,7 @@ pub(super) async fn failures_in_a_row_are_counted_in_the_order_of_closing(t: &mu
         assert_eq!(t.settle(sent(run, 1, wait(5, 2))).await, t.last(consecutive_failures, outcome).await);
         let end = sent(run, 2, Then::Close(close(outcome, second(9))));
         assert_eq!(t.settle(end).await, Settled::Done { consecutive_failures, is_over: false, joined: None });
-        t.reopen();
+        t.reopen().await;
     }
 }
 

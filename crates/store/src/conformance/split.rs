@@ -21,7 +21,7 @@ pub(super) async fn the_parts_are_written_with_the_gate_of_the_whole(t: &mut Sub
     assert!(matches!(said, Gated::Through(_)), "{said:?}");
     for is_reopened in [false, true] {
         if is_reopened {
-            t.reopen();
+            t.reopen().await;
         }
         assert_eq!(t.loaded(&leases).await, ids(&split));
         let adopted = t.adopted(&leases).await.sends;
@@ -44,7 +44,7 @@ pub(super) async fn a_split_asked_again_adds_nothing(t: &mut Subject) {
     let split = split_of(t, whole, 5, 2).await;
     let said = t.split(split.clone()).await;
     assert_eq!(t.split(split.clone()).await, said);
-    t.reopen();
+    t.reopen().await;
     let fresh = split_of(t, whole, 5, 4).await;
     assert_eq!(t.split(fresh).await, said, "with other executors too");
     assert_eq!(t.loaded(&leases).await, ids(&split));
@@ -107,7 +107,7 @@ pub(super) async fn the_last_part_that_ends_tells_of_the_whole(t: &mut Subject) 
         let said = t.settle(part_end(whole, parts[part], outcomes[number])).await;
         assert_eq!(said, Settled::Done { consecutive_failures: 0, is_over: false, joined: told });
         assert_eq!(t.adopted(&leases).await.sends[0].join, Some(joins[number]), "{number}");
-        t.reopen();
+        t.reopen().await;
     }
     assert_eq!(t.store().open_parts(whole).await.unwrap(), []);
     assert_eq!(t.view(whole).await.state, RunState::Running, "what becomes of it is not the store's to say");
@@ -121,7 +121,7 @@ pub(super) async fn the_end_of_a_part_counts_once(t: &mut Subject) {
     let first = part_end(whole, parts[0], Outcome::Succeeded);
     let said = t.store().settle(vec![first.clone(), first.clone()]).await.unwrap();
     assert!(matches!(said[..], [Settled::Done { joined: None, .. }, Settled::Stale]), "{said:?}");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.settle(first).await, Settled::Stale);
     assert_eq!(t.adopted(&leases).await.sends[0].join, Some(joined(2, 1, 1)));
     let said = t.settle(part_end(whole, parts[1], Outcome::Lost)).await;
@@ -155,7 +155,7 @@ pub(super) async fn the_end_of_a_part_counts_with_its_whole_alone(t: &mut Subjec
         let said = t.settle(part_end(whole, *part, *outcome)).await;
         assert!(matches!(said, Settled::Done { consecutive_failures: 1, is_over: false, .. }), "{said:?}");
     }
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().counts(Some(JOB)).await.unwrap(), before);
 }
 
@@ -190,7 +190,7 @@ pub(super) async fn parts_are_seen_with_their_whole_and_in_no_list(t: &mut Subje
     t.settle(part_end(whole, by_index[1], Outcome::Lost)).await;
     for is_reopened in [false, true] {
         if is_reopened {
-            t.reopen();
+            t.reopen().await;
         }
         let seen = t.store().parts(whole).await.unwrap();
         assert_eq!(seen.iter().map(|part| part.id).collect::<Vec<_>>(), by_index);
@@ -224,7 +224,7 @@ pub(super) async fn parts_live_where_their_ids_say(t: &mut Subject) {
     assert_eq!(t.store().parts(whole).await.unwrap().len(), 3);
     t.settle(part_end(whole, parts[2], Outcome::Succeeded)).await;
     assert_eq!(t.prune_everything().await.buckets, 1, "the day of the part that has ended");
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.store().parts(whole).await.unwrap().len(), 2);
     assert_eq!(t.store().open_parts(whole).await.unwrap(), parts[..2]);
     t.settle(part_end(whole, parts[0], Outcome::Succeeded)).await;
@@ -243,7 +243,7 @@ pub(super) async fn a_part_outlives_its_whole(t: &mut Subject) {
     t.split(split.clone()).await;
     t.closed(whole, Outcome::Cancelled).await;
     assert_eq!((t.prune_everything().await.buckets, t.loaded(&leases).await), (1, ids(&split)));
-    t.reopen();
+    t.reopen().await;
     let part = ids(&split)[0];
     assert_eq!(t.fetched(part).await.part, Some((whole, split.parts[0].1.clone())));
     assert_eq!(t.store().open_parts(whole).await.unwrap(), []);
@@ -262,7 +262,7 @@ pub(super) async fn what_is_dropped_of_parts_is_gone(t: &mut Subject) {
     assert_eq!(t.store().parts(whole).await.unwrap(), []);
     assert_eq!(t.store().open_parts(whole).await.unwrap(), []);
     assert_eq!(t.store().fetch(&parts).await.unwrap(), []);
-    t.reopen();
+    t.reopen().await;
     let (again, parts) = t.split_into(1).await;
     assert_eq!(t.store().open_parts(again).await.unwrap(), parts, "the day can be begun anew");
 }
@@ -275,7 +275,7 @@ pub(super) async fn a_second_split_counts_anew_with_what_is_open_of_the_first(t:
     let again = split_of(t, whole, 6, 2).await;
     let again = Split { gate: gate(whole, 2, 6), ..again };
     assert!(matches!(t.split(again.clone()).await, Gated::Through(_)));
-    t.reopen();
+    t.reopen().await;
     assert_eq!(t.adopted(&leases).await.sends[0].join, Some(joined(4, 4, 0)));
     let fresh = ids(&again);
     let open = t.store().open_parts(whole).await.unwrap();

@@ -1,5 +1,6 @@
 //! A store on trial: the store, a clock that the case steers, and short words for what most cases do.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -26,7 +27,10 @@ pub trait Whole: Store + Browse + Door + Apps + Logs {}
 impl<T: Store + Browse + Door + Apps + Logs> Whole for T {}
 
 /// Opens a store. Asked again, after the first one is gone, it opens what that one left behind.
-pub type Open = Box<dyn Fn(StoreClock) -> Arc<dyn Whole>>;
+pub type Open = Box<dyn Fn(StoreClock) -> Opening>;
+
+/// A store that is being opened.
+pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Whole>>>>;
 
 /// How many shards a store on trial has.
 pub const SHARDS: u16 = 4;
@@ -59,19 +63,19 @@ pub struct Subject {
 
 impl Subject {
     /// Opens a store for one case.
-    pub fn new(open: Open) -> Subject {
+    pub async fn new(open: Open) -> Subject {
         let clock = Arc::new(AtomicI64::new(second(0).as_millis()));
         let mut subject = Subject { clock, open, store: None };
-        subject.reopen();
+        subject.reopen().await;
         subject
     }
 
     /// Closes the store and opens what it left behind.
-    pub fn reopen(&mut self) {
+    pub async fn reopen(&mut self) {
         self.store = None;
         let clock = Arc::clone(&self.clock);
         let told = Arc::new(move || Timestamp::from_millis(clock.load(Ordering::SeqCst)));
-        self.store = Some((self.open)(told));
+        self.store = Some((self.open)(told).await);
     }
 
     /// The store.
