@@ -269,6 +269,7 @@ pub(crate) async fn hold_all(store: &dyn Store, node: NodeId, now: Timestamp) ->
         term: TERM,
         mark: now,
         seen: Default::default(),
+        name: "".into(),
         address: Text::Borrowed(""),
         checkpoints: Vec::new(),
     };

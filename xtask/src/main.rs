@@ -1,6 +1,9 @@
 //! `cargo xtask`: the project's own commands, so that nothing else has to be installed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to a terminal")]
 
+mod arguments;
+mod faults;
+mod servers;
 mod sim;
 mod stages;
 mod tidy;
@@ -9,10 +12,17 @@ mod workspace;
 
 use std::process::ExitCode;
 
+use arguments::{Outcome, Test};
+
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  test [-- ARGS]   check fmt, clippy and tidy, then run every test; ARGS go to `cargo test`
+  test [--without NAMES] [-- ARGS]
+                   check fmt, clippy and tidy, then run every test against real servers that are started for it;
+                   NAMES (of mariadb, postgresql, redis, with commas) are left out, and then the end is 3 at best;
+                   ARGS go to `cargo test`
+  db               start PostgreSQL, MariaDB and Redis in temporary folders, say where, and stay until Ctrl-C
+  faults ARGS      break real clusters: `--minutes N`, `--seed N`; `faults --help` says more
   sim ARGS         simulate clusters: `--seed N` replays one world, `--seeds N` runs many, `--from N --minutes M`
                    runs on and on; `sim --help` says more
   tidy             check the rules of the house that no compiler knows
@@ -22,24 +32,31 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
-        ["test"] => stages::test(&[]),
-        ["test", "--", ref for_cargo_test @ ..] => stages::test(for_cargo_test),
-        ["sim", ref for_sim @ ..] => sim::run(for_sim),
-        ["tidy"] => tidy::report(),
+        ["test", ref rest @ ..] => match Test::read(rest) {
+            Ok(wanted) => stages::test(&wanted),
+            Err(sentence) => return refuse(&sentence),
+        },
+        ["db"] => servers::stay().map(|()| Outcome::All),
+        ["faults", ref for_faults @ ..] => faults::run(for_faults).map(|()| Outcome::All),
+        ["sim", ref for_sim @ ..] => sim::run(for_sim).map(|()| Outcome::All),
+        ["tidy"] => tidy::report().map(|()| Outcome::All),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
-            Ok(())
+            Ok(Outcome::All)
         }
-        _ => {
-            eprintln!("cannot make sense of `{}`\n\n{USAGE}", words.join(" "));
-            return ExitCode::from(2);
-        }
+        _ => return refuse(&format!("cannot make sense of `{}`", words.join(" "))),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(Outcome::All) => ExitCode::SUCCESS,
+        Ok(Outcome::WithoutSome) => ExitCode::from(3),
         Err(sentence) => {
             eprintln!("{sentence}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn refuse(sentence: &str) -> ExitCode {
+    eprintln!("{sentence}\n\n{USAGE}");
+    ExitCode::from(2)
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::arguments::{Outcome, Test};
+use crate::servers::Servers;
 use crate::{tidy, tools, workspace};
 
 type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
@@ -13,27 +15,35 @@ struct Finished {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
-pub(crate) fn test(for_cargo_test: &[&str]) -> Result<(), String> {
+pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
     let clippy = "clippy --workspace --all-targets --locked --profile ci -- -D warnings";
     let test = "test --workspace --locked --profile ci";
     let stages: Vec<(&str, Work)> = vec![
-        ("tools", Box::new(tools::ensure)),
-        ("fmt", Box::new(|| cargo("fmt --all --check", &[]))),
-        ("clippy", Box::new(|| cargo(clippy, &[]))),
+        ("tools", Box::new(|| tools::ensure(&wanted.without))),
+        ("fmt", Box::new(|| cargo("fmt --all --check", &[], &[]))),
+        ("clippy", Box::new(|| cargo(clippy, &[], &[]))),
         ("tidy", Box::new(tidy::report)),
-        ("test", Box::new(|| cargo(test, for_cargo_test))),
+        (
+            "test",
+            Box::new(|| cargo(test, &wanted.for_cargo, &Servers::start(&wanted.without)?.environment())),
+        ),
     ];
     let finished = run_in_order(stages, Instant::now);
     eprintln!("\n{}", summary(&finished));
     match finished.into_iter().find(|stage| stage.outcome.is_err()) {
         Some(Finished { name, outcome: Err(reason), .. }) => Err(format!("stopped at {name}: {reason}")),
-        _ => Ok(()),
+        _ if wanted.without.is_empty() => Ok(Outcome::All),
+        _ => {
+            let names: Vec<&str> = wanted.without.iter().map(|kind| kind.name()).collect();
+            eprintln!("left out: every test of {}", names.join(", "));
+            Ok(Outcome::WithoutSome)
+        }
     }
 }
 
-fn cargo(arguments: &str, more: &[&str]) -> Result<(), String> {
+fn cargo(arguments: &str, more: &[String], environment: &[(&str, String)]) -> Result<(), String> {
     let mut command = workspace::cargo();
-    command.args(arguments.split(' ')).args(more);
+    command.args(arguments.split(' ')).args(more).envs(environment.iter().map(|(name, value)| (name, value)));
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`cargo {arguments}` ended with {status}")),

@@ -3,8 +3,13 @@
 
 use std::process::{Command, Stdio};
 
+use crate::servers::Kind;
+
 /// A program that has to be there: how it shows that it is, and the package that brings it.
-const TOOLS: &[(&str, &[&str], &str)] = &[
+type Tool = (&'static str, &'static [&'static str], &'static str);
+
+const TOOLS: &[Tool] = &[
+    ("faketime", &["--version"], "faketime"),
     ("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
     ("node", &["--version"], "nodejs"),
     ("npm", &["--version"], "npm"),
@@ -13,30 +18,55 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
     ("openssl", &["version"], "openssl"),
 ];
 
-/// Makes sure that every tool is there.
-pub(crate) fn ensure() -> Result<(), String> {
-    let missing = missing(works);
+/// What brings the servers, each only where that server is wanted. Some of it is in folders that only root searches.
+const SERVERS: &[(Kind, Tool)] = &[
+    (
+        Kind::PostgreSql,
+        ("sh", &["-c", "ls /usr/lib/postgresql/*/bin/initdb && command -v psql"], "postgresql"),
+    ),
+    (Kind::PostgreSql, ("sh", &["-c", "PATH=$PATH:/usr/sbin command -v pgbouncer"], "pgbouncer")),
+    (
+        Kind::MariaDb,
+        (
+            "sh",
+            &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd && command -v mariadb-install-db"],
+            "mariadb-server",
+        ),
+    ),
+    (Kind::Redis, ("sh", &["-c", "command -v redis-server && command -v redis-cli"], "redis-server")),
+];
+
+/// Installs packages, without starting the services that some of them bring: `policy-rc.d` answers 101, "not allowed",
+/// whenever a package asks whether it may. A policy that is there already is left as it is.
+const INSTALL: &str = r#"
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q && apt-get install -q -y --no-install-recommends "$@"
+"#;
+
+/// Makes sure that every tool is there, but for those of the servers that are left out.
+pub(crate) fn ensure(without: &[Kind]) -> Result<(), String> {
+    let missing = missing(without, works);
     if missing.is_empty() {
         return Ok(());
     }
     let line = install_line(&missing);
     let sudo: &[&str] = if works("sudo", &["-n", "true"]) { &["sudo", "-n"] } else { &[] };
     eprintln!("missing: {}; installing with `{line}`", missing.join(", "));
-    let installed = ["update -q", &format!("install -q -y --no-install-recommends {}", missing.join(" "))]
-        .iter()
-        .all(|step| apt(sudo, step));
-    match installed && self::missing(works).is_empty() {
+    match install(sudo, &missing) && self::missing(without, works).is_empty() {
         true => Ok(()),
         false => Err(format!("the tests need what `{line}` installs")),
     }
 }
 
-fn missing(works: impl Fn(&str, &[&str]) -> bool) -> Vec<&'static str> {
-    TOOLS
-        .iter()
-        .filter(|(program, proof, _)| !works(program, proof))
-        .map(|(_, _, package)| *package)
-        .collect()
+fn missing(without: &[Kind], works: impl Fn(&str, &[&str]) -> bool) -> Vec<&'static str> {
+    let of_servers = SERVERS.iter().filter(|(kind, _)| !without.contains(kind)).map(|(_, tool)| tool);
+    let wanted = TOOLS.iter().chain(of_servers);
+    wanted.filter(|(program, proof, _)| !works(program, proof)).map(|(_, _, package)| *package).collect()
 }
 
 fn install_line(packages: &[&str]) -> String {
@@ -49,12 +79,12 @@ fn works(program: &str, proof: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-fn apt(sudo: &[&str], step: &str) -> bool {
-    let mut words = sudo.iter().copied().chain(["apt-get"]).chain(step.split(' '));
+fn install(sudo: &[&str], packages: &[&str]) -> bool {
+    let mut words =
+        sudo.iter().copied().chain(["sh", "-c", INSTALL, "install"]).chain(packages.iter().copied());
     let Some(program) = words.next() else { return false };
     let mut command = Command::new(program);
-    command.args(words).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    command.args(words).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]
@@ -63,8 +93,17 @@ mod tests {
 
     #[test]
     fn what_does_not_work_is_named_by_its_package() {
-        let missing = missing(|program, _| program != "mvn" && program != "python3");
+        let missing = missing(&[], |program, _| program != "mvn" && program != "python3");
         assert_eq!(missing, ["python3-venv", "maven"]);
         assert_eq!(install_line(&missing), "apt-get install --no-install-recommends python3-venv maven");
+    }
+
+    #[test]
+    fn a_server_that_is_left_out_needs_no_package() {
+        let no_shell_finds_it = |program: &str, _: &[&str]| program != "sh";
+        let all = missing(&[], no_shell_finds_it);
+        assert_eq!(all, ["postgresql", "pgbouncer", "mariadb-server", "redis-server"]);
+        let some = missing(&[Kind::PostgreSql, Kind::Redis], no_shell_finds_it);
+        assert_eq!(some, ["mariadb-server"]);
     }
 }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{ChangeId, Http};
 use punctual_core::registry::Secret;
 use punctual_node::Node;
-use punctual_node::ports::{Browse, Door, Entropy, Logs};
+use punctual_node::ports::{Browse, Digest, Door, Entropy, Logs};
 
 use crate::caller::{Strangers, Tokens};
 use crate::convert::apps::AppNames;
@@ -51,6 +54,8 @@ pub struct App {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Whether this node can do its work, or why not.
     pub is_ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// What other nodes show; none if there are none.
+    pub peer_secret: Option<Digest>,
     /// How it behaves.
     pub settings: Settings,
     /// What has happened.
@@ -96,6 +101,11 @@ impl Default for Settings {
     }
 }
 
+/// What nodes show each other, as text.
+pub fn peer_token(secret: &Digest) -> String {
+    format!("pcn_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
+}
+
 /// The house, and what the front door remembers between requests.
 pub(crate) struct Front {
     pub(crate) app: App,
@@ -118,6 +128,13 @@ impl Front {
     pub(crate) fn now(&self) -> Result<Timestamp, Problem> {
         let unknown = || Problem::unavailable("this node has not joined yet; try again in a moment");
         self.node.now().ok_or_else(unknown)
+    }
+
+    /// Whether this is what nodes of this cluster show.
+    pub(crate) fn is_peer(&self, shown: &str) -> bool {
+        let expected = self.peer_secret.as_ref().map(peer_token);
+        expected
+            .is_some_and(|expected| verify_slices_are_equal(expected.as_bytes(), shown.as_bytes()).is_ok())
     }
 
     /// What attempts wrote.

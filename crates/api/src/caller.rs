@@ -71,7 +71,9 @@ impl Caller {
     /// Refuses what the role does not allow.
     pub(crate) fn check(&self, permission: Permission) -> Result<(), Problem> {
         let (needed, needs_all) = match permission {
-            Permission::Open | Permission::Executor | Permission::Session => return Ok(()),
+            Permission::Open | Permission::Executor | Permission::Session | Permission::Peer => {
+                return Ok(());
+            }
             Permission::Role(role) => (role, false),
             Permission::Whole(role) => (role, true),
         };

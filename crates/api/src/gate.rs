@@ -84,6 +84,15 @@ async fn admit(front: &Front, operation: &Operation, parts: &Parts) -> Result<Ca
         return Ok(Caller::nobody());
     }
     let peer = parts.extensions.get::<Peer>().copied();
+    if permission == Permission::Peer {
+        let is_known = bearer(&parts.headers).is_some_and(|shown| front.is_peer(shown));
+        let refusal = "this door is for the nodes of this cluster";
+        return if is_known {
+            Ok(Caller::nobody())
+        } else {
+            Err(front.strangers.refuse(peer, front.settings.strangers_max, refusal))
+        };
+    }
     let refuse = |detail| front.strangers.refuse(peer, front.settings.strangers_max, detail);
     let Some(token) = bearer(&parts.headers) else {
         return Err(refuse("send a token: Authorization: Bearer pct_…"));

@@ -25,7 +25,7 @@ mod stream;
 mod table;
 mod token;
 
-pub use app::{App, CheckTarget, Settings};
+pub use app::{App, CheckTarget, Settings, peer_token};
 pub use badge::DEFAULT_TOKEN;
 pub use caller::Peer;
 pub use events::EventLog;

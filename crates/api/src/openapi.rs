@@ -117,7 +117,7 @@ fn describe(operation: &Operation, schemas: &mut Schemas) -> Value {
         "responses": responses(operation, schemas),
     });
     match operation.permission {
-        Some(Permission::Open | Permission::Executor | Permission::Session) | None => {
+        Some(Permission::Open | Permission::Executor | Permission::Session | Permission::Peer) | None => {
             described["security"] = json!([])
         }
         Some(Permission::Role(role)) => described["x-role"] = json!(role.name()),

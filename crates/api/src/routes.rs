@@ -2,6 +2,7 @@
 
 mod after;
 mod apps;
+mod cluster;
 mod commands;
 mod connect;
 pub(crate) mod doors;
@@ -51,6 +52,7 @@ pub(crate) fn all() -> Vec<Operation> {
         stats::operations(),
         events::operations(),
         tokens::operations(),
+        cluster::operations(),
         service::operations(),
         connect::operations(),
         doors::operations(),

@@ -58,6 +58,8 @@ pub(crate) enum Permission {
     /// Executors that open a session, each for its app: whoever carries it out looks at what they show. No document can
     /// say what is spoken then, so such a route is in none.
     Session,
+    /// Other nodes, by the secret that lies in the store. What they say is between them, so no document has it.
+    Peer,
 }
 
 /// What an operation takes.
@@ -259,7 +261,7 @@ impl Operation {
 
     /// Whether a key makes a repetition of it the same request.
     pub(crate) fn has_idempotency(&self) -> bool {
-        self.method == Method::POST && !self.is_for_executors()
+        self.method == Method::POST && !self.is_for_executors() && self.permission != Some(Permission::Peer)
     }
 
     /// Whether it is a door of executors.
@@ -269,7 +271,8 @@ impl Operation {
 
     /// Whether it can be described as a question and an answer.
     pub(crate) fn is_documented(&self) -> bool {
-        !self.is_for_executors() && self.permission != Some(Permission::Session)
+        let is_between_programs = matches!(self.permission, Some(Permission::Session | Permission::Peer));
+        !self.is_for_executors() && !is_between_programs
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, RunId};
+use punctual_core::model::{Attempt, RunId, Text};
 use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Probe, Receipt};
 use punctual_protocol::native::{Held, Hello, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -126,6 +126,11 @@ impl Natives {
         self.hub.scrolls().read(run, attempt, from)
     }
 
+    /// Where nodes are, from now on: who has a session is told, and who opens one.
+    pub fn know_nodes(&self, nodes: Vec<String>) {
+        self.hub.know_nodes(nodes);
+    }
+
     /// What an attempt wrote that has ended is kept elsewhere.
     pub fn forget_log(&self, run: RunId, attempt: Attempt) {
         self.hub.scrolls().forget(run, attempt);
@@ -156,6 +161,10 @@ impl Dispatch for Natives {
     /// They say it when they open a session, so they are asked to open another.
     fn ask_for_holds(&self) {
         self.hub.end_all("say what you hold: shards were taken over");
+    }
+
+    fn want(&self, wants: Vec<(Text, u64)>) {
+        self.hub.want(&wants);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

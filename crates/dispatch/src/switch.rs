@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::model::Text;
 use punctual_core::registry::Dialect;
 use punctual_node::ports::{Address, Dispatch, Dispatched, Kill, Probe, Receipt};
 
@@ -66,6 +67,10 @@ impl Dispatch for Switch {
 
     fn ask_for_holds(&self) {
         self.natives.ask_for_holds();
+    }
+
+    fn want(&self, wants: Vec<(Text, u64)>) {
+        self.natives.want(wants);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

@@ -3,6 +3,7 @@
 //! ([`Node::is_in_force`]); whoever answers the person asks that first.
 
 mod apps;
+mod cluster;
 mod jobs;
 mod runs;
 
@@ -12,6 +13,7 @@ use crate::ports::StoreError;
 
 pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
+pub use cluster::{NodeView, ShardView};
 pub use runs::{Backfill, ByHand, Cancelled, Submission};
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].

@@ -27,6 +27,11 @@ impl Node {
                 memory.note_change(job);
                 memory.wakes.renew = true;
             }
+            Hint::Vacated => memory.wakes.renew = true,
+            Hint::Drain => {
+                memory.wants_to_leave = true;
+                memory.wakes.renew = true;
+            }
         }
     }
 }

@@ -29,7 +29,8 @@ use punctual_core::model::NodeId;
 
 pub use bells::Bells;
 pub use desk::{
-    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Submission,
+    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, NodeView,
+    ShardView, Submission,
 };
 pub use memory::Wakes;
 pub use natives::{Claim, SessionId};
@@ -80,6 +81,12 @@ impl Node {
     pub fn now(&self) -> Option<Timestamp> {
         let boot = self.boot();
         self.memory().time.now(boot)
+    }
+
+    /// Whether it may act, for whatever it holds.
+    pub fn is_in(&self) -> bool {
+        let boot = self.boot();
+        self.memory().trusted_now(boot).is_some()
     }
 
     /// How many shards it acts for.

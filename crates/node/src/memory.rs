@@ -21,11 +21,14 @@ use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
 use crate::natives::Natives;
-use crate::ports::{Address, Boot, Gate, Lease, OpenSend, Report, Waiting};
+use crate::ports::{Address, Boot, Gate, Lease, NodeRow, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
 use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
+
+/// No pause after a failure of the store is longer, however often it fails.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Steps that have become due by what happened elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,8 +112,16 @@ pub(crate) struct Memory {
     pub(crate) seen: ChangeId,
     /// Who holds each shard, by its number.
     pub(crate) owners: Vec<Option<NodeId>>,
+    /// The last epoch of each shard, as the store said.
+    pub(crate) epochs: Vec<Epoch>,
     /// The living nodes.
-    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) nodes: Vec<NodeRow>,
+    /// Whether it has left the cluster, and does not come back by itself.
+    pub(crate) has_left: bool,
+    /// Whether somebody wishes it to.
+    pub(crate) wants_to_leave: bool,
+    /// How often in a row the store did not do what it was asked.
+    pub(crate) failures: u32,
     pub(crate) held: BTreeMap<ShardId, Held>,
     pub(crate) jobs: Jobs,
     pub(crate) runs: FxHashMap<RunId, Run>,
@@ -197,7 +208,11 @@ impl Memory {
             tenure: None,
             seen: ChangeId(0),
             owners: Vec::new(),
+            epochs: Vec::new(),
             nodes: Vec::new(),
+            has_left: false,
+            wants_to_leave: false,
+            failures: 0,
             held: BTreeMap::new(),
             jobs: Jobs::default(),
             runs: FxHashMap::default(),
@@ -711,7 +726,11 @@ impl Memory {
         reason: &dyn std::fmt::Display,
         pause: Duration,
     ) {
-        self.paused_until = boot.plus(pause);
+        if !pause.is_zero() {
+            let doubled = pause.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
+            self.failures += 1;
+            self.paused_until = boot.plus(doubled);
+        }
         self.events.push(Event::StoreFailed { step, reason: reason.to_string().into() });
     }
 }

@@ -5,6 +5,7 @@
 //! stays away for longer than a broken connection may last.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::engine::fire::Rank;
@@ -16,6 +17,9 @@ use crate::doubt::passed;
 use crate::memory::{Memory, Place, Run};
 use crate::ports::{Address, Beat, Boot, Further, Receipt, Report};
 use crate::settings::RegistrySettings;
+
+/// How often an executor is told how many runs wait for it.
+const WANT_EVERY: Duration = Duration::from_millis(200);
 
 /// How their addresses begin.
 pub(crate) const NATIVE: &str = "native:";
@@ -67,6 +71,8 @@ pub(crate) struct Natives {
     unclaimed: Vec<RunId>,
     /// Whether somebody who waits may find room that was given and not taken.
     has_spare: bool,
+    /// When executors may be told again how many wait for them.
+    wants_from: Boot,
     sessions: u64,
 }
 
@@ -280,6 +286,23 @@ impl Memory {
             self.natives.has_spare |= !found.is_empty();
             found.into_iter().for_each(|id| self.seek_again(id));
         }
+    }
+
+    /// How many wait for each executor that has taken all it gave credits for. Not said again and again: who waits is
+    /// counted anew each time.
+    pub(crate) fn wants(&mut self, boot: Boot) -> Vec<(Text, u64)> {
+        if self.seekers.stalled_count() == 0 || boot < self.natives.wants_from {
+            return Vec::new();
+        }
+        self.natives.wants_from = boot.plus(WANT_EVERY);
+        let full = self.natives.here.iter().filter(|(_, native)| native.room == 0);
+        let waiting = |(url, native): (&Text, &Native)| {
+            let count = self.seekers.count_stalled(&native.app, url, |name| native.offers(name));
+            (count > 0).then(|| (url.clone(), count))
+        };
+        let mut wants: Vec<(Text, u64)> = full.filter_map(waiting).collect();
+        wants.sort_unstable();
+        wants
     }
 
     /// Lets a run wait until an executor takes more: any of its app that offers the handler, or this one only.

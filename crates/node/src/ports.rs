@@ -59,6 +59,9 @@ pub trait Dispatch: Send + Sync {
     /// Has executors that have a session say anew what they hold: shards were taken over.
     fn ask_for_holds(&self) {}
 
+    /// Says to executors that have a session how many runs wait for them to take more.
+    fn want(&self, _wants: Vec<(Text, u64)>) {}
+
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
 }
@@ -308,6 +311,9 @@ pub struct Receipt(pub u64);
 pub trait Peers: Send + Sync {
     /// Tells a node something that it would find out by itself, only later.
     fn tell(&self, node: NodeId, hint: Hint);
+
+    /// Says who lives, and where: with every renewal.
+    fn meet(&self, _nodes: &[NodeRow]) {}
 }
 
 /// What nodes tell each other.
@@ -319,4 +325,8 @@ pub enum Hint {
     Changed(ChangeId, JobId),
     /// An attempt was settled by somebody who does not hold its shard.
     Settled(RunId),
+    /// A node gave shards back, and they are free to be taken.
+    Vacated,
+    /// Somebody wishes the node to give its shards back and take none.
+    Drain,
 }

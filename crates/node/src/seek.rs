@@ -92,6 +92,12 @@ impl Seekers {
         first.into_iter().take(many).map(|rank| rank.run).collect()
     }
 
+    /// How many may go to this executor.
+    pub(crate) fn count_stalled(&self, app: &Text, url: &Text, offers: impl Fn(&str) -> bool) -> u64 {
+        let may = |post: &Post| post.only.as_ref().is_none_or(|only| only == url) && offers(&post.handler);
+        self.posts_of(app).filter(|(post, _)| may(post)).map(|(_, ranks)| ranks.len() as u64).sum()
+    }
+
     /// All of an app.
     pub(crate) fn all_stalled(&self, app: &Text) -> Vec<RunId> {
         self.posts_of(app).flat_map(|(_, ranks)| ranks.iter().map(|rank| rank.run)).collect()

@@ -42,12 +42,14 @@ pub struct Settings {
     pub note_after: Duration,
     /// How often it looks for what it should know and does not.
     pub sweep_every: Duration,
-    /// How long it waits before it asks a store again that did not answer as it should.
+    /// How long it waits before it asks a store again that did not answer as it should; longer, up to 5 s, if that goes on.
     pub pause: Duration,
     /// How executors are watched.
     pub registry: RegistrySettings,
     /// How long closed runs are kept.
     pub retention: Duration,
+    /// What people call it.
+    pub name: Text,
     /// Where other nodes reach it.
     pub address: Text,
     /// A bug to be found; none outside the simulator.
@@ -77,6 +79,7 @@ impl Default for Settings {
             pause: Duration::from_millis(200),
             registry: RegistrySettings::default(),
             retention: Duration::from_secs(30 * 86_400),
+            name: Text::Borrowed(""),
             address: Text::Borrowed(""),
             planted: None,
         }

@@ -27,6 +27,10 @@ pub struct Figures {
     pub running: u64,
     /// Shards that the node acts for.
     pub shards: u64,
+    /// Nodes that live, as far as this one knows.
+    pub nodes: u64,
+    /// By how much this machine's clock is ahead of the cluster's, in milliseconds.
+    pub skew_ms: i64,
 }
 
 /// Everything that is counted.
@@ -53,6 +57,8 @@ pub struct Metrics {
     loaded: Gauge<u64, AtomicU64>,
     running: Gauge<u64, AtomicU64>,
     shards: Gauge<u64, AtomicU64>,
+    nodes: Gauge<u64, AtomicU64>,
+    skew: Gauge<f64, AtomicU64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -116,6 +122,8 @@ impl Metrics {
             loaded: Gauge::default(),
             running: Gauge::default(),
             shards: Gauge::default(),
+            nodes: Gauge::default(),
+            skew: Gauge::default(),
         };
         metrics.register();
         // An outcome that never came about is 0, not absent: alerts need the difference.
@@ -167,10 +175,13 @@ impl Metrics {
             ("runs_loaded", "Runs that are loaded and not on their way", &self.loaded),
             ("attempts_running", "Attempts that are on their way", &self.running),
             ("shards_held", "Shards that this node acts for", &self.shards),
+            ("nodes", "Nodes that live, as far as this one knows", &self.nodes),
         ];
         for (name, help, gauge) in gauges {
             self.registry.register(name, help, gauge.clone());
         }
+        let help = "By how much this machine's clock is ahead of the cluster's";
+        self.registry.register_with_unit("clock_skew", help, Unit::Seconds, self.skew.clone());
     }
 
     /// Counts what happened.
@@ -223,6 +234,8 @@ impl Metrics {
         self.loaded.set(figures.loaded);
         self.running.set(figures.running);
         self.shards.set(figures.shards);
+        self.nodes.set(figures.nodes);
+        self.skew.set(figures.skew_ms as f64 / 1_000.0);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text
@@ -264,7 +277,7 @@ mod tests {
             Event::KillAsked { run, job, attempt: Attempt::FIRST },
             Event::KillAnswered { run, attempt: Attempt::FIRST, is_confirmed: true, said: "".into() },
         ]);
-        let text = metrics.text(Figures { loaded: 4, running: 5, shards: 64 });
+        let text = metrics.text(Figures { loaded: 4, running: 5, shards: 64, nodes: 3, skew_ms: -1_500 });
         for line in [
             "punctual_attempts_sent_total 1",
             "punctual_lag_seconds_bucket{le=\"0.005\"} 1",

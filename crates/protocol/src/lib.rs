@@ -5,6 +5,7 @@
 //! text, durations are text with units ([`Span`]).
 
 mod app;
+mod cluster;
 mod glue;
 mod job;
 pub mod native;
@@ -18,6 +19,7 @@ mod token;
 pub mod xxl;
 
 pub use app::{Addresses, App, AppDraft, AppExecutor, AppExecutors, Apps, Auto, ExecutorDialect, PutApp};
+pub use cluster::{BucketInfo, HINTS_PATH, NodeInfo, Nodes, PeerHint, ShardInfo, Shards, Storage};
 pub use glue::{Glue, GlueRollback, GlueVersion, GlueVersions};
 pub use job::{
     After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPatch, JobPlan, JobStats,

@@ -6,18 +6,20 @@
 mod app;
 mod client;
 mod cron;
+mod database;
 mod diff;
 mod executor;
 mod failure;
 mod file;
 mod job;
+mod node;
 mod reach;
 mod run;
 mod serve;
 mod session;
 mod table;
 mod token;
-mod trust;
+pub(crate) mod trust;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -62,6 +64,17 @@ enum Command {
     Executor(executor::ExecutorArguments),
     /// Make, list and revoke tokens.
     Token(token::TokenArguments),
+    /// Look at the nodes of the cluster, and take one out of work.
+    Node(node::NodeArguments),
+    /// Bring the schema of a database up to what this program knows.
+    #[command(after_help = "Examples:
+  punctual migrate --database postgres://punctual@db.example.com/punctual")]
+    Migrate(database::Database),
+    /// Look at what a node needs: the database, its version and settings, the clocks.
+    #[command(after_help = "Examples:
+  punctual doctor
+  punctual doctor --database mysql://punctual@db.example.com/punctual")]
+    Doctor(database::Database),
     /// Measure what a node does on this machine.
     #[command(
         disable_help_flag = true,
@@ -119,6 +132,9 @@ pub(crate) fn run() -> ExitCode {
         Command::App(arguments) => app::run(arguments),
         Command::Executor(arguments) => executor::run(&arguments),
         Command::Token(arguments) => token::run(arguments),
+        Command::Node(arguments) => node::run(arguments),
+        Command::Migrate(asked) => database::migrate(&asked),
+        Command::Doctor(asked) => database::doctor(&asked),
         Command::Bench { words } => return punctual_bench::command::run(&words, &["bench"]),
         Command::Completions { shell } => completions(shell),
         Command::Version => Outcome::data(format!("punctual {}\n", version())),

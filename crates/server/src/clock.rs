@@ -14,6 +14,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(0).saturating_add(since_1970)
 }
 
+/// What the machine is called.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// The machine.
 pub(crate) struct Machine;
 

@@ -16,6 +16,8 @@ use punctual_core::registry::Secret;
 use punctual_protocol::Span;
 use toml::{Table, Value};
 
+use crate::keep::Engine;
+
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -45,6 +47,17 @@ pub(crate) struct Config {
     pub(crate) batch: usize,
     pub(crate) opens_metrics: bool,
     pub(crate) shards: u16,
+    /// The address of a database server; it may hold a password.
+    pub(crate) database: Option<Secret>,
+    /// Where people's questions are asked when the database is away.
+    pub(crate) read_database: Option<Secret>,
+    pub(crate) database_connections: usize,
+    pub(crate) database_readers: usize,
+    pub(crate) database_deadline: Duration,
+    pub(crate) database_ca: Option<PathBuf>,
+    pub(crate) prepared: bool,
+    pub(crate) auto_migrate: bool,
+    pub(crate) redis: Option<Secret>,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
     pub(crate) admin_token: Option<String>,
@@ -93,6 +106,15 @@ impl Config {
             batch: 64 << 20,
             opens_metrics: false,
             shards: 64,
+            database: None,
+            read_database: None,
+            database_connections: 6,
+            database_readers: 4,
+            database_deadline: Duration::from_secs(5),
+            database_ca: None,
+            prepared: true,
+            auto_migrate: true,
+            redis: None,
             log: "info".into(),
             log_format: LogFormat::Text,
             admin_token: None,
@@ -146,6 +168,15 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("limits", "batch", |c, v| { c.batch = size::parse(v, 1 << 20, 1 << 30)?; Ok(()) }),
     ("metrics", "open", |c, v| { c.opens_metrics = flag(v)?; Ok(()) }),
     ("store", "shards", |c, v| { c.shards = number(v, 1, 4_096)? as u16; Ok(()) }),
+    ("database", "url", |c, v| { c.database = Some(database(v)?); Ok(()) }),
+    ("database", "read_url", |c, v| { c.read_database = Some(database(v)?); Ok(()) }),
+    ("database", "connections", |c, v| { c.database_connections = number(v, 2, 64)? as usize; Ok(()) }),
+    ("database", "readers", |c, v| { c.database_readers = number(v, 1, 64)? as usize; Ok(()) }),
+    ("database", "deadline", |c, v| { c.database_deadline = span(v)?; Ok(()) }),
+    ("database", "ca", |c, v| { c.database_ca = Some(PathBuf::from(text(v)?)); Ok(()) }),
+    ("database", "prepared", |c, v| { c.prepared = flag(v)?; Ok(()) }),
+    ("database", "auto_migrate", |c, v| { c.auto_migrate = flag(v)?; Ok(()) }),
+    ("redis", "url", |c, v| { c.redis = Some(redis(v)?); Ok(()) }),
     ("log", "level", |c, v| { c.log = text(v)?; Ok(()) }),
     ("log", "format", |c, v| { c.log_format = format(v)?; Ok(()) }),
 ];
@@ -195,10 +226,16 @@ pub(crate) fn read(
     let warnings = read_environment(&mut config, variables)?;
     for (section, key, value) in flags {
         let set = setting(section, key).expect("a flag names a setting");
-        set(&mut config, value).map_err(|reason| ConfigError(format!("--{key}: {reason}")))?;
+        set(&mut config, value)
+            .map_err(|reason| ConfigError(format!("--{}: {reason}", flag_of(section, key))))?;
     }
     check(&config)?;
     Ok(Read { config, warnings })
+}
+
+/// What a flag is called: by its key, but for the two that are addresses.
+fn flag_of<'a>(section: &'a str, key: &'a str) -> &'a str {
+    if key == "url" { section } else { key }
 }
 
 fn read_file(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
@@ -287,6 +324,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.keep_runs < Duration::from_secs(3_600) {
         return error(format!("retention.runs is {}: at least 1h", Span(config.keep_runs)));
     }
+    if config.redis.is_some() && config.database.is_none() {
+        return error("--redis is for nodes that share a database: name it with --database".into());
+    }
     check_executors(config).map_err(ConfigError)
 }
 
@@ -342,6 +382,21 @@ fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
         _ => Err(format!("{value} is no text; write \"…\"")),
+    }
+}
+
+/// The address of a database. No message repeats it: it may hold a password.
+fn database(value: &Value) -> Result<Secret, String> {
+    let url = value.as_str().unwrap_or_default();
+    Engine::of(url).map(|_| Secret::new(url))
+}
+
+/// The address of a Redis server, which no message repeats either.
+fn redis(value: &Value) -> Result<Secret, String> {
+    let url = value.as_str().unwrap_or_default();
+    match url.starts_with("redis://") || url.starts_with("rediss://") {
+        true => Ok(Secret::new(url)),
+        false => Err("expected redis://host:6379 or rediss://host:6379".into()),
     }
 }
 

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_node::ports::{Boot, Clock, Heard};
+use punctual_node::ports::{Boot, Clock, Heard, Hint};
 use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -27,9 +28,20 @@ impl Rounds {
         Rounds { node, bells: Bells::default(), listener }
     }
 
+    /// The cluster's time, as far as it is known.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.node.now()
+    }
+
     /// Takes what agents and executors said.
     pub(crate) fn hear(&self, heard: Vec<Heard>) {
         self.node.heard(heard);
+        self.nudge();
+    }
+
+    /// Takes a hint of another node.
+    pub(crate) fn heed(&self, hint: Hint) {
+        self.node.hear(hint);
         self.nudge();
     }
 
@@ -45,22 +57,23 @@ impl Rounds {
     /// Starts a loop for each step. Those that begin work end when `stop` says so; the others when `end` does.
     pub(crate) fn start(
         self: &Arc<Self>,
-        tasks: &mut JoinSet<()>,
+        beginning: &mut JoinSet<()>,
+        keeping: &mut JoinSet<()>,
         stop: &watch::Receiver<bool>,
         end: &watch::Receiver<bool>,
     ) {
         macro_rules! start {
-            ($until:expr; $($step:ident),*) => {
+            ($tasks:expr, $until:expr; $($step:ident),*) => {
                 $({
                     let (rounds, until) = (Arc::clone(self), $until.clone());
-                    tasks.spawn(async move {
+                    $tasks.spawn(async move {
                         rounds.go(&rounds.bells.$step, || rounds.node.$step(), until).await;
                     });
                 })*
             };
         }
-        start!(stop; plan, load, fire);
-        start!(end; renew, settle, reap, tend, watch);
+        start!(beginning, stop; plan, load, fire);
+        start!(keeping, end; renew, settle, reap, tend, watch);
     }
 
     async fn go<F: Future<Output = Boot>>(
@@ -85,13 +98,18 @@ impl Rounds {
         }
     }
 
-    /// Settles what was reported and gives everything back, for a clean stop.
+    /// Settles what was reported, for a clean stop.
     pub(crate) async fn finish(&self, bound: Duration) {
-        let finish = async {
-            self.node.settle().await;
-            self.node.leave().await
-        };
-        match tokio::time::timeout(bound, finish).await {
+        if tokio::time::timeout(bound, self.node.settle()).await.is_err() {
+            tracing::warn!(
+                "not everything that was reported could be settled; whoever said it says it again"
+            );
+        }
+    }
+
+    /// Gives everything back, so that other nodes go on at once. What is on its way is settled as it ends.
+    pub(crate) async fn leave(&self, bound: Duration) {
+        match tokio::time::timeout(bound, self.node.leave()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the shards could not be given back; they run out by themselves")

@@ -5,9 +5,11 @@ mod cli;
 mod clock;
 mod config;
 mod executors;
+mod keep;
 mod listen;
 mod logs;
 mod loops;
+mod peers;
 mod serve;
 mod wiring;
 

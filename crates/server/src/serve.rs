@@ -2,24 +2,24 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Zones;
-use punctual_store::sqlite::{Limits, Options};
-use punctual_store::{Sqlite, StoreClock};
+use punctual_node::ports::{Digest, Entropy};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::clock;
+use crate::clock::Machine;
 use crate::config::Config;
+use crate::keep::{self, Kept};
 use crate::listen::{self, Listener};
 use crate::loops::Rounds;
-use crate::wiring::{self, House};
+use crate::wiring::{self, House, Place};
 
 /// How long requests and connections have to end, once the runs have.
 const DOOR_CLOSES_WITHIN: Duration = Duration::from_secs(2);
@@ -35,6 +35,9 @@ const FORGETS_EVERY: Duration = Duration::from_secs(600);
 
 /// How long an answer to a repeated request is kept.
 const ANSWERS_KEPT: Duration = Duration::from_secs(86_400);
+
+const PANICKED: &str =
+    "a step of the node panicked, so this process stops; the log says where. Start it again";
 
 /// Serves until a signal says stop, or something fails for good.
 pub(crate) fn run(config: Config) -> Result<(), String> {
@@ -57,13 +60,14 @@ async fn serve(config: &Config) -> Result<(), String> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = Listener::bind(config.listen, tls, config.connections).await?;
     let address = listener.address().map_err(|error| error.to_string())?;
-    let store = open(config)?;
-    let token = wiring::first_token(&store, config).await?;
+    let kept = keep::open(config).await?;
+    let token = wiring::first_token(&kept.door, config).await?;
     if let Some(token) = &token {
         keep_token(&config.data, token)?;
     }
-    let house = wiring::build(config, Arc::clone(&store))?;
     let url = format!("{scheme}://{address}");
+    let place = place(config, &kept, &url).await?;
+    let house = wiring::build(config, &kept, &place)?;
     greet(&url, config, token.as_deref());
     let served = live(config, listener, house).await;
     if served.is_ok() {
@@ -74,19 +78,23 @@ async fn serve(config: &Config) -> Result<(), String> {
 
 /// From the first step to the last.
 async fn live(config: &Config, listener: Listener, house: House) -> Result<(), String> {
-    let House { rounds, router, switch, door, events, archive, logs, logbook } = house;
+    let House { node, rounds, router, switch, door, events, archive, logs, logbook } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
-    let mut steps = JoinSet::new();
-    rounds.start(&mut steps, &stopped, &ended);
+    let (mut beginning, mut steps) = (JoinSet::new(), JoinSet::new());
+    rounds.start(&mut beginning, &mut steps, &stopped, &ended);
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(router, ended.clone(), DOOR_CLOSES_WITHIN));
+    doors.spawn(wiring::watch_clock(node, ended.clone()));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
-    let broken = wait_for_end(&mut steps).await?;
+    let broken = wait_for_end(&mut beginning, &mut steps).await?;
     tracing::info!("stopping: no new work is begun");
     stop.send_replace(true);
     rounds.nudge();
+    // First nothing is begun any more, then others may: no run is between the two.
+    while beginning.join_next().await.is_some() {}
+    rounds.leave(LEAVES_WITHIN).await;
     // What is on its way may end, and what it says is kept, as long as that takes no longer than agreed.
     let left = switch.drain(config.stop_within).await;
     if left > 0 {
@@ -112,35 +120,37 @@ async fn close(
 }
 
 /// Waits for a signal. A step that ends by itself has panicked, and a node without it would only look alive.
-async fn wait_for_end(steps: &mut JoinSet<()>) -> Result<Option<String>, String> {
+async fn wait_for_end(
+    beginning: &mut JoinSet<()>,
+    steps: &mut JoinSet<()>,
+) -> Result<Option<String>, String> {
     let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => Ok(None),
         _ = interrupt.recv() => Ok(None),
-        _ = steps.join_next() => {
-            Ok(Some("a step of the node panicked, so this process stops; the log says where. Start it again".into()))
-        }
+        _ = beginning.join_next() => Ok(Some(PANICKED.into())),
+        _ = steps.join_next() => Ok(Some(PANICKED.into())),
     }
 }
 
-fn open(config: &Config) -> Result<Arc<Sqlite>, String> {
-    let data = &config.data;
-    let shown = data.display();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(|error| {
-        format!("cannot make the data folder {shown}: {error}; choose another with --data")
-    })?;
-    let clock: StoreClock = Arc::new(clock::now);
-    let options = Options {
-        shards: config.shards,
-        key_ttl: config.keep_keys,
-        clock,
-        ends_leases: true,
-        limits: Limits::default(),
-    };
-    let store = Sqlite::open(&data.join("punctual.db"), options)
-        .map_err(|error| format!("cannot open the data folder {shown}: {error}"))?;
-    Ok(Arc::new(store))
+/// Who this node is among the others.
+async fn place(config: &Config, kept: &Kept, url: &str) -> Result<Place, String> {
+    let is_anywhere = config.listen.ip().is_unspecified();
+    let address = config.advertise.clone().or_else(|| (!is_anywhere).then(|| url.to_owned()));
+    if !kept.is_shared {
+        return Ok(Place { address: address.unwrap_or_default(), peer_secret: None });
+    }
+    if address.is_none() {
+        tracing::warn!(
+            "other nodes cannot be told where this one is reached, so it hears of changes later: say --advertise"
+        );
+    }
+    let drawn: Vec<u8> = (0..4).flat_map(|_| Machine.bits().to_le_bytes()).collect();
+    let drawn = Digest::try_from(drawn).expect("four times eight bytes");
+    let secret =
+        kept.door.peer_secret(drawn).await.map_err(|error| format!("cannot join the cluster: {error}"))?;
+    Ok(Place { address: address.unwrap_or_default(), peer_secret: Some(secret) })
 }
 
 /// The first token is shown once, and kept where only this user reads it.

@@ -5,27 +5,31 @@ use std::time::Duration;
 
 use axum::Router;
 use calendar::{Timestamp, Zones};
-use punctual_api::{App, EventLog, FirstAdmin, Logbook};
+use punctual_api::{App, EventLog, FirstAdmin, Logbook, peer_token};
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_core::registry::ChangeKind;
 use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink, Switch, stream, xxl};
-use punctual_node::ports::{Door, Entropy, Heard, Hint, Logs, Peers};
+use punctual_node::ports::{Digest, Door, Entropy, Heard, Hint, Logs, NodeRow, Peers};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
-use punctual_store::Sqlite;
+use punctual_store::redis::RedisPeers;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::archive::{self, Archive, Inlet};
+use crate::cli::trust;
 use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::executors::Crew;
+use crate::keep::Kept;
 use crate::loops::Rounds;
+use crate::peers::Post;
 
 /// A node with everything around it, ready to run.
 pub(crate) struct House {
+    pub(crate) node: Arc<Node>,
     pub(crate) rounds: Arc<Rounds>,
     pub(crate) router: Router,
     pub(crate) switch: Arc<Switch>,
@@ -36,29 +40,41 @@ pub(crate) struct House {
     pub(crate) logbook: Logbook,
 }
 
-pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String> {
+/// Who this node is among the others.
+pub(crate) struct Place {
+    /// Where others reach it; empty if they cannot.
+    pub(crate) address: String,
+    /// What nodes show each other; none if there are no others.
+    pub(crate) peer_secret: Option<Digest>,
+}
+
+pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House, String> {
     let zones = Arc::new(Zones::bundled());
     let machine = Arc::new(Machine);
     // Agents and executors answer into the rounds, and the rounds hold the node, which holds the way to them.
     let inbox: Arc<OnceLock<Arc<Rounds>>> = Arc::default();
     let (strict, near) = (guard(config, &[])?, guard(config, &PRIVATE)?);
     let (inlet, archive) = archive::open();
-    let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet)?);
+    let now = cluster_now(&inbox);
+    let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet, &now)?);
     let ports = Ports {
         clock: Arc::clone(&machine) as _,
         entropy: Arc::clone(&machine) as _,
-        store: Arc::clone(&store) as _,
-        apps: Arc::clone(&store) as _,
+        store: Arc::clone(&kept.store),
+        apps: Arc::clone(&kept.apps),
         dispatch: Arc::clone(&switch) as _,
-        peers: Arc::new(Alone),
+        peers: {
+            let (peers, natives) = (peers(config, kept, place, &inbox)?, Arc::clone(&switch.natives));
+            if kept.is_shared { Arc::new(Meeting { peers, natives }) } else { peers }
+        },
     };
-    let node = Arc::new(Node::new(ports, settings(config), Arc::clone(&zones)));
+    let node = Arc::new(Node::new(ports, settings(config, place), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
     let rounds = {
-        let (metrics, events) = (Arc::clone(&metrics), events.clone());
+        let (metrics, events, now) = (Arc::clone(&metrics), events.clone(), Arc::clone(&now));
         let tell = move |happened: &[Event]| {
             metrics.record(happened);
-            events.push(happened, clock::now());
+            events.push(happened, now());
             for event in happened {
                 inlet.take(event);
                 log(event);
@@ -67,20 +83,25 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
         Arc::new(Rounds::new(Arc::clone(&node), Box::new(tell)))
     };
     let _ = inbox.set(Arc::clone(&rounds));
-    let door: Arc<dyn Door> = Arc::clone(&store) as _;
-    let logs: Arc<dyn Logs> = Arc::clone(&store) as _;
+    let (door, logs) = (Arc::clone(&kept.door), Arc::clone(&kept.logs));
     let crew: Arc<dyn punctual_api::Executors> = {
         let (rounds, executors) = (Arc::clone(&rounds), Arc::clone(&switch.executors));
         let (node, natives) = (Arc::clone(&node), Arc::clone(&switch.natives));
         Arc::new(Crew { node, rounds, executors, natives, guard: strict, near })
     };
     let logbook = {
-        let now = Arc::new(|| Some(clock::now()));
-        Logbook::new(Arc::clone(&store) as _, Arc::clone(&logs), Arc::clone(&crew), now)
+        let now = Arc::clone(&now);
+        Logbook::new(
+            Arc::clone(&kept.browse),
+            Arc::clone(&logs),
+            Arc::clone(&crew),
+            Arc::new(move || Some(now())),
+        )
     };
+    let own = Arc::clone(&node);
     let router = punctual_api::router(App {
         node: Arc::clone(&node),
-        browse: store,
+        browse: Arc::clone(&kept.browse),
         door: Arc::clone(&door),
         logs: Arc::clone(&logs),
         executors: crew,
@@ -96,6 +117,7 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
             Arc::new(move || metrics.text(figures(&node)))
         },
         is_ready: Arc::new(move || is_ready(&node)),
+        peer_secret: place.peer_secret,
         settings: punctual_api::Settings {
             payload_max: config.payload,
             body_max: config.payload + (1 << 18),
@@ -109,14 +131,13 @@ pub(crate) fn build(config: &Config, store: Arc<Sqlite>) -> Result<House, String
         },
         events: events.clone(),
     })?;
-    Ok(House { rounds, router, switch, door, events, archive, logs, logbook })
+    Ok(House { node: own, rounds, router, switch, door, events, archive, logs, logbook })
 }
 
 /// The first admin's token, if this start made or was given it.
-pub(crate) async fn first_token(store: &Arc<Sqlite>, config: &Config) -> Result<Option<String>, String> {
-    let door: Arc<dyn Door> = Arc::clone(store) as _;
+pub(crate) async fn first_token(door: &Arc<dyn Door>, config: &Config) -> Result<Option<String>, String> {
     let given = config.admin_token.as_deref();
-    let first = punctual_api::first_admin(&door, &Machine, clock::now(), given).await;
+    let first = punctual_api::first_admin(door, &Machine, clock::now(), given).await;
     match first.map_err(|error| format!("cannot keep the first token: {error}"))? {
         FirstAdmin::Kept => Ok(None),
         FirstAdmin::Given => Ok(config.admin_token.clone()),
@@ -143,6 +164,40 @@ pub(crate) async fn forget_answers(
     }
 }
 
+/// What time it is: for the cluster, or for this machine as long as the cluster was not heard.
+pub(crate) type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+fn cluster_now(rounds: &Arc<OnceLock<Arc<Rounds>>>) -> Now {
+    let rounds = Arc::clone(rounds);
+    Arc::new(move || rounds.get().and_then(|rounds| rounds.now()).unwrap_or_else(clock::now))
+}
+
+/// The way to the other nodes, if there may be any.
+fn peers(
+    config: &Config,
+    kept: &Kept,
+    place: &Place,
+    rounds: &Arc<OnceLock<Arc<Rounds>>>,
+) -> Result<Arc<dyn Peers>, String> {
+    let Some(secret) = &place.peer_secret else { return Ok(Arc::new(Alone)) };
+    let secured = trust::connector(config.authorities.as_deref())?;
+    let post = Arc::new(Post::new(peer_token(secret), secured));
+    let Some(redis) = &kept.redis else { return Ok(post) };
+    let rounds = Arc::clone(rounds);
+    let heed = Arc::new(move |hint| {
+        if let Some(rounds) = rounds.get() {
+            rounds.heed(hint);
+        }
+    });
+    Ok(RedisPeers::new(Arc::clone(redis), place.address.clone(), heed, post))
+}
+
+/// A clock that differs by more from the cluster's is worth a word.
+const SKEW_MS: i64 = 500;
+
+/// How often clocks are compared.
+const CLOCK_EVERY: Duration = Duration::from_secs(5);
+
 /// Where executors mostly are. Whoever may register shows a token, so these need no rule of their own.
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
@@ -162,6 +217,7 @@ fn switch(
     near: &Guard,
     inbox: &Arc<OnceLock<Arc<Rounds>>>,
     inlet: &Inlet,
+    now: &Now,
 ) -> Result<Switch, String> {
     let inbox = Arc::clone(inbox);
     let sink: Sink = Arc::new(move |heard: Vec<Heard>| {
@@ -173,7 +229,7 @@ fn switch(
         runtime: Handle::current(),
         options: Options { extra_roots: config.authorities.clone(), ..Options::default() },
         guard: strict.clone(),
-        now: Arc::new(clock::now),
+        now: Arc::clone(now),
         entropy: Arc::new(Machine),
         sink: Arc::clone(&sink),
     })?;
@@ -181,7 +237,7 @@ fn switch(
         runtime: Handle::current(),
         options: xxl::Options { extra_roots: config.authorities.clone(), ..xxl::Options::default() },
         guard: near.clone(),
-        now: Arc::new(clock::now),
+        now: Arc::clone(now),
         sink: Arc::clone(&sink),
         access_token: config.executor_token.clone(),
     })?;
@@ -189,7 +245,7 @@ fn switch(
     let natives = Natives::new(stream::Setup {
         runtime: Handle::current(),
         options: stream::Options::default(),
-        now: Arc::new(clock::now),
+        now: Arc::clone(now),
         sink,
         keep: Arc::new(move |run, attempt, log| {
             let is_taken = inlet.take_log(run, attempt, log);
@@ -212,17 +268,47 @@ fn check_target(http: &Http) -> Vec<(String, String)> {
 
 fn figures(node: &Node) -> Figures {
     let (loaded, running) = node.load_figures();
-    Figures { loaded: loaded as u64, running: running as u64, shards: node.shards_held() as u64 }
+    Figures {
+        loaded: loaded as u64,
+        running: running as u64,
+        shards: node.shards_held() as u64,
+        nodes: node.nodes().len() as u64,
+        skew_ms: skew(node),
+    }
+}
+
+/// By how much this machine's clock is ahead of the cluster's. Nothing is decided by it.
+fn skew(node: &Node) -> i64 {
+    node.now().map_or(0, |now| clock::now().as_millis() - now.as_millis())
+}
+
+/// Says when this machine's clock and the database's disagree, and when they agree again.
+pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>) {
+    let mut was_off = false;
+    while !*end.borrow_and_update() {
+        let skew = skew(&node);
+        let is_off = skew.abs() > SKEW_MS;
+        if is_off && !was_off {
+            tracing::warn!(
+                millis = skew,
+                "this machine's clock and the database's disagree: let both follow a time server. Runs follow the database's"
+            );
+        } else if was_off && !is_off {
+            tracing::info!("this machine's clock and the database's agree again");
+        }
+        was_off = is_off;
+        tokio::select! {
+            () = tokio::time::sleep(CLOCK_EVERY) => {}
+            _ = end.changed() => {}
+        }
+    }
 }
 
 fn is_ready(node: &Node) -> Result<(), String> {
-    if node.now().is_none() || node.shards_held() == 0 {
-        return Err("the node has not joined yet".into());
-    }
-    Ok(())
+    if node.is_in() { Ok(()) } else { Err("the node has not joined, or the store does not answer it".into()) }
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config, place: &Place) -> Settings {
     Settings {
         horizon: config.plan,
         look_every: config.look_every,
@@ -242,7 +328,8 @@ fn settings(config: &Config) -> Settings {
             ..RegistrySettings::default()
         },
         retention: config.keep_runs,
-        address: config.advertise.clone().map_or(Text::Borrowed(""), Text::Owned),
+        name: Text::Owned(config.node.clone().unwrap_or_else(clock::host_name)),
+        address: Text::Owned(place.address.clone()),
         ..Settings::default()
     }
 }
@@ -283,6 +370,26 @@ fn told_of_executor(app: &str, address: &str, what: ChangeKind) {
         }
         ChangeKind::Missed => tracing::debug!(app, address, "a beat of an executor did not come"),
         _ => tracing::info!(app, address, what = name, "an executor came or went"),
+    }
+}
+
+/// Tells executors that have a session where the nodes are, beside whoever tells the nodes.
+struct Meeting {
+    peers: Arc<dyn Peers>,
+    natives: Arc<Natives>,
+}
+
+impl Peers for Meeting {
+    fn tell(&self, node: NodeId, hint: Hint) {
+        self.peers.tell(node, hint);
+    }
+
+    fn meet(&self, nodes: &[NodeRow]) {
+        self.peers.meet(nodes);
+        let mut addresses: Vec<String> = nodes.iter().map(|row| row.address.to_string()).collect();
+        addresses.retain(|address| !address.is_empty());
+        addresses.sort_unstable();
+        self.natives.know_nodes(addresses);
     }
 }
 

@@ -242,6 +242,7 @@ async fn hold_all(store: &Sqlite) -> Vec<Lease> {
         term: Duration::from_secs(3_600),
         mark: Timestamp::from_millis(FIRST),
         seen: ChangeId(0),
+        name: "".into(),
         address: "".into(),
         checkpoints: Vec::new(),
     };

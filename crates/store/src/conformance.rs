@@ -250,6 +250,7 @@ macro_rules! conformance_cases {
                 what_is_not_there_is_not_found
             }
             door {
+                what_nodes_show_each_other_is_drawn_once
                 tokens_are_listed_by_number_as_they_were_made
                 odd_texts_and_instants_of_a_token_are_kept
                 the_number_that_a_token_comes_with_is_not_looked_at

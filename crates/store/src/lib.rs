@@ -1,9 +1,14 @@
-//! Keeping: the memory model that every other store is judged by, and the embedded store on SQLite.
+//! Keeping: the memory model that every other store is judged by, the embedded store on SQLite, and the stores of
+//! clusters on PostgreSQL and on MySQL or MariaDB.
 
 pub mod conformance;
 mod forgotten;
 pub mod memory;
+pub mod mysql;
+pub mod postgres;
+pub mod redis;
 mod row;
+mod sql;
 pub mod sqlite;
 mod tally;
 
@@ -12,6 +17,8 @@ use std::sync::Arc;
 use calendar::Timestamp;
 
 pub use memory::Memory;
+pub use postgres::Postgres;
+pub use sql::{Inspection, Migrated, Options, Setting};
 pub use sqlite::Sqlite;
 
 /// The store's clock. A database has its own; these are told.

@@ -269,6 +269,10 @@ impl Browse for Memory {
 
 #[async_trait]
 impl Door for Memory {
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
+        Ok(*self.state().peer_secret.get_or_insert(drawn))
+    }
+
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         Ok(self.state().tokens.values().cloned().collect())
     }

@@ -393,6 +393,10 @@ impl Browse for Sqlite {
 /// Through the writer, `tokens` too: who may come in does not wait until the readers have found what others look for.
 #[async_trait]
 impl Door for Sqlite {
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
+        self.ask(1, move |keeper| keeper.peer_secret(&drawn)).await
+    }
+
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         self.look(Keeper::tokens).await
     }

@@ -18,7 +18,7 @@ const FILES: &[&str] = &[
     "crates/server/src/clock.rs",
     "crates/server/src/config/environment.rs",
 ];
-const FOLDERS: &[&str] = &["xtask", "sim", "bench"];
+const FOLDERS: &[&str] = &["xtask", "sim", "bench", "scratch", "faults"];
 const CRATE_FOLDERS: &[&str] = &["tests", "benches"];
 
 /// The lint itself, and the groups that hold it.

@@ -16,10 +16,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("observe", &["calendar", "core", "node"]),
     ("api", &["calendar", "core", "node", "protocol"]),
     ("executor", &["protocol"]),
+    ("scratch", &[]),
+    ("faults", &["scratch"]),
     ("sim", LIBRARIES),
     ("bench", LIBRARIES),
     ("server", EVERYTHING),
-    ("xtask", &[]),
+    ("xtask", &["scratch"]),
 ];
 
 #[rustfmt::skip]
@@ -32,7 +34,8 @@ const EVERYTHING: &[&str] =
     &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "bench"];
 
 /// What a room's tests may use beyond that: the steps are tried on the store in memory, which is the model of stores.
-const IN_TESTS: &[(&str, &[&str])] = &[("node", &["store"])];
+/// The binary is tried on scratch servers, and under faults.
+const IN_TESTS: &[(&str, &[&str])] = &[("node", &["store"]), ("server", &["scratch", "faults"])];
 
 /// What the pure rooms may use from outside, their tests apart: nothing here reads a clock, a file or a socket.
 /// `md-5` is for XXL-JOB's hash ring, which puts a job on the same machine only with the same hash.

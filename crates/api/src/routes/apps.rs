@@ -108,6 +108,8 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
     let value = body::json(&call.body)?;
     for _ in 0..TRIES {
         let before = front.executors.app(&name);
+        // First what could never be written, whatever the version.
+        let row = understand(&front, &call, &name, &value, before.as_ref())?;
         match (&wanted, &before) {
             (Some(_), None) => {
                 return Err(Problem::stale(format!("there is no app {name} that If-Match could match")));
@@ -115,7 +117,6 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
             (Some(wanted), Some(view)) => wanted.check(&format!("app {name}"), view.row.version)?,
             (None, _) => {}
         }
-        let row = understand(&front, &call, &name, &value, before.as_ref())?;
         match write(&front, &row, before, &value, wanted.is_some()).await {
             Err(DeskError::Conflict(reason)) if wanted.is_some() => {
                 return Err(Problem::stale(format!(

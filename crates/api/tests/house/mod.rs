@@ -78,7 +78,8 @@ impl Peers for House {
 #[async_trait]
 impl Store for House {
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
-        let nodes = vec![NodeRow { node: renewal.node, address: "".into() }];
+        let Renewal { node, name, address, .. } = renewal;
+        let nodes = vec![NodeRow { node, name, address, expires_at: Timestamp::MAX }];
         let (shards, changes, arrivals) = (vec![], vec![], vec![]);
         Ok(Renewed { now: now(), nodes, shards, changes, latest: ChangeId(0), arrivals })
     }
@@ -336,6 +337,9 @@ fn token(id: u32, name: &'static str, role: &'static str, app: &str) -> TokenRow
 
 #[async_trait]
 impl Door for Doorman {
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
+        Ok(drawn)
+    }
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         let mut rows: Vec<TokenRow> = (1..).zip(ROLES).map(|(id, role)| token(id, role, role, "*")).collect();
         rows.push(token(5, ELSEWHERE, "admin", "billing"));
@@ -432,6 +436,7 @@ pub(crate) async fn open_to(crew: &Arc<Crew>, set: impl FnOnce(&mut Settings)) -
         nudge: Arc::new(|| {}),
         check_target: Arc::new(|_| vec![]),
         metrics: Arc::new(String::new),
+        peer_secret: Some([7; 32]),
         is_ready: Arc::new(|| Ok(())),
         settings,
         events: EventLog::new(),

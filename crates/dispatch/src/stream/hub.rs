@@ -59,6 +59,8 @@ pub(super) struct Hub {
     killed: Mutex<BTreeMap<(RunId, Attempt), Text>>,
     receipts: AtomicU64,
     scrolls: Scrolls,
+    /// Where nodes are.
+    nodes: Mutex<Vec<String>>,
     /// A session is over.
     left: Notify,
     /// Whether nobody is let in any more.
@@ -74,6 +76,7 @@ impl Hub {
             killed: Mutex::default(),
             receipts: AtomicU64::new(FIRST),
             scrolls: Scrolls::default(),
+            nodes: Mutex::default(),
             left: Notify::new(),
             is_closing: AtomicBool::new(false),
         }
@@ -89,6 +92,27 @@ impl Hub {
 
     pub(super) fn node(&self) -> &str {
         &self.setup.node
+    }
+
+    /// Where nodes are, as far as is known.
+    pub(super) fn nodes(&self) -> Vec<String> {
+        locked(&self.nodes).clone()
+    }
+
+    pub(super) fn know_nodes(&self, nodes: Vec<String>) {
+        if std::mem::replace(&mut *locked(&self.nodes), nodes.clone()) != nodes {
+            let sessions = locked(&self.sessions);
+            sessions.values().for_each(|session| session.outbox.tell_nodes(nodes.clone()));
+        }
+    }
+
+    pub(super) fn want(&self, wants: &[(Text, u64)]) {
+        let sessions = locked(&self.sessions);
+        for (url, runs) in wants {
+            if let Some(session) = sessions.get(url) {
+                session.outbox.want(*runs);
+            }
+        }
     }
 
     pub(super) fn scrolls(&self) -> &Scrolls {

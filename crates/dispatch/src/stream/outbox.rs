@@ -23,6 +23,10 @@ pub(super) struct Gathered {
     pub(super) kept: Vec<Held>,
     pub(super) cancels: Vec<Cancel>,
     pub(super) runs: Vec<Dispatched>,
+    /// Where nodes are by now.
+    pub(super) nodes: Option<Vec<String>>,
+    /// How many runs wait for credits.
+    pub(super) want: Option<u64>,
     pub(super) end: Option<End>,
 }
 
@@ -40,6 +44,14 @@ impl Outbox {
 
     pub(super) fn send(&self, run: Dispatched) {
         self.add(|gathered| gathered.runs.push(run));
+    }
+
+    pub(super) fn tell_nodes(&self, nodes: Vec<String>) {
+        self.add(|gathered| gathered.nodes = Some(nodes));
+    }
+
+    pub(super) fn want(&self, runs: u64) {
+        self.add(|gathered| gathered.want = Some(runs));
     }
 
     /// What was not sent yet need not be; whether that is so.
@@ -97,6 +109,7 @@ impl Outbox {
 
 impl Gathered {
     fn is_empty(&self) -> bool {
-        self.kept.is_empty() && self.cancels.is_empty() && self.runs.is_empty() && self.end.is_none()
+        let has_news = self.nodes.is_some() || self.want.is_some() || self.end.is_some();
+        self.kept.is_empty() && self.cancels.is_empty() && self.runs.is_empty() && !has_news
     }
 }

@@ -109,7 +109,7 @@ where
         silence_ms: options.silence.as_millis() as u64,
         resume_ms: options.resume.as_millis() as u64,
         frame_max: FRAME_MAX as u64,
-        nodes: Vec::new(),
+        nodes: hub.nodes(),
         stale,
     });
     if timeout(options.unread, socket.send(Message::text(text(&welcome)))).await.is_err() {

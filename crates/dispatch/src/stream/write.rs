@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use punctual_node::ports::Dispatched;
-use punctual_protocol::native::{FromNode, Kept, Part, RUNS_MAX, Run};
+use punctual_protocol::native::{FromNode, Kept, Nodes, Part, RUNS_MAX, Run, Want};
 use serde_json::value::RawValue;
 
 use super::outbox::Gathered;
@@ -25,6 +25,8 @@ pub(super) fn messages(gathered: &Gathered) -> Vec<String> {
         let runs = gathered.cancels.clone();
         all.push(text(&FromNode::Cancel(punctual_protocol::native::Cancels { runs })));
     }
+    all.extend(gathered.nodes.clone().map(|nodes| text(&FromNode::Nodes(Nodes { nodes }))));
+    all.extend(gathered.want.map(|runs| text(&FromNode::Want(Want { runs }))));
     let own: Vec<Option<Box<RawValue>>> = gathered.runs.iter().map(params).collect();
     let pairs = gathered.runs.iter().zip(&own);
     let written: Vec<String> = pairs.map(|(one, own)| written(one, own.as_deref())).collect();

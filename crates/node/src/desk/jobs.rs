@@ -253,7 +253,7 @@ impl Node {
             memory.wakes.renew = true;
             memory.wakes.plan = true;
             let me = memory.id;
-            memory.nodes.iter().copied().filter(|node| *node != me).collect::<Vec<_>>()
+            memory.nodes.iter().map(|row| row.node).filter(|node| *node != me).collect::<Vec<_>>()
         };
         for node in others {
             self.ports.peers.tell(node, Hint::Changed(changed.change, changed.job));

@@ -62,6 +62,9 @@ pub enum Begun {
 /// What the front door keeps.
 #[async_trait]
 pub trait Door: Send + Sync {
+    /// What nodes show each other: `drawn`, if there was nothing yet. Of several that come together one wins, for good.
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError>;
+
     /// All tokens, expired ones too, by number.
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError>;
 

@@ -59,6 +59,8 @@ pub struct Renewal {
     pub mark: Timestamp,
     /// Every change up to this one is in the node's memory.
     pub seen: ChangeId,
+    /// What people call it.
+    pub name: Text,
     /// Where others reach it.
     pub address: Text,
     /// For each shard whose checkpoint is to move up: every run of it below this place that the node can know of is closed,
@@ -90,8 +92,12 @@ pub struct Renewed {
 pub struct NodeRow {
     /// Who.
     pub node: NodeId,
+    /// What people call it.
+    pub name: Text,
     /// Where it is reached.
     pub address: Text,
+    /// When its term ends, by the store's clock, if it is not renewed.
+    pub expires_at: Timestamp,
 }
 
 /// Who holds a shard.

@@ -84,6 +84,10 @@ impl Node {
                 break;
             }
         }
+        let wants = self.memory().wants(boot);
+        if !wants.is_empty() {
+            self.ports.dispatch.want(wants);
+        }
         self.next_moment()
     }
 

@@ -9,34 +9,90 @@ use punctual_core::model::{ChangeId, NodeId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::memory::Held;
-use crate::ports::{Acquired, Boot, Gate, Lease, Renewal, Renewed, StoreError};
-use crate::settings::Planted;
+use crate::ports::{Acquired, Boot, Gate, Hint, Lease, Renewal, Renewed, StoreError};
+use crate::settings::{Planted, Settings};
 use crate::{Node, draw_id};
 
 /// A checkpoint is written when it has moved this far: it only saves reading at the next takeover.
 const CHECKPOINT_STEP_MS: i64 = 30_000;
 
+/// How long after another node's term it is surely over, by the store's clock too.
+const EXPIRED_AFTER: Duration = Duration::from_millis(10);
+
+/// Renewals are no closer together, whatever the clocks of others say.
+const RENEW_MIN: Duration = Duration::from_millis(100);
+
+/// When somebody who has left looks again.
+const IDLE: Duration = Duration::from_secs(3_600);
+
 impl Node {
     /// Renews the node's row, learns what the store says, and takes or gives back shards. The first call joins.
     pub async fn renew(&self) -> Boot {
         let asked = self.boot();
+        if self.memory().has_left {
+            return asked.plus(IDLE);
+        }
+        if std::mem::take(&mut self.memory().wants_to_leave) {
+            if let Err(error) = self.leave().await {
+                // What could not be given back runs out by itself.
+                self.memory().pause(asked, "leave", &error, Duration::ZERO);
+            }
+            return asked.plus(IDLE);
+        }
         let renewal = self.renewal(asked);
         let mark = renewal.mark;
         let answer = self.ports.store.renew(renewal).await;
         let answered = self.boot();
         let is_news = match answer {
-            Ok(renewed) => self.learn(asked, answered, mark, &renewed),
+            Ok(renewed) => {
+                self.ports.peers.meet(&renewed.nodes);
+                self.learn(asked, answered, mark, &renewed)
+            }
             Err(error) => return self.not_renewed(asked, &error),
         };
         self.rebalance().await;
-        if is_news { self.boot() } else { asked.plus(self.settings.renew_every) }
+        if is_news { self.boot() } else { self.next_renewal(asked) }
     }
 
-    /// Ceases to act and gives everything back, for a clean stop. What is on its way is written down first, so that
-    /// the next holder waits for it.
+    /// When a term is up, or when another node's is, whichever comes first: what that one had is free then.
+    fn next_renewal(&self, asked: Boot) -> Boot {
+        let memory = self.memory();
+        let others = memory.nodes.iter().filter(|row| row.node != memory.id);
+        let soonest = others.map(|row| memory.time.moment_of(row.expires_at).plus(EXPIRED_AFTER)).min();
+        let regular = asked.plus(self.settings.renew_every);
+        soonest.map_or(regular, |soonest| {
+            soonest.clamp(asked.plus(RENEW_MIN), regular.max(asked.plus(RENEW_MIN)))
+        })
+    }
+
+    /// Ceases to act, gives everything back and leaves the cluster, for a clean stop or a drain. What is on its way is
+    /// written down first, so that the next holder waits for it; its ends are still settled here.
     pub async fn leave(&self) -> Result<(), StoreError> {
-        let shards: Vec<ShardId> = self.memory().held.keys().copied().collect();
-        self.give_back(shards).await
+        let (shards, others) = {
+            let mut memory = self.memory();
+            memory.has_left = true;
+            let others = memory.nodes.iter().map(|row| row.node).filter(|node| *node != memory.id);
+            (memory.held.keys().copied().collect::<Vec<ShardId>>(), others.collect::<Vec<NodeId>>())
+        };
+        let given_back = self.give_back(shards).await;
+        // A row whose term is over at once: nobody waits for this life any more, and it cannot come back.
+        let last = Renewal { term: Duration::ZERO, checkpoints: Vec::new(), ..self.renewal(self.boot()) };
+        let ended = self.ports.store.renew(last).await;
+        for node in others {
+            self.ports.peers.tell(node, Hint::Vacated);
+        }
+        given_back.and(ended.map(drop))
+    }
+
+    /// Comes back after it left, as another life.
+    pub fn come_back(&self) {
+        let mut memory = self.memory();
+        if memory.has_left {
+            memory.concede(draw_id(&*self.ports.entropy));
+            memory.has_left = false;
+            memory.wants_to_leave = false;
+            memory.wakes.renew = true;
+        }
     }
 
     fn renewal(&self, asked: Boot) -> Renewal {
@@ -58,8 +114,16 @@ impl Node {
                 held.tell();
             }
         }
-        let (term, address) = (self.settings.term, self.settings.address.clone());
-        Renewal { node: memory.id, term, mark, seen: memory.seen, address, checkpoints }
+        let Settings { term, name, address, .. } = &self.settings;
+        Renewal {
+            node: memory.id,
+            term: *term,
+            mark,
+            seen: memory.seen,
+            name: name.clone(),
+            address: address.clone(),
+            checkpoints,
+        }
     }
 
     /// Puts what the store said into memory; whether the store should hear from us at once.
@@ -86,6 +150,11 @@ impl Node {
             }
         }
         memory.owners = renewed.shards.iter().map(|row| row.owner).collect();
+        memory.epochs = renewed.shards.iter().map(|row| row.epoch).collect();
+        if std::mem::take(&mut memory.failures) > 0 {
+            // It answers again, so nobody waits any longer.
+            memory.paused_until = answered;
+        }
         let me = memory.id;
         let lost: Vec<ShardId> = renewed
             .shards
@@ -120,8 +189,7 @@ impl Node {
             memory.wakes.reap |= !was_trusted;
             memory.wakes.tend |= !was_trusted;
         }
-        let nodes: Vec<NodeId> = renewed.nodes.iter().map(|row| row.node).collect();
-        memory.nodes = nodes;
+        memory.nodes.clone_from(&renewed.nodes);
         is_first || !renewed.changes.is_empty()
     }
 
@@ -147,11 +215,12 @@ impl Node {
         let moves = {
             let mut memory = self.memory();
             let boot = self.boot();
-            if memory.trusted_now(boot).is_none() {
+            if memory.trusted_now(boot).is_none() || memory.has_left {
                 return;
             }
             let owners = (0..).map(ShardId).zip(memory.owners.iter().copied());
-            moves(memory.id, &memory.nodes, owners)
+            let nodes: Vec<NodeId> = memory.nodes.iter().map(|row| row.node).collect();
+            moves(memory.id, &nodes, owners)
         };
         if !moves.release.is_empty()
             && let Err(error) = self.give_back(moves.release).await
@@ -193,7 +262,7 @@ impl Node {
     fn begin_with(&self, me: NodeId, acquired: &[Acquired]) -> bool {
         let boot = self.boot();
         let mut memory = self.memory();
-        if memory.id != me {
+        if memory.id != me || memory.has_left {
             return false;
         }
         if memory.held.is_empty() {

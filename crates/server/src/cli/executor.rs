@@ -166,7 +166,7 @@ fn reach(asked: &ExecutorArguments, variables: &BTreeMap<String, String>) -> Res
     }
     if let Some(authorities) = asked.ca.clone().or_else(|| said("PUNCTUAL_CA").map(PathBuf::from)) {
         let connector = trust::connector(Some(&authorities));
-        executor = executor.tls(connector.map_err(|failure| failure.message().replace("error: ", ""))?);
+        executor = executor.tls(connector?);
     }
     Ok(executor)
 }

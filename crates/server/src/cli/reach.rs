@@ -86,7 +86,8 @@ impl Reach {
         let url = address(url.as_deref().unwrap_or(DEFAULT_URL))?;
         let authorities = self.ca.clone().or_else(|| said("PUNCTUAL_CA").map(PathBuf::from));
         let is_secured = url.scheme() == "https";
-        let secured = is_secured.then(|| trust::connector(authorities.as_deref())).transpose()?;
+        let secured = is_secured.then(|| trust::connector(authorities.as_deref()));
+        let secured = secured.transpose().map_err(Failure::usage)?;
         let (token, advice) = match (&self.token_file, said("PUNCTUAL_TOKEN")) {
             (Some(path), _) => (Some(named_token(path)?), None),
             (None, Some(token)) => (Some(one_line(&token, "PUNCTUAL_TOKEN")?), None),

@@ -18,10 +18,16 @@ pub(crate) struct Serve {
     /// The folder that everything is kept in [default: ~/.local/share/punctual]
     #[arg(long, value_name = "FOLDER")]
     data: Option<String>,
+    /// Where everything is kept, for many nodes: postgres://… or mysql://… [default: a file in the data folder]
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// A Redis server that nodes coordinate through, beside the database
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
     /// The configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "PUNCTUAL_CONFIG")]
     config: Option<PathBuf>,
-    /// The name of this node in logs
+    /// The name of this node, in logs and lists
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Where other nodes and executors reach this one
@@ -46,6 +52,8 @@ impl Serve {
             ("server", "data", &self.data),
             ("server", "node", &self.node),
             ("server", "advertise", &self.advertise),
+            ("database", "url", &self.database),
+            ("redis", "url", &self.redis),
             ("log", "format", &self.log_format),
         ];
         for (section, key, said) in texts {

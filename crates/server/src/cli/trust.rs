@@ -9,14 +9,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, Error, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use super::failure::Failure;
-
 /// Trusts Mozilla's list of authorities, and those in a file of the asker's own.
-pub(super) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, Failure> {
+pub(crate) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = authorities {
         let refuse = |reason: &dyn std::fmt::Display| {
-            Failure::usage(format!("cannot use the authorities in {}: {reason}", path.display()))
+            format!("cannot use the authorities in {}: {reason}", path.display())
         };
         for certificate in read(path).map_err(|error| refuse(&error))? {
             roots.add(certificate).map_err(|error| refuse(&error))?;

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use agent::{Agent, Answer};
+pub(crate) use agent::{Agent, Answer, Seen};
 pub(crate) use asking::{Reply, ask};
 use serde_json::{Value, json};
 pub(crate) use window::Window;
@@ -54,7 +54,13 @@ impl Server {
     }
 
     pub(crate) async fn start_with(folder: &Folder, more: &[&str]) -> Server {
+        Server::start_as(folder, more, None).await
+    }
+
+    /// The same with a first token that is given, so that several nodes agree on it.
+    pub(crate) async fn start_as(folder: &Folder, more: &[&str], token: Option<&str>) -> Server {
         let mut command = command();
+        command.envs(token.map(|token| ("PUNCTUAL_ADMIN_TOKEN", token)));
         if !more.contains(&"--listen") {
             command.args(["serve", "--listen", "127.0.0.1:0"]);
         } else {
@@ -71,7 +77,8 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
         let url = address(&mut lines);
         std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
-        let token = std::fs::read_to_string(folder.path().join("admin-token")).expect("the first token");
+        let kept = || std::fs::read_to_string(folder.path().join("admin-token")).expect("the first token");
+        let token = token.map_or_else(kept, str::to_owned);
         let server = Server { child, url, token };
         // Behind TLS only those get in who know the authority.
         if server.url.starts_with("http://") {

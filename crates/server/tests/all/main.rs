@@ -4,6 +4,7 @@
 mod cli_apps;
 mod cli_client;
 mod cli_runs;
+mod cluster;
 mod cron;
 mod e2e;
 mod executors;

@@ -1,6 +1,6 @@
 //! The whole API, asked everything its document allows and much that it does not, by schemathesis.
 //!
-//! Two operations have passes of their own: a stream of events has no end, and whoever revokes tokens at random soon
+//! Three operations have passes of their own: a stream of events has no end, whoever drains the node has none that fires, and whoever revokes tokens at random soon
 //! has none.
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ const TOOL: &str = "schemathesis==4.32.5";
 /// The operations that have passes of their own.
 const EVENTS: &str = "listen";
 const REVOKING: &str = "revokeToken";
+const DRAINING: &str = "drainNode";
 
 /// The tool in a folder of its own, so that nothing of the machine is touched.
 fn tool() -> &'static Path {
@@ -130,9 +131,9 @@ fn asked(said: &str) -> usize {
 async fn nothing_that_the_document_allows_breaks_the_server_or_the_document() {
     let folder = Folder::new();
     let server = server(&folder).await;
-    let all_others = ["--exclude-operation-id", EVENTS, "--exclude-operation-id", REVOKING];
+    let all_others = [EVENTS, REVOKING, DRAINING].map(|id| ["--exclude-operation-id", id]).concat();
     let tested = Pass::new(&folder, &server, &all_others).go().await;
-    assert_eq!(tested, operations(&folder) - 2, "the two that are left out have passes of their own");
+    assert_eq!(tested, operations(&folder) - 3, "those that are left out have passes of their own");
     assert_eq!(server.get("/jobs").await.status, 200, "it lives on");
 }
 
@@ -143,6 +144,14 @@ async fn listening_to_events_is_as_the_document_says() {
     let window = Window::on(&server.url).await;
     let pass = Pass::new(&folder, &server, &["--include-operation-id", EVENTS]);
     assert_eq!(Pass { by_way_of: window.url(), ..pass }.go().await, 1);
+    assert_eq!(server.get("/jobs").await.status, 200, "it lives on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draining_is_as_the_document_says() {
+    let folder = Folder::new();
+    let server = server(&folder).await;
+    assert_eq!(Pass::new(&folder, &server, &["--include-operation-id", DRAINING]).go().await, 1);
     assert_eq!(server.get("/jobs").await.status, 200, "it lives on");
 }
 

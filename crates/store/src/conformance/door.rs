@@ -13,6 +13,14 @@ use super::subject::{Subject, absurd_instants, odd_texts, second};
 /// The sum of what most requests of the cases ask.
 const ASKED: Digest = [7; 32];
 
+pub(super) async fn what_nodes_show_each_other_is_drawn_once(t: &mut Subject) {
+    let first: Digest = [200; 32];
+    assert_eq!(t.store().peer_secret(first).await.unwrap(), first);
+    assert_eq!(t.store().peer_secret([1; 32]).await.unwrap(), first);
+    t.reopen().await;
+    assert_eq!(t.store().peer_secret([2; 32]).await.unwrap(), first);
+}
+
 pub(super) async fn tokens_are_listed_by_number_as_they_were_made(t: &mut Subject) {
     assert_eq!(t.store().tokens().await.unwrap(), []);
     let lasting = TokenRow { expires_at: None, apps: Vec::new(), ..token("lasting") };

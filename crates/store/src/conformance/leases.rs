@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Epoch, NodeId, Outcome, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Acquired, ArrivalKind, Lease, NodeRow, Renewal, ShardRow, StoreError};
@@ -11,15 +12,21 @@ use super::subject::{A, B, C, JOB, SHARDS, START, Subject, TERM, definition, sec
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 pub(super) async fn a_node_that_renews_is_listed_with_its_address_and_the_time_of_the_store(t: &mut Subject) {
-    let said = Renewal { address: "10.0.0.7:7070".into(), ..t.renewal(B) };
+    let said = Renewal { name: "naïve 🕰".into(), address: "10.0.0.7:7070".into(), ..t.renewal(B) };
+    let first = t.now();
     t.renew(A).await;
     t.pass(Duration::from_millis(1_234));
     let renewed = t.store().renew(said).await.unwrap();
     assert_eq!(renewed.now, t.now());
     let mut nodes = renewed.nodes;
     nodes.sort_by_key(|node| node.node);
-    let row = |node, address: &'static str| NodeRow { node, address: address.into() };
-    assert_eq!(nodes, [row(A, "node:7070"), row(B, "10.0.0.7:7070")]);
+    let row = |node, name: &'static str, address: &'static str, since: Timestamp| NodeRow {
+        node,
+        name: name.into(),
+        address: address.into(),
+        expires_at: since.saturating_add(TERM),
+    };
+    assert_eq!(nodes, [row(A, "a", "node:7070", first), row(B, "naïve 🕰", "10.0.0.7:7070", t.now())]);
 }
 
 pub(super) async fn nobody_lives_longer_than_a_term_when_the_clock_is_set_back(t: &mut Subject) {

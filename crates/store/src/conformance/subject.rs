@@ -109,6 +109,7 @@ impl Subject {
             term: TERM,
             mark: self.now(),
             seen: ChangeId(0),
+            name: "a".into(),
             address: "node:7070".into(),
             checkpoints: Vec::new(),
         }

@@ -30,6 +30,7 @@ impl State {
             term: renewal.term,
             mark,
             seen: renewal.seen.0,
+            name: renewal.name,
             address: renewal.address,
         };
         self.nodes.insert(id, node);
@@ -48,6 +49,12 @@ impl State {
 
     fn renewed(&self, now: Timestamp, id: NodeId, seen: ChangeId) -> Renewed {
         let nodes = self.nodes.iter().filter(|(_, node)| now < node.expires_at);
+        let nodes = nodes.map(|(id, node)| NodeRow {
+            node: *id,
+            name: node.name.clone(),
+            address: node.address.clone(),
+            expires_at: node.expires_at,
+        });
         let shards = self.shards.iter().map(|(id, shard)| ShardRow {
             shard: *id,
             owner: shard.owner.filter(|owner| self.is_alive(now, *owner)),
@@ -59,7 +66,7 @@ impl State {
         let held = self.shards.iter().filter(|(_, shard)| shard.owner == Some(id)).map(|(id, _)| *id);
         Renewed {
             now,
-            nodes: nodes.map(|(id, node)| NodeRow { node: *id, address: node.address.clone() }).collect(),
+            nodes: nodes.collect(),
             shards: shards.collect(),
             changes: (seen.0.saturating_add(1)..)
                 .zip(self.changes.iter().skip(seen.0 as usize))

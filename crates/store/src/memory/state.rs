@@ -68,6 +68,7 @@ pub(super) struct State {
     pub(super) left: BTreeSet<(ShardId, Wish)>,
     pub(super) last_arrival: u64,
 
+    pub(super) peer_secret: Option<Digest>,
     pub(super) tokens: BTreeMap<u32, TokenRow>,
     pub(super) last_token: u32,
     pub(super) requests: BTreeMap<RequestKey, Request>,
@@ -87,6 +88,7 @@ pub(super) struct Node {
     /// The highest mark it ever promised.
     pub(super) mark: Timestamp,
     pub(super) seen: u64,
+    pub(super) name: Text,
     pub(super) address: Text,
 }
 
@@ -253,6 +255,7 @@ impl State {
             arrivals_by_shard: BTreeSet::new(),
             left: BTreeSet::new(),
             last_arrival: 0,
+            peer_secret: None,
             tokens: BTreeMap::new(),
             last_token: 0,
             requests: BTreeMap::new(),

@@ -12,6 +12,11 @@ use super::trouble::{Trouble, corrupt};
 pub(super) const FORGET_MAX: usize = 1_000;
 
 impl Keeper {
+    pub(super) fn peer_secret(&mut self, drawn: &Digest) -> Result<Digest, Trouble> {
+        self.conn.execute("insert or ignore into peer_secret (id, secret) values (1, ?1)", [drawn])?;
+        Ok(self.conn.query_row("select secret from peer_secret", [], |row| row.get(0))?)
+    }
+
     pub(super) fn tokens(&mut self) -> Result<Vec<TokenRow>, Trouble> {
         let mut select = self.conn.prepare_cached(
             "select id, name, digest, role, apps, created_at, expires_at

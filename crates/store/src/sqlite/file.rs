@@ -18,6 +18,7 @@ const MIGRATIONS: &[(u32, &str)] = &[
     (2, include_str!("../../migrations/sqlite/0002_door.sql")),
     (3, include_str!("../../migrations/sqlite/0003_browse.sql")),
     (4, include_str!("../../migrations/sqlite/0004_executors.sql")),
+    (5, include_str!("../../migrations/sqlite/0005_cluster.sql")),
 ];
 
 /// What a migration does to the tables of days, whose names no file can know.

@@ -40,8 +40,8 @@ impl Keeper {
         let mark = node.map_or(renewal.mark, |node| node.mark.max(renewal.mark));
         let is_latest = mark == renewal.mark;
         let mut upsert = self.conn.prepare_cached(
-            "insert or replace into nodes (node, expires_at, term, mark, seen, address)
-             values (?1, ?2, ?3, ?4, ?5, ?6)",
+            "insert or replace into nodes (node, expires_at, term, mark, seen, address, name)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
         upsert.execute(params![
             renewal.node.to_string(),
@@ -50,6 +50,7 @@ impl Keeper {
             mark.as_millis(),
             renewal.seen.0 as i64,
             renewal.address.as_ref(),
+            renewal.name.as_ref(),
         ])?;
         drop(upsert);
         for (lease, checkpoint) in renewal.checkpoints.iter().filter(|_| is_latest) {
@@ -105,14 +106,19 @@ impl Keeper {
 
     fn living_nodes(&self, now: Timestamp) -> rusqlite::Result<Vec<NodeRow>> {
         let mut select = self.conn.prepare_cached(
-            "select node, address
+            "select node, address, name, expires_at
              from nodes
              where expires_at > ?1
              order by node",
         )?;
         let row = |row: &rusqlite::Row<'_>| {
             let node = node_id(&row.get::<_, String>(0)?);
-            Ok(NodeRow { node: node.unwrap_or_default(), address: row.get::<_, String>(1)?.into() })
+            Ok(NodeRow {
+                node: node.unwrap_or_default(),
+                address: row.get::<_, String>(1)?.into(),
+                name: row.get::<_, String>(2)?.into(),
+                expires_at: Timestamp::from_millis(row.get(3)?),
+            })
         };
         select.query_map([now.as_millis()], row)?.collect()
     }

@@ -12,9 +12,14 @@ use tokio::net::TcpStream;
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    headers: http::HeaderMap,
 }
 
 impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -60,5 +65,5 @@ async fn ask_once(
     let (head, body) = answer.into_parts();
     let body = body.collect().await.map_err(|error| told(&error))?.to_bytes().to_vec();
     connection.abort();
-    Ok(Reply { status: head.status.as_u16(), body })
+    Ok(Reply { status: head.status.as_u16(), body, headers: head.headers })
 }

@@ -1,0 +1,87 @@
+//! The cluster as this node sees it, for people: who lives, and who acts for which shard.
+
+use punctual_core::model::{Epoch, NodeId, ShardId, Text};
+
+use crate::Node;
+use crate::ports::Hint;
+
+/// A node, as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its present life.
+    pub node: NodeId,
+    /// What people call it.
+    pub name: Text,
+    /// Where it is reached.
+    pub address: Text,
+    /// How many shards it acts for.
+    pub shards: usize,
+    /// Whether it is the one that was asked.
+    pub is_self: bool,
+    /// Whether it has left, and takes no shards.
+    pub is_drained: bool,
+}
+
+/// A shard, as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardView {
+    /// The shard.
+    pub shard: ShardId,
+    /// Who acts for it.
+    pub owner: Option<NodeId>,
+    /// The last epoch given for it.
+    pub epoch: Epoch,
+}
+
+impl Node {
+    /// The nodes that lived when this one last heard of them; this one always.
+    pub fn nodes(&self) -> Vec<NodeView> {
+        let memory = self.memory();
+        let me = memory.id;
+        let shards_of = |node: NodeId| memory.owners.iter().filter(|owner| **owner == Some(node)).count();
+        let others = memory.nodes.iter().filter(|row| row.node != me).map(|row| NodeView {
+            node: row.node,
+            name: row.name.clone(),
+            address: row.address.clone(),
+            shards: shards_of(row.node),
+            is_self: false,
+            is_drained: false,
+        });
+        let own = NodeView {
+            node: me,
+            name: self.settings.name.clone(),
+            address: self.settings.address.clone(),
+            shards: memory.held.len(),
+            is_self: true,
+            is_drained: memory.has_left,
+        };
+        others.chain([own]).collect()
+    }
+
+    /// Wishes a node to give its shards back and take none until it is told to come back; whether it is known.
+    pub fn drain(&self, node: NodeId) -> bool {
+        if node == self.id() {
+            self.hear(Hint::Drain);
+            return true;
+        }
+        let is_known = self.memory().nodes.iter().any(|row| row.node == node);
+        if is_known {
+            self.ports.peers.tell(node, Hint::Drain);
+        }
+        is_known
+    }
+
+    /// The shards, as this node last heard.
+    pub fn shards(&self) -> Vec<ShardView> {
+        let memory = self.memory();
+        let rows = memory.owners.iter().zip(&memory.epochs);
+        (0..)
+            .map(ShardId)
+            .zip(rows)
+            .map(|(shard, (owner, epoch))| {
+                let epoch = memory.held.get(&shard).map_or(*epoch, |held| held.epoch);
+                ShardView { shard, owner: *owner, epoch }
+            })
+            .collect()
+    }
+}

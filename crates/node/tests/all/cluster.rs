@@ -1,0 +1,95 @@
+//! Nodes that come and go: leaving, coming back, and noticing that another's term is over.
+
+use std::time::Duration;
+
+use punctual_core::model::AttemptOutcome;
+use punctual_node::Node;
+use punctual_node::ports::Hint;
+
+use crate::house::{House, definition, every, now_or_never};
+
+const SHARDS: usize = 16;
+
+fn is_drained(node: &Node) -> bool {
+    node.nodes().iter().any(|view| view.is_self && view.is_drained)
+}
+
+#[test]
+fn whoever_leaves_is_not_waited_for_and_the_others_take_all_at_once() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:02");
+    assert!(first.shards_held() > 0 && second.shards_held() > 0);
+    now_or_never(first.leave()).unwrap();
+    house.step(&second);
+    assert_eq!((first.shards_held(), second.shards_held()), (0, SHARDS), "no time has passed");
+    house.step(&first);
+    assert_eq!(first.shards_held(), 0, "it does not come back by itself");
+    assert_eq!(second.nodes().len(), 1, "nobody counts it among the living");
+}
+
+#[test]
+fn what_is_on_its_way_when_a_node_leaves_is_still_settled_by_it() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    for number in 0..8 {
+        house.create(&first, definition(&format!("job {number}"), every(10)));
+    }
+    house.until(&[&first, &second], "10:00:10");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 8);
+    now_or_never(first.leave()).unwrap();
+    house.step(&second);
+    for send in &sends {
+        let receipt = house.report(&first, send, AttemptOutcome::Succeeded);
+        assert!(house.is_acknowledged(receipt));
+    }
+    house.until(&[&second], "10:00:12");
+    assert!(house.sent().is_empty(), "nothing is sent again");
+    assert!(house.history().iter().take(8).all(|run| run == "10:00:10 succeeded"), "{:?}", house.history());
+}
+
+#[test]
+fn a_node_that_was_told_to_drain_gives_everything_back_until_it_is_told_to_come_back() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:02");
+    assert!(second.drain(second.id()) && !second.drain(punctual_core::model::NodeId(1)));
+    house.until(&[&second, &first], "10:00:03");
+    assert!(is_drained(&second) && !is_drained(&first));
+    assert_eq!((first.shards_held(), second.shards_held()), (SHARDS, 0));
+    let before = second.id();
+    second.come_back();
+    house.until(&[&second, &first], "10:00:05");
+    assert_ne!(second.id(), before, "it is another life");
+    assert!(!is_drained(&second) && second.shards_held() > 0);
+    assert_eq!(first.shards_held() + second.shards_held(), SHARDS);
+}
+
+#[test]
+fn the_end_of_anothers_term_is_looked_at_when_it_comes_and_not_a_second_later() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:02");
+    // The first dies right after its renewal at 10:00:02; the second renews at odd moments.
+    drop(first);
+    house.until(&[&second], "10:00:05.500");
+    let asked = house.now();
+    let next = now_or_never(second.renew());
+    let wait = next.since(punctual_node::ports::Boot(Duration::from_millis(
+        u64::try_from(asked.as_millis() - crate::house::at("00:00:00").as_millis()).unwrap(),
+    )));
+    assert!(wait >= Duration::from_millis(500) && wait < Duration::from_millis(530), "{wait:?}");
+    house.set("10:00:06.020");
+    house.step(&second);
+    assert_eq!(second.shards_held(), SHARDS);
+}
+
+#[test]
+fn a_hint_that_shards_are_free_makes_a_node_look_at_once() {
+    let house = House::new();
+    let node = house.node();
+    let _ = node.take_wakes();
+    node.hear(Hint::Vacated);
+    assert!(node.take_wakes().renew);
+}

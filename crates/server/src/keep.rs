@@ -1,0 +1,131 @@
+//! Where everything is kept: opens the store that the configuration names, and shows it as the ports that others know.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+
+use punctual_node::ports::{Apps, Browse, Door, Logs, Store};
+use punctual_store::mysql::MySql;
+use punctual_store::postgres::Postgres;
+use punctual_store::redis::Redis;
+use punctual_store::sqlite::Limits;
+use punctual_store::{Options, Sqlite, StoreClock, sqlite};
+
+use crate::clock;
+use crate::config::Config;
+
+/// A store, as each of those who use it knows it.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) apps: Arc<dyn Apps>,
+    pub(crate) browse: Arc<dyn Browse>,
+    pub(crate) door: Arc<dyn Door>,
+    pub(crate) logs: Arc<dyn Logs>,
+    /// Whether other nodes may use it too.
+    pub(crate) is_shared: bool,
+    /// What nodes coordinate through beside it.
+    pub(crate) redis: Option<Arc<Redis>>,
+}
+
+impl Kept {
+    fn of<S: Store + Apps + Browse + Door + Logs + 'static>(store: Arc<S>, is_shared: bool) -> Kept {
+        Kept {
+            store: Arc::clone(&store) as _,
+            apps: Arc::clone(&store) as _,
+            browse: Arc::clone(&store) as _,
+            door: Arc::clone(&store) as _,
+            logs: store,
+            is_shared,
+            redis: None,
+        }
+    }
+
+    /// The same, with Redis in front of what the engine asks.
+    fn beside(self, redis: Arc<Redis>) -> Kept {
+        Kept { store: redis.beside(self.store), redis: Some(redis), ..self }
+    }
+}
+
+/// Which program a database is spoken to with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Postgres,
+    MySql,
+}
+
+impl Engine {
+    /// What the address of a database asks for.
+    pub(crate) fn of(url: &str) -> Result<Engine, String> {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        match scheme.to_ascii_lowercase().as_str() {
+            "postgres" | "postgresql" => Ok(Engine::Postgres),
+            "mysql" | "mariadb" => Ok(Engine::MySql),
+            _ => Err("expected postgres://user@host/database or mysql://user@host/database".into()),
+        }
+    }
+}
+
+/// Opens what the configuration names: a database server, or the file in the data folder.
+pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
+    make_folder(config)?;
+    let Some(url) = config.database.as_ref().map(|url| url.expose().to_owned()) else {
+        return embedded(config);
+    };
+    let said = |error| format!("cannot use the database: {error}");
+    let kept = match Engine::of(&url)? {
+        Engine::Postgres => {
+            Kept::of(Arc::new(Postgres::open(&url, options(config)).await.map_err(said)?), true)
+        }
+        Engine::MySql => Kept::of(Arc::new(MySql::open(&url, options(config)).await.map_err(said)?), true),
+    };
+    let Some(url) = &config.redis else { return Ok(kept) };
+    let redis = Redis::new(url.expose()).map_err(|error| format!("cannot use Redis: {error}"))?;
+    if let Err(error) = redis.ping().await {
+        tracing::warn!(%error, "nodes coordinate through the database alone until it does");
+    }
+    Ok(kept.beside(redis))
+}
+
+/// The data folder: with a database it keeps the first token only.
+fn make_folder(config: &Config) -> Result<(), String> {
+    let shown = config.data.display();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data)
+        .map_err(|error| format!("cannot make the data folder {shown}: {error}; choose another with --data"))
+}
+
+fn embedded(config: &Config) -> Result<Kept, String> {
+    let clock: StoreClock = Arc::new(clock::now);
+    let options = sqlite::Options {
+        shards: config.shards,
+        key_ttl: config.keep_keys,
+        clock,
+        ends_leases: true,
+        limits: Limits::default(),
+    };
+    let store = Sqlite::open(&config.data.join("punctual.db"), options)
+        .map_err(|error| format!("cannot open the data folder {}: {error}", config.data.display()))?;
+    Ok(Kept::of(Arc::new(store), false))
+}
+
+fn options(config: &Config) -> Options {
+    Options {
+        shards: config.shards,
+        key_ttl: config.keep_keys,
+        clock: None,
+        auto_migrate: config.auto_migrate,
+        deadline: config.database_deadline,
+        read_url: config.read_database.as_ref().map(|url| url.expose().to_owned()),
+        connections: config.database_connections,
+        readers: config.database_readers,
+        prepared: config.prepared,
+        ca_file: config.database_ca.as_ref().map(|path| path.display().to_string()),
+        application: match &config.node {
+            Some(name) => format!("punctual {name}"),
+            None => "punctual".into(),
+        },
+    }
+}

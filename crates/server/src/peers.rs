@@ -1,0 +1,264 @@
+//! The way to the other nodes: hints over HTTP, gathered while one message is on its way and sent with the next. Whatever
+//! does not arrive is found by the other node itself, only later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use punctual_core::model::{NodeId, RunId, ShardId};
+use punctual_node::ports::{Hint, NodeRow, Peers};
+use punctual_protocol::{HINTS_PATH, PeerHint};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+/// How long one message may take. A lease is renewed every second, so later it is no news.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// How many hints wait for one node; more are found by looking.
+const WAITING_MAX: usize = 10_000;
+
+/// Tells other nodes. What each is to hear lies in its box until its carrier takes it.
+pub(crate) struct Post {
+    runtime: Handle,
+    /// What this node shows.
+    token: String,
+    secured: TlsConnector,
+    boxes: Mutex<BTreeMap<NodeId, Arc<Letterbox>>>,
+}
+
+/// What one node is to hear.
+struct Letterbox {
+    address: Url,
+    inside: Mutex<Inside>,
+    bell: Notify,
+}
+
+/// Each kind once, however often it was said.
+#[derive(Default)]
+struct Inside {
+    arrived: BTreeSet<ShardId>,
+    changed: BTreeMap<u32, u64>,
+    settled: BTreeSet<RunId>,
+    has_vacated: bool,
+    wants_drain: bool,
+    is_closed: bool,
+}
+
+impl Post {
+    pub(crate) fn new(token: String, secured: TlsConnector) -> Post {
+        Post { runtime: Handle::current(), token, secured, boxes: Mutex::default() }
+    }
+
+    fn boxes(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Arc<Letterbox>>> {
+        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self, address: Url) -> Arc<Letterbox> {
+        let letterbox = Arc::new(Letterbox { address, inside: Mutex::default(), bell: Notify::new() });
+        let carrier = Carrier {
+            letterbox: Arc::clone(&letterbox),
+            token: self.token.clone(),
+            secured: self.secured.clone(),
+            line: None,
+        };
+        self.runtime.spawn(carrier.carry());
+        letterbox
+    }
+}
+
+impl Peers for Post {
+    fn tell(&self, node: NodeId, hint: Hint) {
+        if let Some(letterbox) = self.boxes().get(&node) {
+            letterbox.inside().put(hint);
+            letterbox.bell.notify_one();
+        }
+    }
+
+    fn meet(&self, nodes: &[NodeRow]) {
+        let mut boxes = self.boxes();
+        boxes.retain(|node, letterbox| {
+            let lives = nodes.iter().any(|row| row.node == *node);
+            if !lives {
+                letterbox.close();
+            }
+            lives
+        });
+        for row in nodes {
+            if let Ok(address) = Url::parse(&row.address)
+                && !boxes.contains_key(&row.node)
+            {
+                boxes.insert(row.node, self.open(address));
+            }
+        }
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.boxes().values().for_each(|letterbox| letterbox.close());
+    }
+}
+
+impl Letterbox {
+    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.inside().is_closed = true;
+        self.bell.notify_one();
+    }
+}
+
+impl Inside {
+    fn put(&mut self, hint: Hint) {
+        match hint {
+            Hint::Arrived(shard) => drop(self.arrived.insert(shard)),
+            Hint::Changed(change, job) => drop(self.changed.insert(job.0, change.0)),
+            Hint::Settled(run) if self.settled.len() < WAITING_MAX => drop(self.settled.insert(run)),
+            Hint::Settled(_) => {}
+            Hint::Vacated => self.has_vacated = true,
+            Hint::Drain => self.wants_drain = true,
+        }
+    }
+
+    fn take(&mut self) -> Vec<PeerHint> {
+        let Inside { arrived, changed, settled, has_vacated, wants_drain, .. } = std::mem::take(self);
+        let arrived = arrived.into_iter().map(|shard| PeerHint::Arrived(shard.0));
+        let changed = changed.into_iter().map(|(job, change)| PeerHint::Changed { change, job });
+        let settled = settled.into_iter().map(|run| PeerHint::Settled(run.0));
+        let vacated = has_vacated.then_some(PeerHint::Vacated);
+        let drain = wants_drain.then_some(PeerHint::Drain);
+        arrived.chain(changed).chain(settled).chain(vacated).chain(drain).take(WAITING_MAX).collect()
+    }
+}
+
+/// Carries what lies in one box to its node.
+struct Carrier {
+    letterbox: Arc<Letterbox>,
+    token: String,
+    secured: TlsConnector,
+    line: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Carrier {
+    async fn carry(mut self) {
+        loop {
+            self.letterbox.bell.notified().await;
+            let (hints, is_closed) = {
+                let mut inside = self.letterbox.inside();
+                let is_closed = inside.is_closed;
+                (inside.take(), is_closed)
+            };
+            if !hints.is_empty() {
+                self.deliver(&hints).await;
+            }
+            if is_closed {
+                return;
+            }
+        }
+    }
+
+    /// A line that was quiet may have been closed, so there is one more try, over a new one.
+    async fn deliver(&mut self, hints: &[PeerHint]) {
+        let body = Bytes::from(serde_json::to_vec(hints).expect("hints are plain data"));
+        for is_last in [false, true] {
+            let error = match tokio::time::timeout(WITHIN, self.send(body.clone())).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error,
+                Err(_) => "no answer in time".into(),
+            };
+            self.line = None;
+            if is_last {
+                let address = self.letterbox.address.as_str();
+                tracing::debug!(address, error, "a node was not told; it finds out by itself");
+            }
+        }
+    }
+
+    async fn send(&mut self, body: Bytes) -> Result<(), String> {
+        if self.line.as_ref().is_none_or(SendRequest::is_closed) {
+            self.line = Some(self.connect().await?);
+        }
+        let Some(line) = self.line.as_mut() else { return Err("there is no line".into()) };
+        line.ready().await.map_err(|error| error.to_string())?;
+        let address = &self.letterbox.address;
+        let host = address.authority().to_owned();
+        let path = format!("{}{HINTS_PATH}", address.path().trim_end_matches('/'));
+        let request = Request::post(path)
+            .header(header::HOST, host)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| error.to_string())?;
+        let answer = line.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        // The line is used again only when the whole answer was read.
+        http_body_util::BodyExt::collect(answer.into_body()).await.map_err(|error| error.to_string())?;
+        if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
+        let address = &self.letterbox.address;
+        let host = address.host_str().ok_or("the address names no host")?.trim_matches(['[', ']']).to_owned();
+        let port = address.port_or_known_default().ok_or("the address names no port")?;
+        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| error.to_string())?;
+        let _ = stream.set_nodelay(true);
+        if address.scheme() == "https" {
+            let name = rustls::pki_types::ServerName::try_from(host).map_err(|error| error.to_string())?;
+            let stream = self.secured.connect(name, stream).await.map_err(|error| error.to_string())?;
+            return over(TokioIo::new(stream)).await;
+        }
+        over(TokioIo::new(stream)).await
+    }
+}
+
+async fn over<T>(stream: T) -> Result<SendRequest<Full<Bytes>>, String>
+where
+    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (line, connection) = handshake(stream).await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        // It ends with the line, and whoever uses the line hears why.
+        let _ = connection.await;
+    });
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_core::model::{ChangeId, JobId};
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_twice_is_told_once() {
+        let mut inside = Inside::default();
+        for hint in [
+            Hint::Arrived(ShardId(3)),
+            Hint::Settled(RunId(9)),
+            Hint::Changed(ChangeId(1), JobId(7)),
+            Hint::Arrived(ShardId(3)),
+            Hint::Changed(ChangeId(2), JobId(7)),
+            Hint::Vacated,
+        ] {
+            inside.put(hint);
+        }
+        let told = [
+            PeerHint::Arrived(3),
+            PeerHint::Changed { change: 2, job: 7 },
+            PeerHint::Settled(9),
+            PeerHint::Vacated,
+        ];
+        assert_eq!(inside.take(), told);
+        assert_eq!(inside.take(), []);
+    }
+}

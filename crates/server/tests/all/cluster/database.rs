@@ -1,0 +1,96 @@
+//! A database of one's own on the servers that the test command started.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    Postgres,
+    MariaDb,
+}
+
+impl Engine {
+    fn variable(self) -> &'static str {
+        match self {
+            Engine::Postgres => "PUNCTUAL_TEST_POSTGRES",
+            Engine::MariaDb => "PUNCTUAL_TEST_MARIADB",
+        }
+    }
+
+    /// Whether it is there; `cargo xtask test --without …` says that it is not wanted.
+    pub(super) fn is_wanted(self) -> bool {
+        self.admin() != "without"
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test command says where its servers are")]
+    pub(super) fn admin(self) -> String {
+        let name = self.variable();
+        std::env::var(name)
+            .unwrap_or_else(|_| panic!("{name} is not set: `cargo xtask test` starts the servers"))
+    }
+
+    /// Lets the server's own client say something, as the admin.
+    pub(super) fn tell(self, words: &str) {
+        let admin = self.admin();
+        let mut command = match self {
+            Engine::Postgres => {
+                let mut command = Command::new("psql");
+                command.args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", &admin, "--command", words]);
+                command
+            }
+            Engine::MariaDb => {
+                let (host, port) = place(&admin);
+                let mut command = Command::new("mariadb");
+                command.args(["--no-defaults", "--user=root", "--protocol=tcp"]);
+                command.args([format!("--host={host}"), format!("--port={port}")]).args(["--execute", words]);
+                command
+            }
+        };
+        let said = command.output().expect("the client of the database runs");
+        assert!(said.status.success(), "{words}: {}", String::from_utf8_lossy(&said.stderr));
+    }
+}
+
+/// Host and port of an address.
+fn place(url: &str) -> (String, String) {
+    let url = url::Url::parse(url).expect("an address");
+    (url.host_str().expect("a host").to_owned(), url.port().expect("a port").to_string())
+}
+
+/// An empty database that goes with the value.
+pub(super) struct Database {
+    engine: Engine,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    pub(super) fn new(engine: Engine) -> Database {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cluster_{}_{number}", std::process::id());
+        engine.tell(&format!("create database {name}"));
+        let admin = engine.admin();
+        let (server, _) = admin.rsplit_once('/').expect("an address with a database");
+        Database { engine, url: format!("{server}/{name}"), name }
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        match self.engine {
+            Engine::Postgres => self.engine.tell(&format!("drop database {} with (force)", self.name)),
+            Engine::MariaDb => self.engine.tell(&format!("drop database {}", self.name)),
+        }
+    }
+}

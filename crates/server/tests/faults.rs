@@ -1,0 +1,81 @@
+//! Clusters of the real binary with everything breaking around them: the short sets. `cargo xtask faults` is the long one.
+//!
+//! Histories, logs and figures of each are in the `faults` folder of the build's temporary one.
+#![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "real programs live in real time")]
+
+use std::path::{Path, PathBuf};
+
+use punctual_faults::campaign::{Database, Report, Setup};
+use punctual_faults::sets;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
+
+/// What says of a server that it was left out of the test command.
+const POSTGRES: &str = "PUNCTUAL_TEST_POSTGRES";
+const MARIADB: &str = "PUNCTUAL_TEST_MARIADB";
+const REDIS: &str = "PUNCTUAL_TEST_REDIS";
+
+fn evidence(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name)
+}
+
+fn is_left_out(variable: &str) -> bool {
+    let is_left_out = std::env::var(variable).is_ok_and(|value| value == "without");
+    if is_left_out {
+        eprintln!("left out: {variable} says so");
+    }
+    is_left_out
+}
+
+/// Says what was found, so that a failure shows it and a success with `--nocapture` does.
+fn told(name: &str, outcome: Result<Report, String>) -> Report {
+    let report = outcome.unwrap_or_else(|reason| panic!("{name}: {reason}"));
+    eprintln!("{name}: {}", report.text);
+    assert!(report.covered.fires > 500 && report.covered.one_shots > 50, "{name}: too little was tried");
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_that_is_killed_and_held_loses_nothing() {
+    let setup = Setup::embedded(BINARY, evidence("alone"));
+    told("alone", sets::alone(&setup).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_on_postgresql_are_killed_twenty_times_and_nothing_is_lost_or_decided_twice() {
+    if is_left_out(POSTGRES) {
+        return;
+    }
+    let setup = Setup { seed: 2, ..Setup::cluster(Database::Postgres, BINARY, evidence("deaths")) };
+    let report = told("deaths", sets::deaths(&setup, 20, 3).await);
+    assert_eq!(report.samples["takeover"].count(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_on_postgresql_are_held_for_long_and_their_clocks_go_wrong() {
+    if is_left_out(POSTGRES) {
+        return;
+    }
+    let setup = Setup::cluster(Database::Postgres, BINARY, evidence("times"));
+    let setup = Setup { seed: 3, has_movable_clock: true, ..setup };
+    told("times", sets::times(&setup).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_cut_off_from_postgresql_and_postgresql_and_redis_go_away() {
+    if is_left_out(POSTGRES) {
+        return;
+    }
+    let setup = Setup::cluster(Database::Postgres, BINARY, evidence("absences"));
+    let setup = Setup { seed: 4, has_redis: !is_left_out(REDIS), ..setup };
+    told("absences", sets::absences(&setup).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_little_of_everything_happens_to_nodes_on_mariadb() {
+    if is_left_out(MARIADB) {
+        return;
+    }
+    let setup = Setup { seed: 5, ..Setup::cluster(Database::MariaDb, BINARY, evidence("mariadb")) };
+    told("mariadb", sets::some(&setup).await);
+}

@@ -1,0 +1,447 @@
+//! The store of a cluster on MySQL or MariaDB.
+//!
+//! A verb is a short transaction of one or two round trips: what it needs is locked and read, judged here, and written with
+//! the commit in the same flight. Nothing is prepared and nothing is kept in memory but which tables there are. Runs lie in
+//! tables of their days (`day.rs`), written once; whoever gates or ends a run locks its row first (`facts.rs`).
+
+mod accept;
+mod apps;
+mod ask;
+mod browse;
+mod change;
+mod close;
+mod code;
+mod day;
+mod door;
+mod facts;
+mod gate;
+mod leases;
+mod link;
+mod load;
+mod logs;
+mod migrate;
+mod newborn;
+mod plan;
+mod read;
+mod server;
+mod settle;
+mod text;
+mod trouble;
+mod upkeep;
+mod view;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
+    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
+    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+};
+
+use self::ask::{Desk, Verb};
+use self::link::{Lines, opts_of};
+use crate::sql::{Inspection, Migrated, Options};
+
+/// How many numbers for gates are fetched at once.
+const LOG_BLOCK: u64 = 64;
+
+/// A store in a MySQL or MariaDB database.
+pub struct MySql {
+    shards: u16,
+    key_ttl: Duration,
+    /// For the steps.
+    engine: Desk,
+    /// For people.
+    readers: Desk,
+    /// For people, while the primary is away.
+    replica: Option<Desk>,
+    is_stale: AtomicBool,
+    /// Numbers for gates that were fetched and not given yet.
+    logs: Mutex<Vec<u64>>,
+}
+
+impl MySql {
+    /// Opens a database, with the schema brought up to date if that is allowed.
+    pub async fn open(url: &str, options: Options) -> Result<MySql, StoreError> {
+        let opts = opts_of(url, options.ca_file.as_deref(), &options.application)?;
+        let (mut line, _) = migrate::connect(opts.clone(), true).await?;
+        let now = options.clock.as_ref().map(|clock| clock().as_millis());
+        match options.auto_migrate {
+            true => drop(migrate::migrate(&mut line, now).await?),
+            false => migrate::check_current(&mut line).await?,
+        }
+        migrate::fix_shards(&mut line, options.shards).await?;
+        line.hang_up().await;
+        let patience = options.deadline.saturating_mul(2);
+        let replica = match &options.read_url {
+            Some(url) => Some(opts_of(url, options.ca_file.as_deref(), &options.application)?),
+            None => None,
+        };
+        let days = Arc::default();
+        let desk = |opts, count, deadline, days: &Arc<_>| {
+            Desk::new(Lines::new(opts, count), options.clock.clone(), deadline, Arc::clone(days))
+        };
+        let store = MySql {
+            shards: options.shards,
+            key_ttl: options.key_ttl,
+            engine: desk(opts.clone(), options.connections, options.deadline, &days),
+            readers: desk(opts, options.readers, patience, &days),
+            // It may be behind, so what it knows of the days is its own.
+            replica: replica.map(|opts| desk(opts, options.readers, patience, &Arc::default())),
+            is_stale: AtomicBool::new(false),
+            logs: Mutex::default(),
+        };
+        store.engine.look().await?;
+        Ok(store)
+    }
+
+    /// Brings the schema up to date, and says what was done.
+    pub async fn migrate(url: &str) -> Result<Migrated, StoreError> {
+        let opts = opts_of(url, None, "punctual migrate")?;
+        let (mut line, _) = migrate::connect(opts, true).await?;
+        let migrated = migrate::migrate(&mut line, None).await?;
+        line.hang_up().await;
+        Ok(migrated)
+    }
+
+    /// What is worth telling about a database before a node uses it.
+    pub async fn inspect(url: &str) -> Result<Inspection, StoreError> {
+        let opts = opts_of(url, None, "punctual doctor")?;
+        let mut line = link::Line::connect(opts).await.map_err(link::refusal)?;
+        let server = server::Server::ask(&mut line).await.map_err(link::refusal)?;
+        let schema_version = migrate::version(&mut line).await?;
+        let shards = match schema_version {
+            Some(_) => migrate::shards(&mut line).await?,
+            None => None,
+        };
+        line.hang_up().await;
+        Ok(Inspection {
+            server: server.name().into(),
+            now: server.now,
+            schema_version,
+            shards,
+            is_read_only: server.is_read_only,
+            settings: server.settings(),
+        })
+    }
+
+    /// Whether the last question of people was answered by the replica, because the primary was away.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// Asks for people: the primary, or while it is away the replica.
+    async fn read<V: Verb>(&self, verb: &V) -> Result<V::Answer, StoreError> {
+        let asked = self.readers.ask(verb).await;
+        let is_away = matches!(asked, Err(StoreError::Unknown(_)));
+        self.is_stale.store(is_away && self.replica.is_some(), Ordering::Relaxed);
+        match &self.replica {
+            Some(replica) if is_away => replica.ask(verb).await,
+            _ => asked,
+        }
+    }
+
+    /// Numbers for so many gates.
+    async fn take_logs(&self, count: usize) -> Result<Vec<u64>, StoreError> {
+        loop {
+            {
+                let mut logs = self.logs();
+                if logs.len() >= count {
+                    let rest = logs.len() - count;
+                    return Ok(logs.split_off(rest));
+                }
+            }
+            let mut fresh = self.engine.ask(&gate::AllotLogs(LOG_BLOCK.max(count as u64))).await?;
+            // The lowest is taken first, from the end.
+            fresh.reverse();
+            let mut logs = self.logs();
+            fresh.append(&mut logs);
+            *logs = fresh;
+        }
+    }
+
+    fn logs(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn gate_all(&self, gates: &[Gate], splits: &[Split]) -> Result<Vec<Gated>, StoreError> {
+        let logs = self.take_logs(gates.len() + splits.len()).await?;
+        let verb = gate::GateAll { splits, gates, logs: &logs, key_ttl: self.key_ttl };
+        let (said, unused) = self.engine.ask(&verb).await?;
+        self.logs().extend(unused);
+        Ok(said)
+    }
+}
+
+#[async_trait]
+impl Store for MySql {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        self.engine.ask(&leases::Renew(&renewal)).await
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        self.engine.ask(&leases::Acquire { node, shards: &shards }).await
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        self.engine.ask(&leases::Release { node, leases: &leases, mark }).await
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        self.engine.ask(&plan::Due { leases, until, max }).await
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        self.engine.ask(&plan::Jobs(ids)).await
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        self.engine.ask(&plan::PlanAll { plans: &plans, key_ttl: self.key_ttl }).await
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        self.engine.ask(&load::Load { leases, from, until, max }).await
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        self.engine.ask(&load::Adopt(leases)).await
+    }
+
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        self.engine.ask(&load::Unpark { lease, job, max, at }).await
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.engine.ask(&load::Fetch(runs)).await
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        self.gate_all(&gates, &[]).await
+    }
+
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        self.gate_all(&[], &splits).await
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        self.engine.ask(&gate::Sent(logs)).await
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        self.engine.ask(&gate::PartsOf { whole: run, is_open: true }).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.engine.ask(&settle::SettleAll { settlements: &settlements, key_ttl: self.key_ttl }).await
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        self.engine.ask(&accept::Allot { day, count }).await
+    }
+
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        self.engine.ask(&accept::Accept { runs: &runs, left: &left, key_ttl: self.key_ttl }).await
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        self.engine.ask(&accept::Arrivals { leases, max }).await
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        self.engine.ask(&accept::Consume(arrivals)).await
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        let verb = change::ChangeJob { change: &change, shards: self.shards, key_ttl: self.key_ttl };
+        self.engine.ask(&verb).await
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        self.engine.ask(&leases::IsInForce(change)).await
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        self.engine.ask(&upkeep::Sweep).await?;
+        let pruned = upkeep::prune(&self.engine, before).await?;
+        upkeep::prepare(&self.engine).await?;
+        Ok(pruned)
+    }
+}
+
+#[async_trait]
+impl Browse for MySql {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        self.read(&browse::OneJob::Id(id)).await
+    }
+
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
+        self.read(&browse::OneJob::Named(app, name)).await
+    }
+
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
+        self.read(&browse::JobList { filter, after, limit }).await
+    }
+
+    async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
+        if filter.tag.is_none() && filter.text.is_none() {
+            return self.read(&browse::JobTotals(filter)).await;
+        }
+        let (mut all, mut enabled, mut after) = (0, 0, None);
+        loop {
+            let page = self.job_list(filter, after, 1_000).await?;
+            all += page.items.len() as u64;
+            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
+            after = page.next;
+            if after.is_none() {
+                return Ok((all, enabled));
+            }
+        }
+    }
+
+    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
+        self.read(&browse::Revisions(job)).await
+    }
+
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
+        let parts = self.read(&gate::PartsOf { whole: run, is_open: false }).await?;
+        let mut views = self.read(&browse::RunsById(&parts)).await?;
+        views.sort_by_key(|view| (view.part.as_ref().map(|part| part.index), view.id));
+        Ok(views)
+    }
+
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
+        self.read(&browse::SendsOf(run)).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
+        Ok(self.read(&browse::RunsById(&[id])).await?.pop())
+    }
+
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError> {
+        self.read(&browse::RunList { filter, before, limit }).await
+    }
+
+    async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {
+        self.read(&browse::CountsOf(job)).await
+    }
+
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
+        self.read(&browse::Storage).await
+    }
+}
+
+#[async_trait]
+impl Door for MySql {
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        self.engine.ask(&door::Tokens).await
+    }
+
+    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
+        let kept = self.engine.ask(&door::AddToken { token: &token, is_first: false }).await?;
+        kept.ok_or_else(|| StoreError::Unknown("the token was not kept".into()))
+    }
+
+    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
+        Ok(self.engine.ask(&door::AddToken { token: &token, is_first: true }).await?.is_some())
+    }
+
+    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
+        self.engine.ask(&door::RevokeToken(id)).await
+    }
+
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
+        self.engine.ask(&door::PeerSecret(drawn)).await
+    }
+
+    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
+        self.engine.ask(&door::Begin { key: &key, digest, now }).await
+    }
+
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
+        self.engine.ask(&door::Answer { key: &key, answer: answer.as_ref() }).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
+        while self.engine.ask(&door::ForgetRequests(before)).await? {}
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Apps for MySql {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        self.engine.ask(&apps::AllApps).await
+    }
+
+    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        self.engine.ask(&apps::BeatAll(&beats)).await
+    }
+
+    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
+        self.engine.ask(&apps::Leave { app, address }).await
+    }
+
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        self.engine.ask(&apps::Bury(dead)).await
+    }
+
+    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
+        self.engine.ask(&apps::PutApp { app: &app, expected }).await
+    }
+
+    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
+        self.engine.ask(&apps::RemoveApp(name)).await
+    }
+}
+
+#[async_trait]
+impl Logs for MySql {
+    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
+        self.read(&logs::Log { run, attempt }).await
+    }
+
+    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
+        self.engine.ask(&logs::KeepLog { run, attempt, log: &log }).await
+    }
+
+    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
+        self.engine.ask(&logs::NoteKill { run, note: &note }).await
+    }
+
+    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
+        self.read(&logs::Kills(run)).await
+    }
+}

@@ -1,0 +1,160 @@
+//! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{NewRun, Origin, RunId, ShardId};
+use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
+
+use super::ask::{Moment, Verb};
+use super::close::Ends;
+use super::day::{Days, Need, Table};
+use super::leases::shards_of;
+use super::link::Line;
+use super::newborn::Cradle;
+use super::read::Record;
+use super::text::{Script, list, ms};
+use super::trouble::{Trouble, corrupt};
+use crate::forgotten::check_remembered;
+
+/// Numbers for runs of a day.
+pub(super) struct Allot {
+    pub(super) day: u32,
+    pub(super) count: u64,
+}
+
+impl Verb for Allot {
+    type Answer = u64;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<u64, Trouble> {
+        let Allot { day, count } = *self;
+        let room = RunId::PER_DAY.saturating_sub(count);
+        let mut script = Script::transaction();
+        let update = format!(
+            "update sequences
+             set last = last_insert_id(last + {count})
+             where day = {day} and last < {room}"
+        );
+        let updated = script.push(update.as_str());
+        let given = script.push("select last_insert_id()");
+        script.push("commit");
+        let said = line.ask(script).await?;
+        if said[updated].affected == 1 {
+            return Ok(said[given].number()?.unwrap_or_default() as u64 - count + 1);
+        }
+        let there = line.say(format!("select last from sequences where day = {day}")).await?;
+        if there.first().is_none() && room > 0 {
+            // Of several that come together one makes the row, and all ask again.
+            line.say(format!("insert into sequences (day, last) values ({day}, 0)")).await?;
+            return Err(Trouble::Crossed("the day was begun".into()));
+        }
+        Err(StoreError::Full(format!("no more run ids for day {day}").into()).into())
+    }
+}
+
+/// Runs that are handed over, and what is left for holders.
+pub(super) struct Accept<'a> {
+    pub(super) runs: &'a [NewRun],
+    pub(super) left: &'a [(ShardId, ArrivalKind)],
+    pub(super) key_ttl: Duration,
+}
+
+impl Verb for Accept<'_> {
+    type Answer = Vec<Accepted>;
+
+    fn needs(&self, _days: &Days) -> Vec<Need> {
+        self.runs.iter().map(|run| (run.id.day(), Table::Runs)).collect()
+    }
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<Accepted>, Trouble> {
+        let mut script = Script::transaction();
+        let touches_far = at.days.keep_far(&mut script, self.runs.iter().map(|run| run.id.day()));
+        let has_backfills = self.runs.iter().any(|run| run.origin == Origin::Backfill);
+        // Mostly there is nothing to ask, and everything goes in one flight.
+        if touches_far || has_backfills || at.is_careful {
+            let days = at.days.watch(&mut script);
+            let pruned_to = script.push("select value from meta where name = 'pruned_to'");
+            let said = line.ask(std::mem::take(&mut script)).await?;
+            at.days.check(&said[days])?;
+            check_remembered(self.runs, said[pruned_to].number()?.unwrap_or_default() as u32)?;
+        }
+        let mut cradle = Cradle::prepare(line, at, self.runs).await?;
+        let take = |run| match cradle.take(run) {
+            Ok(id) => Accepted::New(id),
+            Err(there) => Accepted::Duplicate(there),
+        };
+        let accepted = self.runs.iter().map(take).collect();
+        let mut ends = Ends::new(self.key_ttl, line.slot());
+        leave(&mut script, self.left);
+        cradle.write(&mut script, at, &mut ends);
+        ends.write(&mut script);
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(accepted)
+    }
+}
+
+/// Leaves things for holders. What lies there already is not left twice.
+pub(super) fn leave(script: &mut Script, left: &[(ShardId, ArrivalKind)]) {
+    let row = |(shard, kind): &(ShardId, ArrivalKind)| {
+        let (kind, run, at) = match kind {
+            ArrivalKind::Run(run) => (0, run, 0),
+            ArrivalKind::Cancel(run) => (1, run, 0),
+            ArrivalKind::Reschedule(run, at) => (2, run, ms(*at)),
+        };
+        format!("({shard}, {kind}, {run}, {at})")
+    };
+    script.push_rows(
+        "insert into arrivals (shard, kind, run, at) values ",
+        left.iter().map(row),
+        " on duplicate key update id = id",
+    );
+}
+
+/// What was left for shards.
+pub(super) struct Arrivals<'a> {
+    pub(super) leases: &'a [Lease],
+    pub(super) max: usize,
+}
+
+impl Verb for Arrivals<'_> {
+    type Answer = Vec<Arrival>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<Arrival>, Trouble> {
+        let said = line
+            .say(format!(
+                "select id, shard, kind, run, at
+                 from arrivals
+                 where shard in ({})
+                 order by id
+                 limit {}",
+                list(shards_of(self.leases)),
+                self.max
+            ))
+            .await?;
+        said.rows.iter().map(arrival).collect()
+    }
+}
+
+fn arrival(row: &Record) -> Result<Arrival, Trouble> {
+    let (id, run) = (row.uint(0)?, row.run(3)?);
+    let kind = match row.int(2)? {
+        0 => ArrivalKind::Run(run),
+        1 => ArrivalKind::Cancel(run),
+        2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.int(4)?)),
+        _ => return Err(corrupt("arrivals", id, "no such kind").into()),
+    };
+    Ok(Arrival { id, shard: row.shard(1)?, kind })
+}
+
+/// Arrivals that were seen to.
+pub(super) struct Consume<'a>(pub(super) &'a [u64]);
+
+impl Verb for Consume<'_> {
+    type Answer = ();
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<(), Trouble> {
+        line.say(format!("delete from arrivals where id in ({})", list(self.0))).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Apps and their executors: who registered, and what people set.
+
+use std::time::Duration;
+
+use punctual_core::model::Text;
+use punctual_core::registry::Secret;
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+
+use super::ask::{Moment, Verb};
+use super::code::DELETED;
+use super::link::Line;
+use super::read::{Record, readable};
+use super::text::{Maybe, Quoted, Script, Sum};
+use super::trouble::{Trouble, corrupt};
+
+/// Everything that is kept about apps.
+pub(super) struct AllApps;
+
+impl Verb for AllApps {
+    type Answer = Registered;
+
+    /// Rows that cannot be read are left out: the others are still sent to.
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Registered, Trouble> {
+        let mut script = Script::snapshot();
+        let apps = script.push("select name, title, addresses, access_token, version from apps");
+        let executors = script.push("select app, address, dialect, beat_at, joined_at from executors");
+        script.push("commit");
+        let said = line.ask(script).await?;
+        let mut registered = Registered::default();
+        for row in &said[apps].rows {
+            registered.apps.extend(readable(app(row))?);
+        }
+        for row in &said[executors].rows {
+            registered.executors.extend(readable(executor(row))?);
+        }
+        // The keys are sums, so the order is made here.
+        registered.apps.sort_by(|one, other| one.name.cmp(&other.name));
+        let key = |row: &ExecutorRow| (row.app.clone(), row.address.clone());
+        registered.executors.sort_by_cached_key(key);
+        Ok(registered)
+    }
+}
+
+fn app(row: &Record) -> Result<AppRow, Trouble> {
+    let bad = |_| Trouble::Refused(corrupt("apps", "", "no list of addresses"));
+    let addresses = row.maybe(2, Record::string)?;
+    let addresses = addresses.map(|list| serde_json::from_str::<Vec<String>>(&list)).transpose().map_err(bad)?;
+    Ok(AppRow {
+        name: row.text(0)?,
+        title: row.text(1)?,
+        addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
+        access_token: row.maybe(3, Record::string)?.map(|token| Secret::new(&token)),
+        version: row.uint(4)?,
+    })
+}
+
+fn executor(row: &Record) -> Result<ExecutorRow, Trouble> {
+    let dialect = row.string(2)?.parse();
+    Ok(ExecutorRow {
+        app: row.text(0)?,
+        address: row.text(1)?,
+        dialect: dialect.map_err(|_| corrupt("executors", "", "no such dialect"))?,
+        beat_at: row.at(3)?,
+        joined_at: row.at(4)?,
+    })
+}
+
+/// Executors that say that they are there.
+pub(super) struct BeatAll<'a>(pub(super) &'a [Beat]);
+
+impl Verb for BeatAll<'_> {
+    type Answer = ();
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<(), Trouble> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut beats: Vec<&Beat> = self.0.iter().collect();
+        // The last word about an executor counts; in one order, whoever comes together.
+        beats.sort_by(|one, other| (&one.app, &one.address).cmp(&(&other.app, &other.address)));
+        let mut script = Script::transaction();
+        let mut apps: Vec<&Text> = beats.iter().map(|beat| &beat.app).collect();
+        apps.dedup();
+        for app in apps {
+            ensure_app(&mut script, app);
+        }
+        let row = |beat: &Beat| {
+            format!(
+                "({}, {}, {}, {}, {}, @now, @now)",
+                Sum(&beat.app),
+                Sum(&beat.address),
+                Quoted(&beat.app),
+                Quoted(&beat.address),
+                Quoted(beat.dialect.name())
+            )
+        };
+        script.push(format!("set @now = {}", at.now()));
+        script.push_rows(
+            "insert into executors (app_key, address_key, app, address, dialect, beat_at, joined_at) values ",
+            beats.into_iter().map(row),
+            " on duplicate key update dialect = values(dialect), beat_at = values(beat_at)",
+        );
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(())
+    }
+}
+
+/// An app that nobody has made gets a row, so that people find it.
+pub(super) fn ensure_app(script: &mut Script, name: &str) {
+    script.push(format!(
+        "insert into apps (name_key, name, title, version)
+         values ({}, {}, '', 1)
+         on duplicate key update version = version",
+        Sum(name),
+        Quoted(name)
+    ));
+}
+
+/// Forgets an executor.
+pub(super) struct Leave<'a> {
+    pub(super) app: &'a str,
+    pub(super) address: &'a str,
+}
+
+impl Verb for Leave<'_> {
+    type Answer = bool;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<bool, Trouble> {
+        let said = line
+            .say(format!(
+                "delete from executors where app_key = {} and address_key = {}",
+                Sum(self.app),
+                Sum(self.address)
+            ))
+            .await?;
+        Ok(said.affected == 1)
+    }
+}
+
+/// Forgets executors that were not heard of.
+pub(super) struct Bury(pub(super) Duration);
+
+impl Verb for Bury {
+    type Answer = Vec<(Text, Text)>;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<(Text, Text)>, Trouble> {
+        let dead = i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
+        let mut script = Script::transaction();
+        script.push(format!("set @now = {}", at.now()));
+        // A beat from before the clock was set back is not waited for until the clock has caught up.
+        script.push("update executors set beat_at = @now where beat_at > @now");
+        let found = script.push(format!(
+            "select app, address, hex(app_key), hex(address_key)
+             from executors
+             where beat_at < @now - {dead}
+             order by app_key, address_key
+             for update"
+        ));
+        let said = line.ask(script).await?;
+        let mut script = Script::new();
+        let mut buried: Vec<(Text, Text)> = Vec::new();
+        for row in &said[found].rows {
+            buried.push((row.text(0)?, row.text(1)?));
+            script.push(format!(
+                "delete from executors where app_key = x'{}' and address_key = x'{}'",
+                row.string(2)?,
+                row.string(3)?
+            ));
+        }
+        script.push("commit");
+        line.ask(script).await?;
+        buried.sort_unstable();
+        Ok(buried)
+    }
+}
+
+/// Creates or replaces an app.
+pub(super) struct PutApp<'a> {
+    pub(super) app: &'a AppRow,
+    pub(super) expected: Option<u64>,
+}
+
+impl Verb for PutApp<'_> {
+    type Answer = u64;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<u64, Trouble> {
+        let app = self.app;
+        let key = Sum(&app.name);
+        let mut script = Script::transaction();
+        let version = script.push(format!("select version from apps where name_key = {key} for update"));
+        let there = line.ask(script).await?[version].number()?.unwrap_or_default() as u64;
+        if let Some(expected) = self.expected.filter(|expected| *expected != there) {
+            let said = format!("app {} has version {there}, not {expected}", app.name);
+            return Err(StoreError::Conflict(said.into()).into());
+        }
+        let addresses =
+            app.addresses.as_ref().map(|list| serde_json::to_string(list).expect("texts always serialize"));
+        let (title, addresses) = (Quoted(&app.title), Maybe(addresses.as_deref().map(Quoted)));
+        let token = Maybe(app.access_token.as_ref().map(|token| Quoted(token.expose())));
+        let next = there + 1;
+        // A row that was not there is inserted and no other, so that of two who come together one is asked again.
+        let mut script = Script::of(match there {
+            0 => format!(
+                "insert into apps (name_key, name, title, addresses, access_token, version)
+                 values ({key}, {}, {title}, {addresses}, {token}, {next})",
+                Quoted(&app.name)
+            ),
+            _ => format!(
+                "update apps
+                 set title = {title}, addresses = {addresses}, access_token = {token}, version = {next}
+                 where name_key = {key}"
+            ),
+        });
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(next)
+    }
+}
+
+/// Forgets an app with its executors.
+pub(super) struct RemoveApp<'a>(pub(super) &'a str);
+
+impl Verb for RemoveApp<'_> {
+    type Answer = bool;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<bool, Trouble> {
+        let key = Sum(self.0);
+        let mut script = Script::transaction();
+        let there = script.push(format!("select 1 from apps where name_key = {key} for update"));
+        let jobs = script.push(format!(
+            "select id from jobs where app_key = {key} and state <> {DELETED} order by id limit 1"
+        ));
+        let said = line.ask(script).await?;
+        if let Some(job) = said[jobs].number()? {
+            return Err(StoreError::Conflict(format!("app {} has jobs, such as job {job}", self.0).into()).into());
+        }
+        let mut script = Script::of(format!("delete from executors where app_key = {key}"));
+        script.push(format!("delete from apps where name_key = {key}"));
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(said[there].first().is_some())
+    }
+}

@@ -1,0 +1,240 @@
+//! Changes of jobs by people: definition, state, clock and revision together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use punctual_core::cluster::home;
+use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun, Text};
+use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
+
+use super::apps::ensure_app;
+use super::ask::{Moment, Verb};
+use super::close::Ends;
+use super::code::{DELETED, state_code, when_code};
+use super::day::{Days, Need, Table};
+use super::link::Line;
+use super::newborn::Cradle;
+use super::plan::{due_at, push_changes};
+use super::read::{Record, Said};
+use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
+use super::trouble::Trouble;
+use crate::row::definition_to_text;
+
+/// A change of a job.
+pub(super) struct ChangeJob<'a> {
+    pub(super) change: &'a Change,
+    pub(super) shards: u16,
+    pub(super) key_ttl: Duration,
+}
+
+impl ChangeJob<'_> {
+    fn passed(&self) -> impl Iterator<Item = &NewRun> + Clone {
+        self.change.clock.passed.iter().map(|(run, _)| run)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.change.state == JobState::Deleted
+    }
+}
+
+impl Verb for ChangeJob<'_> {
+    type Answer = Changed;
+
+    fn needs(&self, _days: &Days) -> Vec<Need> {
+        self.passed().map(|run| (run.id.day(), Table::Runs)).collect()
+    }
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Changed, Trouble> {
+        let change = self.change;
+        if change.job.is_none() && change.definition.is_none() {
+            return Err(conflict("a new job needs a definition").into());
+        }
+        let edited = change.job.map_or(0, |(id, _)| id.0);
+        let mut script = Script::transaction();
+        at.days.keep_far(&mut script, self.passed().map(|run| run.id.day()));
+        let row = script.push(match change.job {
+            Some((id, _)) => format!(
+                "select j.version, c.next_fire, c.decided_to, c.reserved_to
+                 from jobs j
+                 join clocks c on c.job = j.id
+                 where j.id = {id} and j.state <> {DELETED}
+                 for update"
+            ),
+            None => "select value from counters where name = 'job' for update".to_owned(),
+        });
+        let name = change.definition.as_ref().map(|one| PairSum(&one.app, &one.name));
+        let names = script.push(format!("select id from jobs where name_key = {}", Maybe(name)));
+        let bonds = script.push(format!("select distinct parent from bonds where child = {edited}"));
+        let days = at.days.watch(&mut script);
+        let said = line.ask(script).await?;
+        at.days.check(&said[days])?;
+        let (job, version) = match change.job {
+            None => create(&said[row])?,
+            Some((id, expected)) => self.check(id, expected, said[row].first())?,
+        };
+        check_name(change, &said[names])?;
+        let parents = self.parents(&said[bonds])?;
+        let mut cradle = Cradle::prepare(line, at, self.passed()).await?;
+        for (run, close) in &change.clock.passed {
+            // One that is there stays as it is.
+            let _ = cradle.take_closed(run, close);
+        }
+        let mut script = Script::new();
+        self.write_job(&mut script, job, version);
+        self.write_clock(&mut script, job, version);
+        self.write_bonds(&mut script, job);
+        if let Some(definition) = change.definition.as_ref().filter(|_| !self.is_deleted()) {
+            ensure_app(&mut script, &definition.app);
+        }
+        let mut ends = Ends::new(self.key_ttl, line.slot());
+        cradle.write(&mut script, at, &mut ends);
+        ends.write(&mut script);
+        let number = push_changes(&mut script, parents.into_iter().chain([job]));
+        script.push("commit");
+        let said = line.ask(script).await?;
+        let number = number.map(|number| said[number].number()).transpose()?.flatten();
+        Ok(Changed { job, version, change: ChangeId(number.unwrap_or_default() as u64) })
+    }
+}
+
+impl ChangeJob<'_> {
+    /// The version that the job gets, if it is as expected.
+    fn check(&self, id: JobId, expected: u64, row: Option<&Record>) -> Result<(JobId, u64), Trouble> {
+        let row = row.ok_or_else(|| conflict(format!("there is no job {id}")))?;
+        let version = row.uint(0)?;
+        if version != expected {
+            return Err(conflict(format!("job {id} has version {version}, not {expected}")).into());
+        }
+        let clock = &self.change.clock;
+        let planned = PlannedTo { decided: row.at(2)?, reserved: row.at(3)? };
+        if (row.maybe(1, Record::at)?, planned) != (clock.expected, clock.planned) {
+            return Err(conflict(format!("the clock of job {id} was moved")).into());
+        }
+        Ok((id, version + 1))
+    }
+
+    /// The jobs that it comes after, or came after: their children are others now.
+    fn parents(&self, bonds: &Said) -> Result<BTreeSet<JobId>, Trouble> {
+        let after = self.change.definition.iter().flat_map(|definition| &definition.after);
+        let mut parents: BTreeSet<JobId> = after.map(|parent| parent.job).collect();
+        if self.change.definition.is_some() || self.is_deleted() {
+            for row in &bonds.rows {
+                parents.insert(row.job(0)?);
+            }
+        }
+        Ok(parents)
+    }
+
+    fn write_job(&self, script: &mut Script, job: JobId, version: u64) {
+        let Change { definition, state, at, by, .. } = self.change;
+        let ((code, reason), at) = (state_code(state), ms(*at));
+        let reason = Quoted(&reason);
+        match (definition, self.change.job) {
+            (Some(definition), None) => {
+                script.push(format!(
+                    "insert into jobs (id, version, changed_at, state, reason, app, name, definition, app_key, name_key)
+                     values ({job}, {version}, {at}, {code}, {reason}, {})",
+                    self.described(definition).join(", ")
+                ));
+                script.push(format!("update counters set value = {job} where name = 'job'"));
+            }
+            (Some(definition), Some(_)) => {
+                let [app, name, text, app_key, name_key] = self.described(definition);
+                script.push(format!(
+                    "update jobs
+                     set version = {version}, changed_at = {at}, state = {code}, reason = {reason}, app = {app},
+                         name = {name}, definition = {text}, app_key = {app_key}, name_key = {name_key}
+                     where id = {job}"
+                ));
+            }
+            (None, _) => {
+                let name_key = if self.is_deleted() { "null" } else { "name_key" };
+                script.push(format!(
+                    "update jobs
+                     set version = {version}, changed_at = {at}, state = {code}, reason = {reason},
+                         name_key = {name_key}
+                     where id = {job}"
+                ));
+            }
+        }
+        if let Some(definition) = definition {
+            script.push(format!(
+                "insert into revisions (job, version, at, `by`, definition)
+                 values ({job}, {version}, {at}, {}, {})",
+                Quoted(by),
+                Quoted(&definition_to_text(definition))
+            ));
+        }
+    }
+
+    /// What the row of a job says of its definition. A deleted job leaves its name to others.
+    fn described(&self, definition: &Definition) -> [String; 5] {
+        let Definition { app, name, .. } = definition;
+        let name_key = Maybe((!self.is_deleted()).then_some(PairSum(app, name)));
+        [
+            Quoted(app).to_string(),
+            Quoted(name).to_string(),
+            Quoted(&definition_to_text(definition)).to_string(),
+            Sum(app).to_string(),
+            name_key.to_string(),
+        ]
+    }
+
+    /// The shard is decided when the job is made, for good.
+    fn write_clock(&self, script: &mut Script, job: JobId, version: u64) {
+        let Change { clock, state, at, .. } = self.change;
+        script.push(format!(
+            "insert into clocks (job, shard, next_fire, version, enabled, decided_to, reserved_to, due_at)
+             values ({job}, {}, {}, {version}, {}, {}, {}, {})
+             on duplicate key update
+                 next_fire = values(next_fire),
+                 version = values(version),
+                 enabled = values(enabled),
+                 decided_to = greatest(decided_to, values(decided_to)),
+                 due_at = values(due_at)",
+            home(job, self.shards),
+            maybe_ms(clock.next_fire),
+            u8::from(state.is_enabled()),
+            // What passed before it is recorded with it.
+            ms(*at),
+            i64::MIN,
+            due_at(clock.next_fire, state.is_enabled()),
+        ));
+    }
+
+    /// Makes a job known to its parents; a deleted one is known to nobody.
+    fn write_bonds(&self, script: &mut Script, job: JobId) {
+        if !self.is_deleted() && self.change.definition.is_none() {
+            return;
+        }
+        script.push(format!("delete from bonds where child = {job}"));
+        let parents = self.change.definition.iter().filter(|_| !self.is_deleted());
+        let bonds: BTreeSet<(JobId, i64)> = parents
+            .flat_map(|definition| &definition.after)
+            .map(|parent| (parent.job, when_code(parent.when)))
+            .collect();
+        let row = |(parent, ends)| format!("({parent}, {job}, {ends})");
+        script.push_rows("insert into bonds (parent, child, ends) values ", bonds.into_iter().map(row), "");
+    }
+}
+
+fn create(counter: &Said) -> Result<(JobId, u64), Trouble> {
+    let next = counter.number()?.unwrap_or_default() + 1;
+    let id = u32::try_from(next).ok().filter(|id| *id < 1 << 31);
+    let id = id.ok_or_else(|| StoreError::Full("no more job ids".into()))?;
+    Ok((JobId(id), 1))
+}
+
+fn check_name(change: &Change, names: &Said) -> Result<(), Trouble> {
+    let id = change.job.map(|(id, _)| id);
+    let there = names.first().map(|row| row.job(0)).transpose()?;
+    let (Some(there), Some(definition)) = (there.filter(|there| Some(*there) != id), &change.definition) else {
+        return Ok(());
+    };
+    let Definition { app, name, .. } = definition;
+    Err(conflict(format!("job {there} is named {app}/{name}")).into())
+}
+
+fn conflict(said: impl Into<Text>) -> StoreError {
+    StoreError::Conflict(said.into())
+}

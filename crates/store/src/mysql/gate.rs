@@ -1,0 +1,362 @@
+//! Gates: the key (run, attempt), the places that a send needs, and the parts that a broadcast run falls into.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use punctual_core::model::{Attempt, Hold, Join, LogId, NewRun, RunId, Text, Token};
+use punctual_node::ports::{Gate, Gated, SentRow, Split};
+
+use super::ask::{Moment, Verb};
+use super::close::Ends;
+use super::day::{Days, Need, Table};
+use super::facts::{Facts, lock_facts, write_facts, write_sends};
+use super::link::Line;
+use super::newborn::Cradle;
+use super::read::{Record, Said};
+use super::text::{Quoted, Script, Sum, list, ms};
+use super::trouble::Trouble;
+
+/// How many of the latest days are looked through first for a number: most gates are of these.
+const FRESH_DAYS: usize = 4;
+
+/// Gates to be written, with a number for each.
+pub(super) struct GateAll<'a> {
+    pub(super) splits: &'a [Split],
+    pub(super) gates: &'a [Gate],
+    pub(super) logs: &'a [u64],
+    pub(super) key_ttl: Duration,
+}
+
+/// Places of resources that are taken.
+type Taken = BTreeSet<(Text, u32)>;
+
+impl GateAll<'_> {
+    /// Gates alone, or those of splits with their parts.
+    fn asked(&self) -> impl Iterator<Item = (&Gate, Option<&Split>)> {
+        let alone = self.gates.iter().map(|gate| (gate, None));
+        alone.chain(self.splits.iter().map(|split| (&split.gate, Some(split))))
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &NewRun> + Clone {
+        self.splits.iter().flat_map(|split| &split.parts).map(|(run, _)| run)
+    }
+
+    /// The questions that go along with locking the runs: whose the places are, and what has become of earlier parts.
+    fn more(&self, at: &Moment) -> Vec<String> {
+        let resources: BTreeSet<&Text> =
+            self.asked().flat_map(|(gate, _)| &gate.holds).map(|hold| &hold.resource).collect();
+        let mut more = vec![match resources.is_empty() {
+            true => "select resource, slot from holds where 1 = 0".to_owned(),
+            false => format!(
+                "select resource, slot from holds where resource_key in ({})",
+                list(resources.into_iter().map(|resource| Sum(resource)))
+            ),
+        }];
+        let wholes = self.splits.iter().map(|split| split.gate.run);
+        for (day, runs) in at.days.by_day(Table::Joins, wholes) {
+            more.push(format!("select run, open from {} where run in ({})", Table::Joins.of(day), list(&runs)));
+        }
+        more
+    }
+}
+
+impl Verb for GateAll<'_> {
+    /// What was said, and the numbers that were not needed.
+    type Answer = (Vec<Gated>, Vec<u64>);
+
+    fn needs(&self, days: &Days) -> Vec<Need> {
+        let is_there = |run: RunId| days.has(days.home(run.day()), Table::Runs);
+        let gates = self.asked().map(|(gate, _)| gate.run).filter(|run| is_there(*run));
+        let mut needs: Vec<Need> = gates.map(|run| (run.day(), Table::Sends)).collect();
+        for split in self.splits {
+            if is_there(split.gate.run) {
+                needs.push((split.gate.run.day(), Table::Joins));
+                for (run, _) in &split.parts {
+                    needs.extend([(run.id.day(), Table::Runs), (run.id.day(), Table::Parts)]);
+                }
+            }
+        }
+        needs
+    }
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Self::Answer, Trouble> {
+        let runs: BTreeSet<RunId> = self.asked().map(|(gate, _)| gate.run).collect();
+        let (mut facts, said) = lock_facts(line, at, &runs, self.more(at)).await?;
+        let mut taken = taken(&said[0])?;
+        let mut joins = open_parts_of(&said[1..])?;
+        let mut cradle = Cradle::prepare(line, at, self.parts()).await?;
+        let mut logs = self.logs.to_vec();
+        let (mut answers, mut sends, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (gate, split) in self.asked() {
+            let met = facts.get_mut(&gate.run).ok_or(Gated::Closed);
+            let met = met.and_then(|facts| Ok((meet(facts, gate, &taken)?, facts)));
+            let (new, facts) = match met {
+                Ok(met) => met,
+                Err(said) => {
+                    answers.push(said);
+                    continue;
+                }
+            };
+            let log = LogId(logs.pop().unwrap_or_default());
+            facts.sends.insert(gate.attempt, (gate.token, log));
+            // What it waited for has come.
+            facts.set_wait(None);
+            for place in new {
+                facts.holds.insert(place.0.clone());
+                places.push(place_row(&place, gate.run));
+                taken.insert(place);
+            }
+            sends.push((gate.run, send_row(gate, facts, log)));
+            if let Some(split) = split {
+                let written = split.parts.iter().filter_map(|(run, part)| cradle.take_part(run, part).ok());
+                let written: Vec<RunId> = written.collect();
+                joins.entry(gate.run).or_default().split(&written);
+            }
+            answers.push(Gated::Through(log));
+        }
+        let mut script = Script::new();
+        let mut ends = Ends::new(self.key_ttl, line.slot());
+        places.sort_unstable();
+        script.push_rows("insert into holds (resource_key, slot, run, resource) values ", places, "");
+        write_sends(&mut script, sends);
+        write_facts(&mut script, &facts);
+        cradle.write(&mut script, at, &mut ends);
+        write_joins(&mut script, &joins);
+        ends.write(&mut script);
+        script.push("commit");
+        line.ask(script).await?;
+        Ok((answers, logs))
+    }
+}
+
+/// What is known of the parts of a run before it is split.
+#[derive(Default)]
+struct Parts {
+    open: u32,
+    is_split: bool,
+    days: Option<(u32, u32)>,
+}
+
+impl Parts {
+    /// Parts of an earlier split that have not ended are waited for too.
+    fn split(&mut self, written: &[RunId]) {
+        self.open += written.len() as u32;
+        self.is_split = true;
+        for day in written.iter().map(|run| run.day()) {
+            let (first, last) = self.days.unwrap_or((day, day));
+            self.days = Some((first.min(day), last.max(day)));
+        }
+    }
+}
+
+fn open_parts_of(said: &[Said]) -> Result<BTreeMap<RunId, Parts>, Trouble> {
+    let rows = said.iter().flat_map(|said| &said.rows);
+    rows.map(|row| Ok((row.run(0)?, Parts { open: row.number(1)?, ..Parts::default() }))).collect()
+}
+
+fn write_joins(script: &mut Script, joins: &BTreeMap<RunId, Parts>) {
+    for (run, parts) in joins.iter().filter(|(_, parts)| parts.is_split) {
+        // Days that no part was written on enclose nothing.
+        let (first, last) = parts.days.unwrap_or((u32::MAX, 0));
+        script.push(format!(
+            "insert into {} (run, total, open, succeeded, first_day, last_day)
+             values ({run}, {open}, {open}, 0, {first}, {last})
+             on duplicate key update
+                 total = values(total),
+                 open = values(open),
+                 succeeded = 0,
+                 first_day = least(first_day, values(first_day)),
+                 last_day = greatest(last_day, values(last_day))",
+            Table::Joins.of(run.day()),
+            open = parts.open,
+        ));
+    }
+}
+
+fn taken(said: &Said) -> Result<Taken, Trouble> {
+    said.rows.iter().map(|row| Ok((row.text(0)?, row.number(1)?))).collect()
+}
+
+/// The places for a gate that can be written, or what is said of one that cannot, or is there already.
+fn meet(facts: &Facts, gate: &Gate, taken: &Taken) -> Result<Vec<(Text, u32)>, Gated> {
+    // The key is asked before anything else, so whoever comes late learns who was first.
+    let send = facts.sends.get(&gate.attempt).copied();
+    match send {
+        Some((token, _)) if token != gate.token => return Err(Gated::Taken(Some(token))),
+        None if facts.unsent == Some(gate.attempt) => return Err(Gated::Taken(None)),
+        _ => {}
+    }
+    if facts.is_closed || facts.is_beyond(gate.attempt) {
+        return Err(Gated::Closed);
+    }
+    match send {
+        Some((_, log)) => Err(Gated::Through(log)),
+        None => free_places(facts, &gate.holds, taken).map_err(Gated::Held),
+    }
+}
+
+/// One free place of each resource that the run has no place of yet, or the first resource that has none.
+fn free_places(facts: &Facts, holds: &[Hold], taken: &Taken) -> Result<Vec<(Text, u32)>, Text> {
+    let mut places: Vec<(Text, u32)> = Vec::new();
+    for hold in holds {
+        if facts.holds.contains(&hold.resource) || places.iter().any(|(resource, _)| *resource == hold.resource) {
+            continue;
+        }
+        let mut slots = (0..hold.slots).map(|slot| (hold.resource.clone(), slot));
+        places.push(slots.find(|place| !taken.contains(place)).ok_or_else(|| hold.resource.clone())?);
+    }
+    Ok(places)
+}
+
+fn place_row((resource, slot): &(Text, u32), run: RunId) -> String {
+    format!("({}, {slot}, {run}, {})", Sum(resource), Quoted(resource))
+}
+
+fn send_row(gate: &Gate, facts: &Facts, log: LogId) -> String {
+    format!(
+        "({}, {}, {}, {}, {log}, {}, {})",
+        gate.run,
+        gate.attempt,
+        facts.job,
+        gate.token,
+        ms(gate.sent_at),
+        Quoted(&gate.executor),
+    )
+}
+
+/// Numbers for gates that nobody else gets.
+pub(super) struct AllotLogs(pub(super) u64);
+
+impl Verb for AllotLogs {
+    type Answer = Vec<u64>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<u64>, Trouble> {
+        let mut script = Script::of(format!(
+            "update counters set value = last_insert_id(value + {}) where name = 'log'",
+            self.0
+        ));
+        let given = script.push("select last_insert_id()");
+        let last = line.ask(script).await?[given].number()?.unwrap_or_default() as u64;
+        Ok((last + 1 - self.0..=last).collect())
+    }
+}
+
+/// Whose numbers these are.
+pub(super) struct Sent<'a>(pub(super) &'a [LogId]);
+
+impl Verb for Sent<'_> {
+    type Answer = Vec<SentRow>;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<SentRow>, Trouble> {
+        let mut days: Vec<u32> =
+            at.days.rows.keys().copied().filter(|day| at.days.has(*day, Table::Sends)).collect();
+        days.reverse();
+        let mut asked: BTreeSet<LogId> = self.0.iter().copied().collect();
+        let mut found = Vec::new();
+        for (number, days) in [&days[..days.len().min(FRESH_DAYS)], &days[days.len().min(FRESH_DAYS)..]]
+            .into_iter()
+            .enumerate()
+        {
+            if asked.is_empty() || (number > 0 && days.is_empty()) {
+                break;
+            }
+            let mut script = Script::snapshot();
+            let watch = at.days.watch(&mut script);
+            for day in days {
+                script.push(format!(
+                    "select {SENT_COLUMNS} from {} where log in ({})",
+                    Table::Sends.of(*day),
+                    list(&asked)
+                ));
+            }
+            script.push("commit");
+            let said = line.ask(script).await?;
+            at.days.check(&said[watch])?;
+            for row in said[watch + 1..].iter().flat_map(|said| &said.rows) {
+                let row = sent_row(row)?;
+                asked.remove(&row.log);
+                found.push(row);
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(super) const SENT_COLUMNS: &str = "log, run, job, attempt, token, sent_at, executor";
+
+pub(super) fn sent_row(row: &Record) -> Result<SentRow, Trouble> {
+    Ok(SentRow {
+        log: LogId(row.uint(0)?),
+        run: row.run(1)?,
+        job: row.job(2)?,
+        attempt: Attempt(row.number(3)?),
+        token: Token(row.uint(4)?),
+        sent_at: row.at(5)?,
+        executor: row.text(6)?,
+    })
+}
+
+/// The parts of a run: all, or those that are open.
+pub(super) struct PartsOf {
+    pub(super) whole: RunId,
+    pub(super) is_open: bool,
+}
+
+impl Verb for PartsOf {
+    type Answer = Vec<RunId>;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<RunId>, Trouble> {
+        let whole = self.whole;
+        let Some(joins) = at.days.beside(Table::Joins, whole.day()) else {
+            let said = line.say("select value from meta where name = 'days_version'").await?;
+            at.days.check(&said)?;
+            return Ok(Vec::new());
+        };
+        let mut script = Script::of("set transaction isolation level repeatable read");
+        script.push("start transaction with consistent snapshot, read only");
+        let watch = at.days.watch(&mut script);
+        let span = script.push(format!("select first_day, last_day from {joins} where run = {whole}"));
+        let said = line.ask(script).await?;
+        at.days.check(&said[watch])?;
+        let mut script = Script::new();
+        if let Some(row) = said[span].first() {
+            let (first, last): (u32, u32) = (row.number(0)?, row.number(1)?);
+            let days = at.days.rows.keys().copied().filter(|day| (first..=last).contains(day));
+            for day in days.filter(|day| at.days.has(*day, Table::Parts)) {
+                script.push(self.statement(at, day));
+            }
+        }
+        script.push("commit");
+        let said = line.ask(script).await?;
+        let mut parts: Vec<(u32, RunId)> = Vec::new();
+        for row in said.iter().flat_map(|said| &said.rows) {
+            parts.push((row.number(0)?, row.run(1)?));
+        }
+        parts.sort_unstable();
+        Ok(parts.into_iter().map(|(_, run)| run).collect())
+    }
+}
+
+impl PartsOf {
+    fn statement(&self, at: &Moment, day: u32) -> String {
+        let (parts, whole) = (Table::Parts.of(day), self.whole);
+        let closes = Table::Closes.of(at.days.home(day));
+        match self.is_open {
+            false => format!("select place, run from {parts} where whole = {whole}"),
+            true => format!(
+                "select p.place, p.run
+                 from {parts} p
+                 left join {closes} c on c.run = p.run
+                 where p.whole = {whole} and c.run is null"
+            ),
+        }
+    }
+}
+
+/// What has become of the parts of runs, from the columns run, total, open, succeeded.
+pub(super) fn joins_from(said: &Said) -> Result<BTreeMap<RunId, Join>, Trouble> {
+    let join = |row: &Record| {
+        Ok((row.run(0)?, Join { total: row.number(1)?, open: row.number(2)?, succeeded: row.number(3)? }))
+    };
+    said.rows.iter().map(join).collect()
+}

@@ -1,0 +1,300 @@
+//! Planning: which clocks are due, and moving them with a record for every instant they pass.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId};
+use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
+
+use super::ask::{Moment, Verb};
+use super::close::Ends;
+use super::code::{state_code, state_from, when_from};
+use super::day::{Days, Need, Table};
+use super::leases::{current, current_leases, shards_of};
+use super::link::Line;
+use super::newborn::Cradle;
+use super::read::{Record, Said};
+use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
+use super::trouble::{Trouble, corrupt};
+use crate::row::definition_from_text;
+
+/// Clocks that are due.
+pub(super) struct Due<'a> {
+    pub(super) leases: &'a [Lease],
+    pub(super) until: Timestamp,
+    pub(super) max: usize,
+}
+
+impl Due<'_> {
+    /// In the order of the index, so that it ends with the last that is asked for; the shards of others are passed over
+    /// within the index.
+    pub(super) fn statement(&self) -> String {
+        format!(
+            "select job, shard, due_at, version, decided_to, reserved_to
+             from clocks force index (clocks_by_due)
+             where due_at <= {} and shard in ({})
+             order by due_at, job
+             limit {}",
+            ms(self.until),
+            list(shards_of(self.leases)),
+            self.max
+        )
+    }
+}
+
+impl Verb for Due<'_> {
+    type Answer = Vec<ClockRow>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<ClockRow>, Trouble> {
+        let row = |row: &Record| {
+            Ok(ClockRow {
+                job: row.job(0)?,
+                shard: row.shard(1)?,
+                next_fire: row.at(2)?,
+                version: row.uint(3)?,
+                planned: PlannedTo { decided: row.at(4)?, reserved: row.at(5)? },
+            })
+        };
+        line.say(self.statement()).await?.rows.iter().map(row).collect()
+    }
+}
+
+/// Rows of jobs.
+pub(super) struct Jobs<'a>(pub(super) &'a [JobId]);
+
+impl Verb for Jobs<'_> {
+    type Answer = Vec<(JobId, Result<JobRow, StoreError>)>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
+        let ids = list(self.0);
+        let mut script = Script::snapshot();
+        let jobs = script.push(format!(
+            "select j.id, j.version, c.shard, c.next_fire, c.decided_to, c.reserved_to, j.changed_at, j.state,
+                    j.reason, j.definition
+             from jobs j
+             left join clocks c on c.job = j.id
+             where j.id in ({ids})"
+        ));
+        let bonds = script.push(format!(
+            "select parent, child, ends from bonds where parent in ({ids}) order by parent, child, ends"
+        ));
+        script.push("commit");
+        let said = line.ask(script).await?;
+        let mut children: BTreeMap<JobId, Vec<Child>> = BTreeMap::new();
+        for row in &said[bonds].rows {
+            if let Some(when) = when_from(row.int(2)?) {
+                children.entry(row.job(0)?).or_default().push(Child { job: row.job(1)?, when });
+            }
+        }
+        let mut found = Vec::new();
+        for row in &said[jobs].rows {
+            let id = row.job(0)?;
+            let children = children.remove(&id).unwrap_or_default();
+            found.push((id, match job_row(row, id, children) {
+                Ok(row) => Ok(row),
+                Err(Trouble::Refused(error)) => Err(error),
+                Err(trouble) => return Err(trouble),
+            }));
+        }
+        Ok(found)
+    }
+}
+
+fn job_row(row: &Record, id: JobId, children: Vec<Child>) -> Result<JobRow, Trouble> {
+    let bad = |reason: &str| Trouble::Refused(corrupt("jobs", id, reason));
+    let state = state_from(row.int(7)?, &row.string(8)?);
+    Ok(JobRow {
+        id,
+        version: row.uint(1)?,
+        shard: row.shard(2).map_err(|_| bad("its clock has no shard"))?,
+        next_fire: row.maybe(3, Record::at)?,
+        planned: PlannedTo { decided: row.at(4)?, reserved: row.at(5)? },
+        changed_at: row.at(6)?,
+        state: state.ok_or_else(|| bad("no such state"))?,
+        definition: definition_from_text(&row.string(9)?).map_err(|reason| bad(&reason))?,
+        children,
+    })
+}
+
+/// A clock as it stands, and as it is written back.
+pub(super) struct Clock {
+    shard: ShardId,
+    next_fire: Option<Timestamp>,
+    version: u64,
+    is_enabled: bool,
+    planned: PlannedTo,
+}
+
+impl Clock {
+    pub(super) const COLUMNS: &'static str = "job, shard, next_fire, version, enabled, decided_to, reserved_to";
+
+    pub(super) fn read(said: &Said) -> Result<BTreeMap<JobId, Clock>, Trouble> {
+        let clock = |row: &Record| {
+            let clock = Clock {
+                shard: row.shard(1)?,
+                next_fire: row.maybe(2, Record::at)?,
+                version: row.uint(3)?,
+                is_enabled: row.flag(4)?,
+                planned: PlannedTo { decided: row.at(5)?, reserved: row.at(6)? },
+            };
+            Ok((row.job(0)?, clock))
+        };
+        said.rows.iter().map(clock).collect()
+    }
+
+    fn is_as_read(&self, clock: &ClockRow) -> bool {
+        self.is_enabled && self.version == clock.version && self.next_fire == Some(clock.next_fire)
+    }
+
+    fn row(&self, job: JobId) -> String {
+        format!(
+            "({job}, {}, {}, {}, {}, {}, {}, {})",
+            self.shard,
+            maybe_ms(self.next_fire),
+            self.version,
+            u8::from(self.is_enabled),
+            ms(self.planned.decided),
+            ms(self.planned.reserved),
+            maybe_ms(self.next_fire.filter(|_| self.is_enabled)),
+        )
+    }
+}
+
+/// Clocks that are to be moved.
+pub(super) struct PlanAll<'a> {
+    pub(super) plans: &'a [Plan],
+    pub(super) key_ttl: Duration,
+}
+
+impl PlanAll<'_> {
+    fn runs(&self) -> impl Iterator<Item = &NewRun> + Clone {
+        let skipped = self.plans.iter().filter_map(|plan| Some(&plan.skipped.as_ref()?.0));
+        self.plans.iter().flat_map(|plan| &plan.runs).chain(skipped)
+    }
+}
+
+impl Verb for PlanAll<'_> {
+    type Answer = Vec<Planned>;
+
+    fn needs(&self, _days: &Days) -> Vec<Need> {
+        self.runs().map(|run| (run.id.day(), Table::Runs)).collect()
+    }
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<Planned>, Trouble> {
+        let leases: Vec<Lease> = self.plans.iter().map(|plan| plan.lease).collect();
+        let mut script = Script::transaction();
+        at.days.keep_far(&mut script, self.runs().map(|run| run.id.day()));
+        let days = at.days.watch(&mut script);
+        let pruned_to = script.push("select value from meta where name = 'pruned_to'");
+        let clocks = script.push(format!(
+            "select {} from clocks where job in ({}) order by job for update",
+            Clock::COLUMNS,
+            list(self.plans.iter().map(|plan| plan.clock.job))
+        ));
+        let held = script.push(current_leases(at, &leases));
+        let said = line.ask(script).await?;
+        at.days.check(&said[days])?;
+        let mut clocks = Clock::read(&said[clocks])?;
+        let held = current(&said[held])?;
+        let pruned_to = said[pruned_to].number()?.unwrap_or_default() as u32;
+        let mut cradle = Cradle::prepare(line, at, self.runs()).await?;
+        let mut stopped = Vec::new();
+        let mut moved: BTreeMap<JobId, ()> = BTreeMap::new();
+        let mut planned = Vec::new();
+        for plan in self.plans {
+            let job = plan.clock.job;
+            let clock = clocks.get_mut(&job).filter(|clock| clock.is_as_read(&plan.clock));
+            let Some(clock) = clock.filter(|_| held.contains(&plan.lease)) else {
+                planned.push(Planned::Overtaken);
+                continue;
+            };
+            moved.insert(job, ());
+            if let Some(reason) = &plan.stop {
+                clock.is_enabled = false;
+                stopped.push((job, JobState::Stopped(reason.clone())));
+            }
+            planned.push(Planned::Moved(write_plan(&mut cradle, clock, plan, pruned_to)));
+        }
+        let mut script = Script::new();
+        let mut ends = Ends::new(self.key_ttl, line.slot());
+        cradle.write(&mut script, at, &mut ends);
+        write_clocks(&mut script, moved.keys().map(|job| (*job, &clocks[job])));
+        write_stops(&mut script, &stopped);
+        ends.write(&mut script);
+        push_changes(&mut script, stopped.iter().map(|(job, _)| *job));
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(planned)
+    }
+}
+
+fn write_plan<'p>(
+    cradle: &mut Cradle<'p>,
+    clock: &mut Clock,
+    plan: &'p Plan,
+    pruned_to: u32,
+) -> Vec<punctual_core::model::RunId> {
+    let before = clock.planned.reserved;
+    // It had its run, and what became of that is forgotten with its day.
+    let is_forgotten = |run: &&NewRun| run.id.day() < pruned_to && run.fire_time <= before;
+    let runs: Vec<&NewRun> = plan.runs.iter().filter(|run| !is_forgotten(run)).collect();
+    let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+    clock.next_fire = plan.next;
+    clock.planned.decided = clock.planned.decided.max(plan.decided_to);
+    clock.planned.reserved = clock.planned.reserved.max(reserved);
+    if let Some((run, close)) = &plan.skipped {
+        // One that is there stays as it is.
+        let _ = cradle.take_closed(run, close);
+    }
+    runs.into_iter().filter_map(|run| cradle.take(run).ok()).collect()
+}
+
+/// Writes clocks whose rows this transaction has locked.
+pub(super) fn write_clocks<'c>(
+    script: &mut Script,
+    clocks: impl IntoIterator<Item = (JobId, &'c Clock)>,
+) {
+    script.push_rows(
+        &format!("insert into clocks ({}, due_at) values ", Clock::COLUMNS),
+        clocks.into_iter().map(|(job, clock)| clock.row(job)),
+        " on duplicate key update
+             next_fire = values(next_fire),
+             enabled = values(enabled),
+             decided_to = values(decided_to),
+             reserved_to = values(reserved_to),
+             due_at = values(due_at)",
+    );
+}
+
+/// Stops jobs that no person stopped. The version stays, but the nodes that know the job must hear of it.
+pub(super) fn write_stops(script: &mut Script, stopped: &[(JobId, JobState)]) {
+    for (job, state) in stopped {
+        let (code, reason) = state_code(state);
+        script.push(format!(
+            "update jobs set state = {code}, reason = {} where id = {job}",
+            Quoted(&reason)
+        ));
+    }
+}
+
+/// Writes down that jobs changed, in this order. The numbers are given in the order of the commits, because the counter stays
+/// locked until then: who has seen a number has seen all below it.
+pub(super) fn push_changes(script: &mut Script, jobs: impl IntoIterator<Item = JobId>) -> Option<usize> {
+    let jobs: Vec<JobId> = jobs.into_iter().collect();
+    if jobs.is_empty() {
+        return None;
+    }
+    let count = jobs.len();
+    script.push(format!(
+        "update counters set value = last_insert_id(value + {count}) where name = 'change'"
+    ));
+    let row = |(number, job): (usize, JobId)| format!("(last_insert_id() - {}, {job})", count - 1 - number);
+    script.push_rows("insert into changes (id, job) values ", jobs.into_iter().enumerate().map(row), "");
+    Some(script.push("select last_insert_id()"))
+}
+
+/// The parts of a clock that an edit sets, as literals.
+pub(super) fn due_at(next_fire: Option<Timestamp>, is_enabled: bool) -> Maybe<i64> {
+    maybe_ms(next_fire.filter(|_| is_enabled))
+}

@@ -1,0 +1,71 @@
+//! What can go wrong on the way, by what is done about it.
+
+use mysql_async::{Error, ServerError};
+use punctual_core::model::Text;
+use punctual_node::ports::StoreError;
+
+/// Why a verb has no answer yet.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It is final. The transaction is rolled back, and the connection is as good as before.
+    Refused(StoreError),
+    /// Another transaction was in the way, and this one was rolled back: the verb is asked again.
+    Crossed(Text),
+    /// Something unique is there already: the verb is asked again, and looks before it writes.
+    Twin(Text),
+    /// What is known of the days is not so any more: it is read anew, and the verb is asked again.
+    OldDays,
+    /// The connection is of no use any more, and whether anything was written is not known.
+    Broken(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Refused(error)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        let Error::Server(said) = &error else {
+            return Trouble::Broken(unknown(&error));
+        };
+        let text = || Text::from(format!("{} ({})", said.message, said.code));
+        match said.code {
+            // Deadlock, lock wait, a record or a table that changed since the snapshot.
+            1213 | 1205 | 1020 | 1412 => Trouble::Crossed(text()),
+            1062 => Trouble::Twin(text()),
+            1146 => Trouble::OldDays,
+            // Disk full in three wordings, and a table that has no room.
+            1021 | 1114 | 3675 | 1026 => Trouble::Refused(StoreError::Full(text())),
+            // Read-only: a transaction or a server that takes no writes.
+            1290 | 1792 | 1836 => Trouble::Refused(StoreError::Unknown(text())),
+            _ => Trouble::Broken(explain(said)),
+        }
+    }
+}
+
+/// What a driver's error says; it never says the password.
+pub(super) fn unknown(error: &Error) -> StoreError {
+    StoreError::Unknown(error.to_string().into())
+}
+
+/// A row that holds what cannot be.
+pub(super) fn corrupt(table: &str, id: impl ToString, reason: impl ToString) -> StoreError {
+    StoreError::Corrupt {
+        what: format!("{table} row {}", id.to_string()).into(),
+        reason: reason.to_string().into(),
+    }
+}
+
+/// What a server refuses for good, in words that help.
+fn explain(said: &ServerError) -> StoreError {
+    let advice = match said.code {
+        1045 | 1698 => "the user name or the password in the database URL is wrong: ",
+        1049 => "there is no such database; create it first, or correct the database URL: ",
+        1044 | 1142 | 1227 | 1370 => "the user lacks rights; grant it all privileges on the database: ",
+        1040 | 1203 => "the server has no room for more connections; raise max_connections: ",
+        _ => "",
+    };
+    StoreError::Unknown(format!("{advice}{} ({})", said.message, said.code).into())
+}

@@ -1,0 +1,320 @@
+//! Keeping house: tables for the days to come, runs of far days that come near, days that are over, keys that have expired.
+
+use calendar::Timestamp;
+use punctual_core::model::RunId;
+use punctual_node::ports::{Pruned, StoreError};
+
+use super::ask::{Desk, Moment, Verb};
+use super::day::{Days, FAR, NEAR_DAYS, Need, Table, bounds, lock_days, unlock_days};
+use super::link::{Line, refusal};
+use super::read::Record;
+use super::text::{Quoted, Script, list};
+use super::trouble::Trouble;
+
+/// How many days have their tables before they begin.
+const READY_DAYS: u32 = 2;
+
+/// How many keys are forgotten in one statement, so that nobody waits long for it.
+const FORGET_MAX: u64 = 1_000;
+
+/// How often a day is tried to be dropped that somebody reads.
+const DROP_TRIES: u32 = 5;
+
+/// The time, as the store has it.
+pub(super) struct Now;
+
+impl Verb for Now {
+    type Answer = Timestamp;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Timestamp, Trouble> {
+        let said = line.say(format!("select {}", at.now())).await?;
+        Ok(Timestamp::from_millis(said.number()?.unwrap_or_default()))
+    }
+}
+
+/// Makes tables that will be needed, so that nobody has to wait for them.
+struct Ready(u32);
+
+impl Verb for Ready {
+    type Answer = ();
+
+    fn needs(&self, _days: &Days) -> Vec<Need> {
+        let days = self.0..=self.0 + READY_DAYS;
+        days.flat_map(|day| [(day, Table::Runs), (day, Table::Sends), (day, Table::Attempts)]).collect()
+    }
+
+    async fn ask(&self, _line: &mut Line, _at: &Moment) -> Result<(), Trouble> {
+        Ok(())
+    }
+}
+
+/// The days that have runs: how many, and how many are closed.
+struct Tallies;
+
+impl Verb for Tallies {
+    type Answer = Vec<(u32, u64, u64)>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
+        let said = line.say("select day, sum(runs), sum(closed) from tallies group by day having sum(runs) > 0");
+        let row = |row: &Record| Ok((row.number(0)?, row.uint(1)?, row.uint(2)?));
+        said.await?.rows.iter().map(row).collect()
+    }
+}
+
+/// Forgets some expired keys; whether there may be more.
+struct ForgetKeys;
+
+impl Verb for ForgetKeys {
+    type Answer = bool;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<bool, Trouble> {
+        let now = at.now();
+        let said = line
+            .say(format!("delete from `keys` where expires_at <= {now} order by expires_at limit {FORGET_MAX}"))
+            .await?;
+        Ok(said.affected == FORGET_MAX)
+    }
+}
+
+/// Makes ready what will be needed.
+pub(super) async fn prepare(desk: &Desk) -> Result<(), StoreError> {
+    let today = RunId::day_of(desk.ask(&Now).await?);
+    desk.ask(&Ready(today)).await?;
+    bring_near(desk, today.saturating_add(NEAR_DAYS + 1)).await
+}
+
+/// Drops whole days before an instant in which nothing is open, and keys that have expired.
+pub(super) async fn prune(desk: &Desk, before: Timestamp) -> Result<Pruned, StoreError> {
+    let mut pruned = Pruned::default();
+    let days = desk.ask(&Tallies).await?;
+    for (day, runs, closed) in days.into_iter().filter(|(day, _, _)| RunId::day_start(day + 1) <= before) {
+        if closed >= runs && drop_day(desk, day).await? {
+            pruned.buckets += 1;
+        } else {
+            pruned.kept_open += 1;
+        }
+    }
+    while desk.ask(&ForgetKeys).await? {}
+    Ok(pruned)
+}
+
+/// Drops a day, unless something in it is open. On a connection of its own, because it holds locks of tables.
+async fn drop_day(desk: &Desk, day: u32) -> Result<bool, StoreError> {
+    let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
+    let mut last = None;
+    for _ in 0..DROP_TRIES {
+        match drop_on(desk, &mut house, day).await {
+            Ok(is_dropped) => {
+                desk.look().await?;
+                house.hang_up().await;
+                return Ok(is_dropped);
+            }
+            Err(Trouble::Crossed(said)) => {
+                house.say("unlock tables").await.map_err(refusal)?;
+                last = Some(StoreError::Unknown(said));
+            }
+            Err(trouble) => return Err(refusal(trouble)),
+        }
+    }
+    Err(last.unwrap_or_else(|| StoreError::Unknown("the day cannot be dropped".into())))
+}
+
+async fn drop_on(desk: &Desk, house: &mut Line, day: u32) -> Result<bool, Trouble> {
+    lock_days(house).await?;
+    let days = Days::read(house).await?;
+    let dropped = match days.home(day) {
+        FAR => drop_far(house, &days, day).await,
+        _ => drop_near(desk, house, &days, day).await,
+    };
+    unlock_days(house).await?;
+    dropped
+}
+
+/// With its tables locked, nobody can write into the day any more, and what was written before is counted: so what is closed
+/// then stays closed. The count is read by another connection, because one that holds locks of tables sees no others.
+/// Writers of other days never wait; one of this day waits for a moment, finds the table gone, and makes it anew.
+async fn drop_near(desk: &Desk, house: &mut Line, days: &Days, day: u32) -> Result<bool, Trouble> {
+    let tables: Vec<String> = tables_of(days, day);
+    if tables.is_empty() {
+        return Ok(false);
+    }
+    let locks: Vec<String> = tables.iter().map(|table| format!("{table} write")).collect();
+    let mut script = Script::of("set session lock_wait_timeout = 1");
+    script.push(format!("lock tables {}", locks.join(", ")));
+    house.ask(script).await?;
+    let is_closed = desk.ask(&Unlist(day)).await.map_err(Trouble::Refused)?;
+    if is_closed {
+        house.say(format!("drop table {}", tables.join(", "))).await?;
+    }
+    house.say("unlock tables").await?;
+    Ok(is_closed)
+}
+
+/// The runs of a far day lie beside others, so they are deleted.
+async fn drop_far(house: &mut Line, days: &Days, day: u32) -> Result<bool, Trouble> {
+    let mut script = Script::transaction();
+    script.push("select value from meta where name = 'far_from' for update");
+    let tally = script.push(is_closed(day));
+    let said = house.ask(script).await?;
+    if said[tally].first().is_none() {
+        house.say("rollback").await?;
+        return Ok(false);
+    }
+    let (first, last) = span(day);
+    let mut script = Script::of(format!("delete from runs_far where id between {first} and {last}"));
+    script.push(format!("delete from closes_far where run between {first} and {last}"));
+    unlist(&mut script, day);
+    script.push("commit");
+    let tables = tables_of(days, day);
+    if !tables.is_empty() {
+        script.push(format!("drop table {}", tables.join(", ")));
+    }
+    house.ask(script).await?;
+    Ok(true)
+}
+
+/// Takes a day from the list, if everything in it is closed: whether it is.
+struct Unlist(u32);
+
+impl Verb for Unlist {
+    type Answer = bool;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<bool, Trouble> {
+        let mut script = Script::transaction();
+        let tally = script.push(is_closed(self.0));
+        let is_closed = line.ask(script).await?[tally].first().is_some();
+        let mut script = Script::new();
+        if is_closed {
+            unlist(&mut script, self.0);
+        }
+        script.push("commit");
+        line.ask(script).await?;
+        Ok(is_closed)
+    }
+}
+
+fn is_closed(day: u32) -> String {
+    format!("select 1 from tallies where day = {day} having sum(runs) = sum(closed)")
+}
+
+fn unlist(script: &mut Script, day: u32) {
+    script.push(format!("delete from days where day = {day}"));
+    script.push(format!("delete from tallies where day = {day}"));
+    script.push(format!("update meta set value = greatest(value, {}) where name = 'pruned_to'", day + 1));
+    script.push("update meta set value = value + 1 where name = 'days_version'");
+}
+
+fn tables_of(days: &Days, day: u32) -> Vec<String> {
+    let tables = Table::ALL.into_iter().filter(|table| days.has(day, *table));
+    tables.map(|table| table.of(day)).collect()
+}
+
+/// The first and the last run of a day.
+fn span(day: u32) -> (RunId, RunId) {
+    (RunId::new(day, 0), RunId::new(day, RunId::PER_DAY - 1))
+}
+
+/// Moves the runs of far days up to `to` into tables of their own, a day in one transaction each.
+async fn bring_near(desk: &Desk, to: u32) -> Result<(), StoreError> {
+    if desk.days().far_from >= to {
+        return Ok(());
+    }
+    let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
+    let moved = bring_all(&mut house, to).await;
+    desk.look().await?;
+    house.hang_up().await;
+    moved.map_err(refusal)
+}
+
+async fn bring_all(house: &mut Line, to: u32) -> Result<(), Trouble> {
+    lock_days(house).await?;
+    let from = Days::read(house).await?.far_from;
+    let said = house
+        .say(format!("select distinct day from tallies where day >= {from} and day < {to} order by day"))
+        .await?;
+    let days: Vec<u32> = said.rows.iter().map(|row| row.number(0)).collect::<Result<_, _>>()?;
+    for day in days {
+        bring(house, day).await?;
+    }
+    let mut script = Script::transaction();
+    script.push(format!("update meta set value = greatest(value, {to}) where name = 'far_from'"));
+    script.push("update meta set value = value + 1 where name = 'days_version'");
+    script.push("commit");
+    // What lies beyond came in while the others were moved: those days are moved by the next round, so the border stays
+    // in front of the first of them.
+    let beyond = house.say(format!(
+        "select 1 from tallies where day >= {from} and day < {to} and day not in (select day from days)"
+    ));
+    if beyond.await?.first().is_none() {
+        house.ask(script).await?;
+    }
+    unlock_days(house).await
+}
+
+async fn bring(house: &mut Line, day: u32) -> Result<(), Trouble> {
+    let (low, high) = bounds(day);
+    let (first, last) = span(day);
+    let (runs, closes) = (Table::Runs.of(day), Table::Closes.of(day));
+    let mut script = Script::of(Table::Runs.create(day));
+    script.push(Table::Closes.create(day));
+    house.ask(script).await?;
+    let mut script = Script::transaction();
+    // Whoever writes into the tables `far` is done now, or waits.
+    script.push("select value from meta where name = 'far_from' for update");
+    script.push(format!("insert into {runs} select * from runs_far where id between {first} and {last}"));
+    script.push(format!("insert into {closes} select * from closes_far where run between {first} and {last}"));
+    script.push(format!("delete from runs_far where id between {first} and {last}"));
+    script.push(format!("delete from closes_far where run between {first} and {last}"));
+    script.push(format!(
+        "insert into days (day, tables, low, high)
+         select {day}, {bits}, least({low}, coalesce(min(due), {low})), greatest({high}, coalesce(max(due), {high}))
+         from {runs}
+         on duplicate key update
+             tables = tables | {bits}, low = least(low, values(low)), high = greatest(high, values(high))",
+        bits = Table::Runs as u32 | Table::Closes as u32
+    ));
+    script.push(format!("update meta set value = {} where name = 'far_from'", day + 1));
+    script.push("update meta set value = value + 1 where name = 'days_version'");
+    script.push("commit");
+    house.ask(script).await?;
+    Ok(())
+}
+
+/// Drops tables of days that are not listed: what an interrupted drop has left.
+pub(super) struct Sweep;
+
+impl Verb for Sweep {
+    type Answer = ();
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<(), Trouble> {
+        lock_days(line).await?;
+        let swept = sweep(line).await;
+        unlock_days(line).await?;
+        swept
+    }
+}
+
+async fn sweep(line: &mut Line) -> Result<(), Trouble> {
+    let days = Days::read(line).await?;
+    let kinds = Table::ALL.map(|table| table.of(0).trim_end_matches("_0").to_owned());
+    let said = line
+        .say(format!(
+            "select table_name
+             from information_schema.tables
+             where table_schema = database() and table_name regexp {}",
+            Quoted(&format!("^({})_[0-9]+$", kinds.join("|")))
+        ))
+        .await?;
+    let mut left = Vec::new();
+    for row in &said.rows {
+        let name = row.string(0)?;
+        let day = name.rsplit('_').next().and_then(|day| day.parse::<u32>().ok());
+        if day.is_some_and(|day| !days.rows.contains_key(&day)) {
+            left.push(name);
+        }
+    }
+    if !left.is_empty() {
+        line.say(format!("drop table {}", list(&left))).await?;
+    }
+    Ok(())
+}

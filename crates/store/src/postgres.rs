@@ -1,0 +1,163 @@
+//! PostgreSQL: many nodes over one database.
+//!
+//! A run is a row that is written once, in the table of its day (`day`); its end is another row. A verb that writes locks the
+//! rows it touches and reads them in one flight (`gather`), decides by the rules of the model (`sheet`), and writes what has changed
+//! with the commit in a second (`flush`). Only single statements that compare and set, unique keys and row locks at READ
+//! COMMITTED are relied on. Time is the database's own, judged in its statements.
+
+mod accept;
+mod address;
+mod apps;
+mod ask;
+mod browse;
+mod change;
+mod code;
+mod day;
+mod door;
+mod flush;
+mod gate;
+mod gather;
+mod inspect;
+mod lease;
+mod line;
+mod load;
+mod logs;
+mod migrate;
+mod plan;
+mod ports;
+mod prune;
+mod settle;
+mod sheet;
+mod split;
+mod text;
+mod trouble;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use punctual_node::ports::StoreError;
+
+use self::address::{Address, unreachable};
+use self::day::Days;
+use self::line::{Line, Pool};
+use self::trouble::Trouble;
+use crate::sql::{Inspection, Migrated, Options};
+use crate::StoreClock;
+
+/// How often a verb begins again when others were faster.
+const TRIES: u32 = 10;
+
+/// A store in a PostgreSQL database.
+pub struct Postgres {
+    clock: Option<StoreClock>,
+    key_ttl: Duration,
+    shards: u16,
+    engine: Arc<Pool>,
+    readers: Arc<Pool>,
+    replica: Option<Arc<Pool>>,
+    is_stale: AtomicBool,
+    days: Days,
+    /// Whether tables can be detached without anybody waiting.
+    is_concurrent: bool,
+}
+
+impl Postgres {
+    /// Opens the store in a database, or says what is wrong with that.
+    pub async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
+        let address = Address::of(url, &options)?;
+        let replica = options.read_url.as_deref().map(|url| Address::of(url, &options)).transpose()?;
+        let patience = 2 * options.deadline;
+        let mut store = Postgres {
+            clock: options.clock.clone(),
+            key_ttl: options.key_ttl,
+            shards: options.shards,
+            engine: address.pool(options.connections, options.deadline),
+            readers: address.pool(options.readers, patience),
+            replica: replica.map(|replica| replica.pool(options.readers, patience)),
+            is_stale: AtomicBool::new(false),
+            days: Days::default(),
+            is_concurrent: false,
+        };
+        let engine = Arc::clone(&store.engine);
+        let line = engine.line().await.map_err(opening)?;
+        let server = inspect::check_server(&line).await.map_err(opening)?;
+        store.is_concurrent = options.prepared && server >= 140_000;
+        if options.auto_migrate {
+            migrate::migrate(&line).await.map_err(opening)?;
+        }
+        let schema = migrate::schema(&line).await.map_err(opening)?;
+        schema.check_is_enough().map_err(opening)?;
+        migrate::fix_shards(&line, options.shards).await.map_err(opening)?;
+        store.learn_days(&line).await.map_err(opening)?;
+        line.give_back();
+        Ok(store)
+    }
+
+    /// Brings the schema of a database up to date; what was done.
+    pub async fn migrate(url: &str) -> Result<Migrated, StoreError> {
+        let options = Options::default();
+        let pool = Address::of(url, &options)?.pool(1, options.deadline);
+        let line = pool.line().await.map_err(opening)?;
+        inspect::check_server(&line).await.map_err(opening)?;
+        migrate::migrate(&line).await.map_err(opening)
+    }
+
+    /// Looks at a database without changing it.
+    pub async fn inspect(url: &str) -> Result<Inspection, StoreError> {
+        let options = Options::default();
+        let pool = Address::of(url, &options)?.pool(1, options.deadline);
+        let line = pool.line().await.map_err(opening)?;
+        inspect::inspect(&line).await.map_err(opening)
+    }
+
+    /// Whether the last answer to a person came from the copy, because the primary was away.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// The told clock in milliseconds; none where the database's own decides.
+    fn told_now(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock().as_millis())
+    }
+
+    /// What follows from the outcome of a try: an answer, or another try.
+    async fn judge<T>(
+        &self,
+        line: Line<'_>,
+        answer: Result<T, Trouble>,
+        tries: &mut u32,
+    ) -> Option<Result<T, StoreError>> {
+        let trouble = match answer {
+            Ok(answer) => {
+                line.give_back();
+                return Some(Ok(answer));
+            }
+            Err(trouble) => trouble,
+        };
+        *tries += 1;
+        // Without a session, the connection goes with the line, and what it began goes with the connection.
+        if !trouble.leaves_a_session() || line.run("rollback").await.is_err() {
+            return Some(Err(trouble.told()));
+        }
+        let is_over = *tries >= TRIES || !trouble.is_worth_another_try();
+        if let Trouble::Lacks(days) = &trouble {
+            if let Err(trouble) = self.ensure_beside(&line, days).await {
+                return Some(Err(trouble.told()));
+            }
+        } else if !is_over {
+            self.days.forget();
+        }
+        line.give_back();
+        is_over.then(|| Err(trouble.told()))
+    }
+}
+
+/// Trouble while opening, said to a person.
+fn opening(trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::Sql(error) => unreachable(&error),
+        other => other.told(),
+    }
+}

@@ -1,0 +1,206 @@
+//! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
+
+use std::collections::BTreeSet;
+
+use calendar::Timestamp;
+use punctual_core::model::{NewRun, RunId, ShardId};
+use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
+
+use super::Postgres;
+use super::ask::{Ask, Columns, Flight, run_code};
+use super::flush::insert_arrivals;
+use super::gather::Wanted;
+use super::line::Line;
+use super::load::shards_of;
+use super::trouble::{Trouble, corrupt};
+use crate::forgotten::check_remembered;
+
+impl Postgres {
+    pub(super) async fn try_allot(&self, line: &Line<'_>, day: u32, count: u64) -> Result<u64, Trouble> {
+        let full = || StoreError::Full(format!("no more run ids for day {day}").into());
+        let count = i64::try_from(count).ok().filter(|count| *count < RunId::PER_DAY as i64).ok_or_else(full)?;
+        let rows = line
+            .ask(
+                Ask::new(
+                    "insert into sequences as s (day, last)
+                     values ($1, $2)
+                     on conflict (day) do update set last = s.last + $2 where s.last + $2 < $3
+                     returning last",
+                )
+                .with(i64::from(day))
+                .with(count)
+                .with(RunId::PER_DAY as i64),
+            )
+            .await?;
+        let last = rows.first().ok_or_else(full)?.number(0)?;
+        Ok((last - count + 1) as u64)
+    }
+
+    pub(super) async fn try_accept(
+        &self,
+        line: &Line<'_>,
+        runs: &[NewRun],
+        left: &[(ShardId, ArrivalKind)],
+    ) -> Result<Vec<Accepted>, Trouble> {
+        if runs.is_empty() {
+            return self.leave_only(line, left).await;
+        }
+        let is_plain = |run: &NewRun| run.key.is_none() && !run.origin.is_named_by_schedule();
+        if runs.iter().all(is_plain) {
+            let places = self.ensure(line, runs.iter().map(|run| run.id.day())).await?;
+            if places.values().all(|is_far| !is_far) {
+                return self.accept_plain(line, runs, left).await;
+            }
+        }
+        let wanted = Wanted { fresh: runs.iter().collect(), ..Wanted::default() };
+        let mut sheet = self.gather(line, &wanted).await?;
+        check_remembered(runs, sheet.pruned_to)?;
+        for (shard, kind) in left {
+            sheet.leave(*shard, *kind);
+        }
+        let accepted = |run: &NewRun| match sheet.insert(run.clone()) {
+            Ok(id) => Accepted::New(id),
+            Err(there) => Accepted::Duplicate(there),
+        };
+        let answers = runs.iter().map(accepted).collect();
+        self.flush(line, &sheet).await?;
+        Ok(answers)
+    }
+
+    async fn leave_only(&self, line: &Line<'_>, left: &[(ShardId, ArrivalKind)]) -> Result<Vec<Accepted>, Trouble> {
+        let left = distinct(left);
+        if !left.is_empty() {
+            line.ask(insert_arrivals(&left)).await?;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Runs that only their ids identify: one statement, and nothing is asked before.
+    async fn accept_plain(
+        &self,
+        line: &Line<'_>,
+        runs: &[NewRun],
+        left: &[(ShardId, ArrivalKind)],
+    ) -> Result<Vec<Accepted>, Trouble> {
+        let ask = plain(runs, self.shards);
+        let left = distinct(left);
+        let rows = if left.is_empty() {
+            line.ask(ask).await?
+        } else {
+            let mut flight = Flight::begin();
+            flight.add(insert_arrivals(&left));
+            let seat = flight.add(ask);
+            flight.commit();
+            line.fly(flight).await?.take(seat)
+        };
+        let mut written = BTreeSet::new();
+        for row in &rows {
+            written.insert(row.run(0)?);
+        }
+        // Of two with the same id in a batch, the first is the one that was written.
+        let accepted = |run: &NewRun| match written.remove(&run.id) {
+            true => Accepted::New(run.id),
+            false => Accepted::Duplicate(run.id),
+        };
+        Ok(runs.iter().map(accepted).collect())
+    }
+
+    pub(super) async fn try_arrivals(
+        &self,
+        line: &Line<'_>,
+        leases: &[Lease],
+        max: usize,
+    ) -> Result<Vec<Arrival>, Trouble> {
+        let rows = line
+            .ask(
+                Ask::new(
+                    "select a.id, a.shard::bigint, a.kind::bigint, a.run, a.at
+                     from unnest($1) as s (shard)
+                     cross join lateral (
+                         select id, shard, kind, run, at
+                         from arrivals
+                         where shard = s.shard
+                         order by id
+                         limit $2
+                     ) as a
+                     order by a.id
+                     limit $2",
+                )
+                .with(shards_of(leases))
+                .with(i64::try_from(max).unwrap_or(i64::MAX)),
+            )
+            .await?;
+        rows.iter().map(arrival).collect()
+    }
+
+    pub(super) async fn try_consume(&self, line: &Line<'_>, arrivals: &[u64]) -> Result<(), Trouble> {
+        let ids: Vec<i64> = arrivals.iter().filter_map(|id| i64::try_from(*id).ok()).collect();
+        line.ask(Ask::new("delete from arrivals where id = any($1)").with(ids)).await.map(drop)
+    }
+}
+
+fn distinct(left: &[(ShardId, ArrivalKind)]) -> Vec<(ShardId, ArrivalKind)> {
+    let mut once = Vec::new();
+    for one in left {
+        if !once.contains(one) {
+            once.push(*one);
+        }
+    }
+    once
+}
+
+/// Writes runs that are not there, and says which those were.
+fn plain(runs: &[NewRun], _shards: u16) -> Ask {
+    use super::code::{decided_code, origin_code};
+    let numbers = |of: &dyn Fn(&NewRun) -> i64| runs.iter().map(of).collect::<Vec<i64>>();
+    Ask::new(
+        "with written as (
+             insert into runs (id, job, shard, fire_time, due, origin, decided, priority, of, payload)
+             select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             on conflict do nothing
+             returning id, shard, due, fire_time
+         ),
+         born as (
+             insert into births (shard, due)
+             select w.shard, min(w.due) from written w join shards s on s.shard = w.shard group by w.shard
+         ),
+         counted as (
+             insert into buckets (day, slot, runs, closed, first_due, last_due, first_fire, last_fire)
+             select id >> 34, pg_backend_pid() % 64, count(*), 0, min(due), max(due), min(fire_time), max(fire_time)
+             from written
+             group by 1
+             on conflict (day, slot) do update
+             set runs = buckets.runs + excluded.runs,
+                 first_due = least(buckets.first_due, excluded.first_due),
+                 last_due = greatest(buckets.last_due, excluded.last_due),
+                 first_fire = least(buckets.first_fire, excluded.first_fire),
+                 last_fire = greatest(buckets.last_fire, excluded.last_fire)
+         )
+         select id from written",
+    )
+    .with(numbers(&|run| run_code(run.id)))
+    .with(numbers(&|run| i64::from(run.job.0)))
+    .with(numbers(&|run| i64::from(run.shard.0)))
+    .with(numbers(&|run| run.fire_time.as_millis()))
+    .with(numbers(&|run| run.due.as_millis()))
+    .with(numbers(&|run| origin_code(run.origin)))
+    .with(numbers(&|run| decided_code(run.decided)))
+    .with(numbers(&|run| i64::from(run.priority)))
+    .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
+    .with(
+        runs.iter()
+            .map(|run| run.payload.as_deref().map(super::ask::text_code))
+            .collect::<Vec<Option<String>>>(),
+    )
+}
+
+fn arrival(row: &tokio_postgres::Row) -> Result<Arrival, Trouble> {
+    let (id, run) = (row.bits(0)?, row.run(3)?);
+    let kind = match row.number(2)? {
+        0 => ArrivalKind::Run(run),
+        1 => ArrivalKind::Cancel(run),
+        2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.number(4)?)),
+        _ => return Err(corrupt("arrivals", id, "no such kind").into()),
+    };
+    Ok(Arrival { id, shard: row.shard(1)?, kind })
+}

@@ -1,0 +1,354 @@
+//! Loading: what a holder has to fire, what it has to adopt, and whole runs for sends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, JobId, Join, LogId, Part, Payload, RunId, Token};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Waiting};
+use tokio_postgres::Row;
+
+use super::Postgres;
+use super::ask::{Ask, Columns, Flight, Landed, Seat};
+use super::code::{decided_from, origin_from};
+use super::day::bounds;
+use super::gather::current_leases;
+use super::line::Line;
+use super::sheet::Wait;
+use super::trouble::{Trouble, corrupt};
+
+/// What the wheel needs of a run, without what it waits for.
+const COLUMNS: &str = "id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint, payload is not null";
+
+/// The days that may have something to load.
+const SPANS: &str = "
+    select day::bigint
+    from buckets
+    group by day
+    having min(first_due) < $2 and max(last_due) >= $1 and sum(runs) > sum(closed)
+    order by day";
+
+const READY: &str = "
+    select w.run, w.ready_at, w.attempt, w.is_called_back
+    from unnest($1) as s (shard)
+    cross join lateral (
+        select run, ready_at, attempt, is_called_back
+        from waiting
+        where shard = s.shard and ready_at is not null and (ready_at, run) >= ($2, $3) and ready_at < $4
+          and (select true from flights f where f.run = waiting.run) is null
+        order by ready_at, run
+        limit $5
+    ) as w
+    order by w.ready_at, w.run
+    limit $5";
+
+/// Shard by shard along the due index. What is closed, gated or waiting is looked up row by row: as a join, the server might
+/// read all that was ever closed on a day.
+pub(super) fn born(runs: &str, closes: &str) -> String {
+    format!(
+        "select r.id, r.job, r.shard::bigint, r.fire_time, r.due, r.priority::bigint, r.origin::bigint, r.decided::bigint,
+                r.has_payload
+         from unnest($1) as s (shard)
+         cross join lateral (
+             select id, job, shard, fire_time, due, priority, origin, decided, payload is not null as has_payload
+             from {runs} as r
+             where r.shard = s.shard and (r.due, r.id) >= ($2, $3) and r.due < $4 and r.id >= $6 and r.id < $7
+               and (select true from {closes} c where c.run = r.id and c.run >= $6 and c.run < $7) is null
+               and (select true from flights f where f.run = r.id) is null
+               and (select true from waiting w where w.run = r.id) is null
+             order by r.due, r.id
+             limit $5
+         ) as r
+         order by r.due, r.id
+         limit $5"
+    )
+}
+
+impl Postgres {
+    pub(super) async fn try_load(
+        &self,
+        line: &Line<'_>,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, Trouble> {
+        let mut flight = Flight::snapshot();
+        let current = flight.add(current_leases(&distinct(leases), self.told_now()));
+        let (from_due, from_id) = (from.due.as_millis(), i64::try_from(from.id).unwrap_or(i64::MAX));
+        let until = until.as_millis();
+        let spans = flight.add(Ask::new(SPANS).with(from_due).with(until));
+        // One more than asked for, to know where the rest begins.
+        let limit = i64::try_from(max).unwrap_or(i64::MAX).saturating_add(1);
+        let range = |ask: Ask| ask.with(shards_of(leases)).with(from_due).with(from_id).with(until).with(limit);
+        let ready = flight.add(range(Ask::new(READY)));
+        let mut landed = line.fly(flight).await?;
+        check(&mut landed, current, leases)?;
+        let waits = waits(&landed.take(ready))?;
+        let mut flight = Flight::new();
+        let mut seats = Vec::new();
+        if from_due < until {
+            for (low, high) in stretches(&landed.take(spans))? {
+                seats.push(flight.add(range(Ask::new(born("runs", "closes"))).with(low).with(high)));
+            }
+            seats.push(flight.add(range(Ask::new(born("runs_far", "closes_far"))).with(0).with(i64::MAX)));
+        }
+        let of_waits = flight.add(runs(waits.keys()));
+        flight.commit();
+        let mut landed = line.fly(flight).await?;
+        let mut runs = Vec::new();
+        for seat in seats {
+            for row in landed.take(seat) {
+                runs.push(waiting(&row, None, None)?);
+            }
+        }
+        for row in landed.take(of_waits) {
+            let wait = waits.get(&row.run(0)?).copied();
+            runs.push(waiting(&row, wait, None)?);
+        }
+        runs.sort_by_key(|run| (run.ready_at, run.run));
+        let rest = runs.get(max).map(|run| Mark { due: run.ready_at, id: run.run.0 });
+        runs.truncate(max);
+        Ok(Loaded { runs, rest })
+    }
+
+    pub(super) async fn try_adopt(&self, line: &Line<'_>, leases: &[Lease]) -> Result<Adopted, Trouble> {
+        let mut flight = Flight::snapshot();
+        let current = flight.add(current_leases(&distinct(leases), self.told_now()));
+        let flights = flight.add(
+            Ask::new(
+                "select f.run, w.ready_at, w.attempt, w.is_called_back, w.run is not null
+                 from flights f
+                 left join waiting w on w.run = f.run
+                 where f.shard = any($1) and (w.run is null or w.ready_at is not null)",
+            )
+            .with(shards_of(leases)),
+        );
+        let parked = flight.add(
+            Ask::new("select distinct shard::bigint, job from waiting where shard = any($1) and ready_at is null")
+                .with(shards_of(leases)),
+        );
+        let mut landed = line.fly(flight).await?;
+        check(&mut landed, current, leases)?;
+        let mut flying: BTreeMap<RunId, Option<Wait>> = BTreeMap::new();
+        for row in landed.take(flights) {
+            let wait = if row.flag(4)? { Some(wait(&row)?) } else { None };
+            flying.insert(row.run(0)?, wait);
+        }
+        let parked = landed.take(parked);
+        let mut flight = Flight::new();
+        let rows = flight.add(runs(flying.keys()));
+        let sends = flight.add(
+            Ask::new(
+                "select distinct on (run) run, attempt, token, log, sent_at, executor
+                 from sends
+                 where run = any($1) and run between $2 and $3
+                 order by run, attempt desc",
+            )
+            .with_runs(flying.keys()),
+        );
+        let joins = "select run, total, open, succeeded from joins where run = any($1) and run between $2 and $3";
+        let joins = flight.add(Ask::new(joins).with_runs(flying.keys()));
+        flight.commit();
+        let mut landed = line.fly(flight).await?;
+        let mut joined: BTreeMap<RunId, Join> = BTreeMap::new();
+        for row in landed.take(joins) {
+            let small = |column: usize| row.number(column).map(|number| number as u32);
+            joined.insert(row.run(0)?, Join { total: small(1)?, open: small(2)?, succeeded: small(3)? });
+        }
+        let sent: BTreeMap<RunId, Row> = by_run(landed.take(sends))?;
+        let mut adopted = Adopted::default();
+        for row in landed.take(rows) {
+            let id = row.run(0)?;
+            let Some(send) = sent.get(&id) else { continue };
+            let wait = flying.get(&id).copied().flatten();
+            let run = waiting(&row, wait, None)?;
+            let run = Waiting { attempt: send.attempt(1)?, ready_at: row.instant(4)?, ..run };
+            adopted.sends.push(OpenSend {
+                run,
+                token: Token(send.bits(2)?),
+                log: LogId(send.bits(3)?),
+                sent_at: send.instant(4)?,
+                executor: send.text(5)?,
+                retry: wait.and_then(|wait| Some((wait.ready_at?, wait.attempt))),
+                join: joined.get(&id).copied(),
+            });
+        }
+        for row in parked {
+            adopted.parked.push((row.shard(0)?, row.job(1)?));
+        }
+        Ok(adopted)
+    }
+
+    pub(super) async fn try_unpark(
+        &self,
+        line: &Line<'_>,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, Trouble> {
+        let mut flight = Flight::begin();
+        let current = flight.add(current_leases(&distinct(&[lease]), self.told_now()));
+        let called = flight.add(
+            Ask::new(
+                "with picked as (
+                     select run
+                     from waiting
+                     where shard = $1 and job = $2 and ready_at is null
+                       and exists (
+                           select from shards s
+                           join nodes n on n.node = s.owner
+                           where s.shard = $1 and s.epoch = $5
+                             and n.expires_at > coalesce($6, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
+                       )
+                     order by due, run
+                     limit $3
+                     for no key update
+                 )
+                 update waiting w
+                 set ready_at = $4, is_called_back = true
+                 from picked
+                 where w.run = picked.run
+                 returning w.due, w.run",
+            )
+            .with(i64::from(lease.shard.0))
+            .with(i64::from(job.0))
+            .with(i64::try_from(max).unwrap_or(i64::MAX))
+            .with(at.as_millis())
+            .with(lease.epoch.0 as i64)
+            .with(self.told_now()),
+        );
+        flight.commit();
+        let mut landed = line.fly(flight).await?;
+        check(&mut landed, current, &[lease])?;
+        let mut runs = Vec::new();
+        for row in landed.take(called) {
+            runs.push((row.instant(0)?, row.run(1)?));
+        }
+        runs.sort_unstable();
+        Ok(runs.into_iter().map(|(_, run)| run).collect())
+    }
+
+    pub(super) async fn try_fetch(&self, line: &Line<'_>, ids: &[RunId]) -> Result<Vec<RunRow>, Trouble> {
+        let mut flight = Flight::snapshot();
+        let of_runs = |sql: &'static str| Ask::new(sql).with_runs(ids);
+        let rows = flight.add(of_runs(
+            "select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint,
+                    payload is not null, payload, of
+             from all_runs
+             where id = any($1) and id between $2 and $3",
+        ));
+        let closes = flight.add(of_runs("select run from all_closes where run = any($1) and run between $2 and $3"));
+        let waits_seat = flight.add(of_runs(
+            "select run, ready_at, attempt, is_called_back from waiting where run = any($1) and run between $2 and $3",
+        ));
+        let sends = flight.add(of_runs(
+            "select run, max(attempt) from sends where run = any($1) and run between $2 and $3 group by run",
+        ));
+        let parts = flight.add(of_runs(
+            "select run, part, total, address from parts where run = any($1) and run between $2 and $3",
+        ));
+        flight.commit();
+        let mut landed = line.fly(flight).await?;
+        let closed: BTreeMap<RunId, Row> = by_run(landed.take(closes))?;
+        let waits = waits(&landed.take(waits_seat))?;
+        let sends: BTreeMap<RunId, Row> = by_run(landed.take(sends))?;
+        let parts: BTreeMap<RunId, Row> = by_run(landed.take(parts))?;
+        let mut fetched = Vec::new();
+        for row in landed.take(rows) {
+            let id = row.run(0)?;
+            let wait = waits.get(&id).copied();
+            let gated = sends.get(&id).map(|row| row.attempt(1)).transpose()?;
+            let part = parts.get(&id).map(|row| part(row, 1)).transpose()?;
+            fetched.push(RunRow {
+                waiting: waiting(&row, wait, gated)?,
+                payload: row.maybe_string(9)?.map(Payload::from),
+                is_closed: closed.contains_key(&id),
+                is_gated: gated.is_some(),
+                is_parked: wait.is_some_and(|wait| wait.ready_at.is_none()),
+                part: row.maybe(10)?.map(|of| RunId(of as u64)).zip(part),
+            });
+        }
+        Ok(fetched)
+    }
+}
+
+/// A part from three columns.
+pub(super) fn part(row: &Row, first: usize) -> Result<Part, Trouble> {
+    let small = |column: usize| row.number(column).map(|number| number as u32);
+    Ok(Part { index: small(first)?, total: small(first + 1)?, address: row.text(first + 2)? })
+}
+
+pub(super) fn by_run(rows: Vec<Row>) -> Result<BTreeMap<RunId, Row>, Trouble> {
+    rows.into_iter().map(|row| Ok((row.run(0)?, row))).collect()
+}
+
+/// The shards of leases, each once.
+pub(super) fn shards_of(leases: &[Lease]) -> Vec<i64> {
+    let shards: BTreeSet<i64> = leases.iter().map(|lease| i64::from(lease.shard.0)).collect();
+    shards.into_iter().collect()
+}
+
+fn distinct(leases: &[Lease]) -> BTreeSet<Lease> {
+    leases.iter().copied().collect()
+}
+
+/// Refuses if any of the leases is not among the current ones.
+fn check(landed: &mut Landed, current: Seat, leases: &[Lease]) -> Result<(), Trouble> {
+    let mut there = BTreeSet::new();
+    for row in landed.take(current) {
+        there.insert((row.shard(0)?, row.bits(1)?));
+    }
+    match leases.iter().find(|lease| !there.contains(&(lease.shard, lease.epoch.0))) {
+        None => Ok(()),
+        Some(Lease { shard, epoch }) => {
+            Err(StoreError::Fenced(format!("epoch {epoch} of shard {shard} is not current").into()).into())
+        }
+    }
+}
+
+/// Days that follow each other, as spans of ids.
+fn stretches(days: &[Row]) -> Result<Vec<(i64, i64)>, Trouble> {
+    let mut stretches: Vec<(i64, i64)> = Vec::new();
+    for row in days {
+        let day = u32::try_from(row.number(0)?).map_err(|_| corrupt("buckets", "of a day", "no such day"))?;
+        let (low, high) = bounds(day);
+        match stretches.last_mut() {
+            Some(last) if last.1 == low => last.1 = high,
+            _ => stretches.push((low, high)),
+        }
+    }
+    Ok(stretches)
+}
+
+fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
+    Ask::new(format!("select {COLUMNS} from all_runs where id = any($1) and id between $2 and $3")).with_runs(ids)
+}
+
+fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, Wait>, Trouble> {
+    rows.iter().map(|row| Ok((row.run(0)?, wait(row)?))).collect()
+}
+
+fn wait(row: &Row) -> Result<Wait, Trouble> {
+    Ok(Wait { ready_at: row.maybe_instant(1)?, attempt: row.attempt(2)?, is_called_back: row.flag(3)? })
+}
+
+/// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
+fn waiting(row: &Row, wait: Option<Wait>, gated: Option<Attempt>) -> Result<Waiting, Trouble> {
+    let id = row.run(0)?;
+    let bad = |reason: &str| corrupt("runs", id, reason);
+    Ok(Waiting {
+        run: id,
+        job: row.job(1)?,
+        shard: row.shard(2)?,
+        fire_time: row.instant(3)?,
+        ready_at: wait.and_then(|wait| wait.ready_at).unwrap_or(row.instant(4)?),
+        attempt: wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST),
+        priority: u8::try_from(row.number(5)?).map_err(|_| bad("no such priority"))?,
+        origin: origin_from(row.number(6)?).ok_or_else(|| bad("no such origin"))?,
+        decided: decided_from(row.number(7)?).ok_or_else(|| bad("no such decision"))?,
+        has_payload: row.flag(8)?,
+        is_called_back: wait.is_some_and(|wait| wait.is_called_back),
+    })
+}

@@ -1,0 +1,298 @@
+//! The ports, each verb as a try that is repeated when others were faster, or asked of the copy when the primary is away.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{
+    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
+};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
+    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
+    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+};
+
+use super::Postgres;
+use super::trouble::Trouble;
+
+/// Tries a verb of the engine until it has an answer.
+macro_rules! engine {
+    ($store:ident, |$line:ident| $try:expr) => {{
+        let mut tries = 0;
+        loop {
+            let $line = $store.engine.line().await.map_err(Trouble::told)?;
+            let answer = $try.await;
+            if let Some(answer) = $store.judge($line, answer, &mut tries).await {
+                break answer;
+            }
+        }
+    }};
+}
+
+/// Asks a person's question of the primary, and of the copy if the primary is away.
+macro_rules! people {
+    ($store:ident, |$line:ident| $read:expr) => {{
+        let mut tries = 0;
+        let mut pool = &$store.readers;
+        loop {
+            let answer = match pool.line().await {
+                Err(trouble) => Err(trouble),
+                Ok($line) => {
+                    let answer = $read.await;
+                    if answer.as_ref().is_err_and(Trouble::is_away) {
+                        answer
+                    } else if let Some(answer) = $store.judge($line, answer, &mut tries).await {
+                        $store.is_stale.store(!std::ptr::eq(pool, &$store.readers), Ordering::Relaxed);
+                        break answer;
+                    } else {
+                        continue;
+                    }
+                }
+            };
+            match (answer, &$store.replica) {
+                (Err(trouble), Some(replica)) if trouble.is_away() && std::ptr::eq(pool, &$store.readers) => {
+                    pool = replica;
+                }
+                (answer, _) => break answer.map_err(Trouble::told),
+            }
+        }
+    }};
+}
+
+#[async_trait]
+impl Store for Postgres {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        engine!(self, |line| self.try_renew(&line, &renewal))
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        engine!(self, |line| self.try_acquire(&line, node, &shards))
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_release(&line, node, &leases, mark))
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        engine!(self, |line| self.try_due(&line, leases, until, max))
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        engine!(self, |line| self.try_jobs(&line, ids))
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        engine!(self, |line| self.try_plan(&line, &plans))
+    }
+
+    async fn load(&self, leases: &[Lease], from: Mark, until: Timestamp, max: usize) -> Result<Loaded, StoreError> {
+        engine!(self, |line| self.try_load(&line, leases, from, until, max))
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        engine!(self, |line| self.try_adopt(&line, leases))
+    }
+
+    async fn unpark(&self, lease: Lease, job: JobId, max: usize, at: Timestamp) -> Result<Vec<RunId>, StoreError> {
+        engine!(self, |line| self.try_unpark(&line, lease, job, max, at))
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        engine!(self, |line| self.try_fetch(&line, runs))
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        engine!(self, |line| self.try_gate(&line, &gates))
+    }
+
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        engine!(self, |line| self.try_split(&line, &splits))
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        engine!(self, |line| self.try_sent(&line, logs))
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        engine!(self, |line| self.try_open_parts(&line, run))
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        engine!(self, |line| self.try_settle(&line, &settlements))
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        engine!(self, |line| self.try_allot(&line, day, count))
+    }
+
+    async fn accept(&self, runs: Vec<NewRun>, left: Vec<(ShardId, ArrivalKind)>) -> Result<Vec<Accepted>, StoreError> {
+        engine!(self, |line| self.try_accept(&line, &runs, &left))
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        engine!(self, |line| self.try_arrivals(&line, leases, max))
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_consume(&line, arrivals))
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        engine!(self, |line| self.try_change(&line, &change))
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        engine!(self, |line| self.try_is_in_force(&line, change))
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        engine!(self, |line| self.try_prune(&line, before))
+    }
+}
+
+#[async_trait]
+impl Browse for Postgres {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        people!(self, |line| self.read_job(&line, id))
+    }
+
+    async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
+        people!(self, |line| self.read_job_named(&line, app, name))
+    }
+
+    async fn job_list(&self, filter: &JobFilter, after: Option<JobId>, limit: usize) -> Result<Page<JobView, JobId>, StoreError> {
+        people!(self, |line| self.read_job_list(&line, filter, after, limit))
+    }
+
+    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
+        people!(self, |line| self.read_revisions(&line, job))
+    }
+
+    async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
+        people!(self, |line| self.read_parts(&line, run))
+    }
+
+    async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
+        people!(self, |line| self.read_sends(&line, run))
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
+        people!(self, |line| self.read_run(&line, id))
+    }
+
+    async fn run_list(&self, filter: &RunFilter, before: Option<RunId>, limit: usize) -> Result<Page<RunView, RunId>, StoreError> {
+        people!(self, |line| self.read_run_list(&line, filter, before, limit))
+    }
+
+    async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {
+        people!(self, |line| self.read_counts(&line, job))
+    }
+
+    async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
+        people!(self, |line| self.read_storage(&line))
+    }
+
+    async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
+        if filter.tag.is_none() && filter.text.is_none() {
+            return people!(self, |line| self.read_job_totals(&line, filter));
+        }
+        let (mut all, mut enabled, mut after) = (0, 0, None);
+        loop {
+            let page = self.job_list(filter, after, 1_000).await?;
+            all += page.items.len() as u64;
+            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
+            after = page.next;
+            if after.is_none() {
+                return Ok((all, enabled));
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Door for Postgres {
+    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
+        engine!(self, |line| self.try_peer_secret(&line, &drawn))
+    }
+
+    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
+        engine!(self, |line| self.try_tokens(&line))
+    }
+
+    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
+        engine!(self, |line| self.try_revoke_token(&line, id))
+    }
+
+    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
+        engine!(self, |line| self.try_begin(&line, &key, &digest, now))
+    }
+
+    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_answer(&line, &key, answer.as_ref()))
+    }
+
+    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
+        let added = engine!(self, |line| self.try_add_token(&line, &token, false))?;
+        added.ok_or_else(|| StoreError::Full("no more token numbers".into()))
+    }
+
+    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
+        let added = engine!(self, |line| self.try_add_token(&line, &token, true))?;
+        Ok(added.is_some())
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
+        while engine!(self, |line| self.try_forget_requests(&line, before))? {}
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Apps for Postgres {
+    async fn registered(&self) -> Result<Registered, StoreError> {
+        engine!(self, |line| self.try_registered(&line))
+    }
+
+    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_beat(&line, &beats))
+    }
+
+    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
+        engine!(self, |line| self.try_leave(&line, app, address))
+    }
+
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
+        engine!(self, |line| self.try_bury(&line, dead))
+    }
+
+    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
+        engine!(self, |line| self.try_put_app(&line, &app, expected))
+    }
+
+    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
+        engine!(self, |line| self.try_remove_app(&line, name))
+    }
+}
+
+#[async_trait]
+impl Logs for Postgres {
+    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_keep_log(&line, run, attempt, &log))
+    }
+
+    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_note_kill(&line, run, &note))
+    }
+
+    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
+        people!(self, |line| self.try_log(&line, run, attempt))
+    }
+
+    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
+        people!(self, |line| self.try_kills(&line, run))
+    }
+}

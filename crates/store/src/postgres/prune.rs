@@ -1,0 +1,123 @@
+//! Keeping house: days that are over, keys that have expired, and the tables of days to come.
+
+use std::collections::BTreeSet;
+
+use calendar::Timestamp;
+use punctual_core::model::RunId;
+use punctual_node::ports::Pruned;
+use tokio_postgres::error::SqlState;
+
+use super::Postgres;
+use super::ask::{Ask, Columns, Flight};
+use super::day::{TABLES, bounds, is_over, remove};
+use super::line::Line;
+use super::trouble::{Trouble, corrupt};
+
+impl Postgres {
+    pub(super) async fn try_prune(&self, line: &Line<'_>, before: Timestamp) -> Result<Pruned, Trouble> {
+        let mut pruned = Pruned::default();
+        for day in old_days(line, before).await? {
+            match self.drop_day(line, day).await {
+                Ok(true) => pruned.buckets += 1,
+                Ok(false) => pruned.kept_open += 1,
+                // Somebody is looking into it; the next time it goes.
+                Err(trouble) if trouble.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    line.run("rollback").await?;
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let keys = "delete from keys
+             where expires_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
+        line.ask(Ask::new(keys).with(self.told_now())).await?;
+        // Of a shard that nobody moves the checkpoint of, the least is enough.
+        line.ask(Ask::new(
+            "with gone as (delete from births returning shard, due)
+             insert into births (shard, due) select shard, min(due) from gone group by shard",
+        ))
+        .await?;
+        self.tend_days(line).await?;
+        self.remove_old(line, before).await?;
+        Ok(pruned)
+    }
+
+    /// Empties a day in which nothing is open; false if something is. Whoever writes there waits for the moment that it takes,
+    /// and finds the day either whole or gone.
+    async fn drop_day(&self, line: &Line<'_>, day: u32) -> Result<bool, Trouble> {
+        let names: Vec<String> = TABLES.iter().map(|(table, _)| format!("{table}_{day}")).collect();
+        let there = "select name from unnest($1) as name where to_regclass(name) is not null";
+        let mut there: Vec<String> =
+            line.ask(Ask::new(there).with(names)).await?.iter().map(|row| row.string(0)).collect::<Result<_, _>>()?;
+        there.sort_unstable();
+        let (low, high) = bounds(day);
+        let mut flight = Flight::begin();
+        flight.add(Ask::new("set local lock_timeout = 1000"));
+        for name in &there {
+            flight.add(Ask::new(format!("lock table {name} in access exclusive mode")));
+        }
+        flight.add(Ask::new("lock table runs_far in share row exclusive mode"));
+        let open = flight.add(
+            Ask::new(
+                "select 1
+                 from all_runs r
+                 where r.id >= $1 and r.id < $2
+                   and not exists (select from all_closes c where c.run = r.id and c.run >= $1 and c.run < $2)
+                 limit 1",
+            )
+            .with(low)
+            .with(high),
+        );
+        let mut landed = line.fly(flight).await?;
+        if !landed.take(open).is_empty() {
+            line.run("rollback").await?;
+            return Ok(false);
+        }
+        let mut sql = String::new();
+        if !there.is_empty() {
+            sql += &format!("truncate only {};\n", there.join(", only "));
+        }
+        sql += &format!(
+            "delete from runs_far where id >= {low} and id < {high};
+             delete from closes_far where run >= {low} and run < {high};
+             delete from buckets where day = {day};
+             update meta set value = greatest(value, {}) where name = 'pruned_to';
+             commit",
+            i64::from(day) + 1
+        );
+        line.run(&sql).await?;
+        Ok(true)
+    }
+
+    /// Drops the tables of past days that hold nothing.
+    async fn remove_old(&self, line: &Line<'_>, before: Timestamp) -> Result<(), Trouble> {
+        let now = "select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
+        let rows = line.ask(Ask::new(now).with(self.told_now())).await?;
+        let today = RunId::day_of(rows[0].instant(0)?);
+        let held = days_held(line).await?;
+        for day in self.learn_days(line).await? {
+            if day < today && is_over(day, before) && !held.contains(&day) {
+                self.days.forget();
+                match remove(line, day, self.is_concurrent).await {
+                    Err(trouble) if trouble.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {
+                        return line.run("rollback; reset lock_timeout").await;
+                    }
+                    other => other?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn days_held(line: &Line<'_>) -> Result<BTreeSet<u32>, Trouble> {
+    let mut days = BTreeSet::new();
+    for row in &line.ask(Ask::new("select distinct day::bigint from buckets")).await? {
+        let day = row.number(0)?;
+        days.insert(u32::try_from(day).map_err(|_| corrupt("buckets", day, "no such day"))?);
+    }
+    Ok(days)
+}
+
+async fn old_days(line: &Line<'_>, before: Timestamp) -> Result<Vec<u32>, Trouble> {
+    Ok(days_held(line).await?.into_iter().filter(|day| is_over(*day, before)).collect())
+}

@@ -1,0 +1,317 @@
+//! Redis beside the database: claims that others can see, leases that are asked for before the database is, and hints that
+//! travel faster than a look. Nothing here is ever the truth. A lease that was won in Redis is held when the database has
+//! raised its epoch, a claim stops nobody, and while Redis is away everything goes on through the database alone.
+
+mod hints;
+mod link;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use calendar::Timestamp;
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::wheel::Mark;
+use punctual_node::ports::{
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Lease,
+    Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split, Store, StoreError,
+};
+
+pub use hints::{Heed, RedisPeers};
+use link::Link;
+
+/// How long a claim is seen: longer than any two nodes may disagree about who plans.
+const CLAIM_MS: usize = 30_000;
+
+/// How long a lease lives before the node has said its own term.
+const TERM: Duration = Duration::from_secs(4);
+
+/// Keeps what is still ours, and takes back what Redis forgot: what another has by now stays with them.
+const KEEP: &str = "
+for _, key in ipairs(KEYS) do
+    local owner = redis.call('GET', key)
+    if owner == ARGV[1] then
+        redis.call('PEXPIRE', key, ARGV[2])
+    elseif not owner then
+        redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
+    end
+end
+return 1";
+
+/// Lets go of what is still ours.
+const LET_GO: &str = "
+for _, key in ipairs(KEYS) do
+    if redis.call('GET', key) == ARGV[1] then
+        redis.call('DEL', key)
+    end
+end
+return 1";
+
+/// What nodes have in Redis.
+pub struct Redis {
+    link: Link,
+    held: Mutex<Held>,
+    claims: AtomicU64,
+    contended: AtomicU64,
+}
+
+/// What this node has there.
+#[derive(Default)]
+struct Held {
+    node: NodeId,
+    term: Option<Duration>,
+    shards: BTreeSet<ShardId>,
+}
+
+/// What has happened in Redis so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedisFigures {
+    /// Fire times that were claimed.
+    pub claims: u64,
+    /// Those that somebody else had claimed before.
+    pub contended: u64,
+    /// Whether it answers.
+    pub is_up: bool,
+}
+
+impl Redis {
+    /// The way to a server, which need not be there yet; a conflict if the address is none.
+    pub fn new(url: &str) -> Result<Arc<Redis>, StoreError> {
+        Ok(Arc::new(Redis {
+            link: Link::new(url)?,
+            held: Mutex::default(),
+            claims: AtomicU64::new(0),
+            contended: AtomicU64::new(0),
+        }))
+    }
+
+    /// A store that coordinates through it before it asks the database.
+    pub fn beside(self: &Arc<Self>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Coordinated { store, redis: Arc::clone(self) })
+    }
+
+    /// Whether it answers now.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let mut ping = ::redis::pipe();
+        ping.cmd("PING").ignore();
+        match self.link.ask::<()>(&ping).await {
+            Some(()) => Ok(()),
+            None => Err(StoreError::Unknown("Redis does not answer".into())),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn figures(&self) -> RedisFigures {
+        RedisFigures {
+            claims: self.claims.load(Ordering::Relaxed),
+            contended: self.contended.load(Ordering::Relaxed),
+            is_up: self.link.is_up(),
+        }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims what is about to be planned, in one round trip. Whoever claimed it before may have died on the way to the
+    /// database, so nobody is stopped by it: the unique key decides.
+    async fn claim(&self, plans: &[Plan]) {
+        let node = self.held().node.to_string();
+        let runs = plans.iter().flat_map(|plan| &plan.runs);
+        let mut pipe = ::redis::pipe();
+        let mut count = 0;
+        for run in runs {
+            pipe.cmd("SET").arg(claim_key(run)).arg(&node).arg("NX").arg("PX").arg(CLAIM_MS);
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        if let Some(won) = self.link.ask::<Vec<Option<String>>>(&pipe).await {
+            let lost = won.iter().filter(|won| won.is_none()).count();
+            self.claims.fetch_add(count, Ordering::Relaxed);
+            self.contended.fetch_add(lost as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Which of these shards are ours for a term; all of them if Redis cannot say.
+    async fn take(&self, node: NodeId, shards: Vec<ShardId>) -> Vec<ShardId> {
+        let (me, term) = (node.to_string(), self.held().term.unwrap_or(TERM));
+        let mut pipe = ::redis::pipe();
+        for shard in &shards {
+            let key = lease_key(*shard);
+            pipe.cmd("SET").arg(&key).arg(&me).arg("NX").arg("PX").arg(millis(term)).ignore();
+            pipe.cmd("GET").arg(&key);
+        }
+        let Some(owners) = self.link.ask::<Vec<Option<String>>>(&pipe).await else { return shards };
+        let ours = |(shard, owner): (ShardId, Option<String>)| (owner.as_ref() == Some(&me)).then_some(shard);
+        shards.into_iter().zip(owners).filter_map(ours).collect()
+    }
+
+    /// Renews what is held.
+    async fn keep(&self) {
+        let (me, term, keys) = {
+            let held = self.held();
+            let keys: Vec<String> = held.shards.iter().copied().map(lease_key).collect();
+            (held.node.to_string(), held.term.unwrap_or(TERM), keys)
+        };
+        self.run(KEEP, &keys, &[me, millis(term).to_string()]).await;
+    }
+
+    async fn let_go(&self, node: NodeId, shards: impl Iterator<Item = ShardId>) {
+        let keys: Vec<String> = shards.map(lease_key).collect();
+        self.run(LET_GO, &keys, &[node.to_string()]).await;
+    }
+
+    async fn run(&self, script: &str, keys: &[String], arguments: &[String]) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut pipe = ::redis::pipe();
+        pipe.cmd("EVAL").arg(script).arg(keys.len()).arg(keys).arg(arguments).ignore();
+        self.link.ask::<()>(&pipe).await;
+    }
+}
+
+fn claim_key(run: &NewRun) -> String {
+    format!("execution:{}:{}", run.job, run.fire_time.as_millis())
+}
+
+fn lease_key(shard: ShardId) -> String {
+    format!("punctual:lease:{}", shard.0)
+}
+
+fn millis(time: Duration) -> usize {
+    usize::try_from(time.as_millis()).unwrap_or(usize::MAX)
+}
+
+/// A store in front of which Redis stands.
+struct Coordinated {
+    store: Arc<dyn Store>,
+    redis: Arc<Redis>,
+}
+
+#[async_trait]
+impl Store for Coordinated {
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
+        let (node, term) = (renewal.node, renewal.term);
+        let renewed = self.store.renew(renewal).await?;
+        {
+            let mut held = self.redis.held();
+            let owned = renewed.shards.iter().filter(|row| row.owner == Some(node)).map(|row| row.shard);
+            *held = Held { node, term: Some(term).filter(|term| !term.is_zero()), shards: owned.collect() };
+        }
+        self.redis.keep().await;
+        Ok(renewed)
+    }
+
+    async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
+        let won = self.redis.take(node, shards).await;
+        if won.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store.acquire(node, won).await
+    }
+
+    async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
+        let shards: Vec<ShardId> = leases.iter().map(|lease| lease.shard).collect();
+        self.store.release(node, leases, mark).await?;
+        self.redis.let_go(node, shards.into_iter()).await;
+        Ok(())
+    }
+
+    async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
+        self.store.due(leases, until, max).await
+    }
+
+    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
+        self.store.jobs(ids).await
+    }
+
+    async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
+        self.redis.claim(&plans).await;
+        self.store.plan(plans).await
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
+        self.store.load(leases, from, until, max).await
+    }
+
+    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+        self.store.adopt(leases).await
+    }
+
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
+        self.store.unpark(lease, job, max, at).await
+    }
+
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.store.fetch(runs).await
+    }
+
+    async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
+        self.store.gate(gates).await
+    }
+
+    async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
+        self.store.split(splits).await
+    }
+
+    async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
+        self.store.sent(logs).await
+    }
+
+    async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
+        self.store.open_parts(run).await
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        self.store.settle(settlements).await
+    }
+
+    async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
+        self.store.allot(day, count).await
+    }
+
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
+        self.store.accept(runs, left).await
+    }
+
+    async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
+        self.store.arrivals(leases, max).await
+    }
+
+    async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
+        self.store.consume(arrivals).await
+    }
+
+    async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        self.store.change(change).await
+    }
+
+    async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
+        self.store.is_in_force(change).await
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+        self.store.prune(before).await
+    }
+}

@@ -1,0 +1,152 @@
+//! Hints through Redis: each node listens on a channel of its own, named by its address. Whoever cannot be told this way is
+//! told the other way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use punctual_core::model::{ChangeId, JobId, NodeId, RunId, ShardId};
+use punctual_node::ports::{Hint, NodeRow, Peers};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::Redis;
+
+/// How long a listener waits before it listens again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How many hints wait to be told; more are found by looking.
+const WAITING_MAX: usize = 10_000;
+
+/// Told to whoever listens.
+pub type Heed = Arc<dyn Fn(Hint) + Send + Sync>;
+
+/// The way to other nodes through Redis, with another way for when it is away.
+pub struct RedisPeers {
+    addresses: Mutex<BTreeMap<NodeId, String>>,
+    letters: UnboundedSender<Letter>,
+    other_way: Arc<dyn Peers>,
+}
+
+/// One hint on its way.
+struct Letter {
+    node: NodeId,
+    address: String,
+    hint: Hint,
+}
+
+impl RedisPeers {
+    /// Tells others through Redis, and hears what they tell at this address.
+    pub fn new(redis: Arc<Redis>, address: String, heed: Heed, other_way: Arc<dyn Peers>) -> Arc<RedisPeers> {
+        let (letters, taken) = unbounded_channel();
+        let runtime = Handle::current();
+        runtime.spawn(listen(Arc::clone(&redis), address, heed));
+        runtime.spawn(carry(redis, taken, Arc::clone(&other_way)));
+        Arc::new(RedisPeers { addresses: Mutex::default(), letters, other_way })
+    }
+
+    fn addresses(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, String>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peers for RedisPeers {
+    fn tell(&self, node: NodeId, hint: Hint) {
+        let address = self.addresses().get(&node).cloned();
+        // A wish is only for those who can show who they are.
+        let is_wish = hint == Hint::Drain;
+        match address.filter(|address| !address.is_empty() && !is_wish) {
+            Some(address) => drop(self.letters.send(Letter { node, address, hint })),
+            None => self.other_way.tell(node, hint),
+        }
+    }
+
+    fn meet(&self, nodes: &[NodeRow]) {
+        let of = |row: &NodeRow| (row.node, row.address.clone().into_owned());
+        *self.addresses() = nodes.iter().map(of).collect();
+        self.other_way.meet(nodes);
+    }
+}
+
+async fn carry(redis: Arc<Redis>, mut letters: UnboundedReceiver<Letter>, other_way: Arc<dyn Peers>) {
+    let mut batch = Vec::new();
+    while letters.recv_many(&mut batch, WAITING_MAX).await > 0 {
+        let mut pipe = ::redis::pipe();
+        for letter in &batch {
+            pipe.cmd("PUBLISH").arg(channel(&letter.address)).arg(write(&letter.hint));
+        }
+        let heard = redis.link.ask::<Vec<i64>>(&pipe).await.unwrap_or_default();
+        // Nobody listens there, or Redis is away.
+        let unheard = batch.drain(..).enumerate().filter(|(place, _)| heard.get(*place).is_none_or(|n| *n == 0));
+        for (_, letter) in unheard {
+            other_way.tell(letter.node, letter.hint);
+        }
+    }
+}
+
+async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
+    if address.is_empty() {
+        return;
+    }
+    loop {
+        if let Ok(mut heard) = redis.link.client().get_async_pubsub().await
+            && heard.subscribe(channel(&address)).await.is_ok()
+        {
+            let mut messages = heard.on_message();
+            while let Some(message) = messages.next().await {
+                if let Some(hint) = message.get_payload::<String>().ok().as_deref().and_then(read) {
+                    heed(hint);
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+fn channel(address: &str) -> String {
+    format!("punctual:hints:{address}")
+}
+
+fn write(hint: &Hint) -> String {
+    match hint {
+        Hint::Arrived(shard) => format!("arrived {}", shard.0),
+        Hint::Changed(change, job) => format!("changed {} {}", change.0, job.0),
+        Hint::Settled(run) => format!("settled {}", run.0),
+        Hint::Vacated => "vacated".into(),
+        Hint::Drain => "drain".into(),
+    }
+}
+
+/// What was told; none if it is nothing that may be told this way.
+fn read(text: &str) -> Option<Hint> {
+    let mut words = text.split(' ');
+    let hint = match words.next()? {
+        "arrived" => Hint::Arrived(ShardId(words.next()?.parse().ok()?)),
+        "changed" => Hint::Changed(ChangeId(words.next()?.parse().ok()?), JobId(words.next()?.parse().ok()?)),
+        "settled" => Hint::Settled(RunId(words.next()?.parse().ok()?)),
+        "vacated" => Hint::Vacated,
+        _ => return None,
+    };
+    words.next().is_none().then_some(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_read_as_they_were_written_and_wishes_are_not() {
+        for hint in [
+            Hint::Arrived(ShardId(63)),
+            Hint::Changed(ChangeId(u64::MAX), JobId(7)),
+            Hint::Settled(RunId(1 << 52)),
+            Hint::Vacated,
+        ] {
+            assert_eq!(read(&write(&hint)), Some(hint));
+        }
+        for text in ["", "drain", "arrived", "arrived x", "arrived 1 2", "settled -1", "😀"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+}

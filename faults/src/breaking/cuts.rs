@@ -1,0 +1,103 @@
+//! Nodes that cannot reach the database, in every way in which a network can fail.
+
+use std::time::Duration;
+
+use super::kills::{life_of, taken_over};
+use crate::campaign::Campaign;
+use crate::cluster::ask_node;
+use crate::proxy::{Proxy, Way};
+use serde_json::json;
+
+/// How a node is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// What it asks does not arrive.
+    Questions,
+    /// What it is answered does not arrive: it asked, it was done, and it does not know.
+    Answers,
+    /// Nothing arrives either way, and the sockets stay open.
+    Both,
+    /// Its connections are reset, and it gets no new ones.
+    Reset,
+}
+
+impl Cut {
+    /// All of them.
+    pub const ALL: [Cut; 4] = [Cut::Questions, Cut::Answers, Cut::Both, Cut::Reset];
+
+    fn apply(self, proxy: &Proxy) {
+        match self {
+            Cut::Questions => proxy.set(Way::Silent, Way::Open),
+            Cut::Answers => proxy.set(Way::Open, Way::Silent),
+            Cut::Both => proxy.set(Way::Silent, Way::Silent),
+            Cut::Reset => {
+                proxy.take_new(false);
+                proxy.cut();
+            }
+        }
+    }
+}
+
+/// How long a node that is cut off may take to say so to whoever asks it.
+const SAYS_SO_WITHIN: Duration = Duration::from_secs(20);
+
+/// Cuts a node off until the others have taken over and it says that it cannot work, then lets it back.
+pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
+    let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
+    let Some(life) = life_of(campaign, index).await? else {
+        return Err("there is nobody to take over".into());
+    };
+    campaign.had_pauses = true;
+    campaign.note(&format!("cut {} off: {how:?}", campaign.cluster.nodes[index].name()));
+    with_proxy(campaign, index, |proxy| how.apply(proxy))?;
+    let took = taken_over(campaign, index, &life).await?;
+    campaign.measured("takeover from a node that is cut off", took);
+    refuses(campaign, index).await?;
+    campaign.note("let it back");
+    with_proxy(campaign, index, Proxy::heal)?;
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole after a cut", whole);
+    Ok(())
+}
+
+/// Makes the way of every node to the database slow for a while.
+pub async fn slow(campaign: &mut Campaign, delay: Duration, receipts: usize) -> Result<(), String> {
+    campaign.note(&format!("every way to the database takes {delay:?} longer"));
+    let set = |campaign: &Campaign, way: Way| {
+        campaign
+            .cluster
+            .nodes
+            .iter()
+            .filter_map(|node| node.proxy.as_ref())
+            .for_each(|proxy| proxy.set(way, way));
+    };
+    set(campaign, Way::Slow(delay));
+    let went_on = campaign.received(receipts).await;
+    set(campaign, Way::Open);
+    went_on?;
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole after a slow database", whole);
+    Ok(())
+}
+
+fn with_proxy(campaign: &Campaign, index: usize, act: impl Fn(&Proxy)) -> Result<(), String> {
+    let proxy = campaign.cluster.nodes[index].proxy.as_ref();
+    proxy.map(act).ok_or_else(|| "the node has no proxy".into())
+}
+
+/// Who cannot keep what it is given says so: 503 and when to come back, and not silence.
+async fn refuses(campaign: &Campaign, index: usize) -> Result<(), String> {
+    let address = campaign.cluster.nodes[index].address();
+    // A job that does not exist: nothing is written even if it gets through.
+    let body = json!({"runs": [{"job": 2_000_000_000, "key": "nobody"}]});
+    let asked = async {
+        loop {
+            match ask_node(&address, "POST", "/api/v1/runs", Some(&body)).await {
+                Ok(answer) if answer.status == 503 => return answer,
+                _ => crate::clock::pass(Duration::from_millis(100)).await,
+            }
+        }
+    };
+    let said = tokio::time::timeout(SAYS_SO_WITHIN, asked).await;
+    said.map(|_| ()).map_err(|_| format!("a node that is cut off did not say 503 within {SAYS_SO_WITHIN:?}"))
+}

@@ -1,0 +1,31 @@
+//! Nodes that are held in the middle of whatever they do, as a machine does that is suspended or starved.
+
+use std::time::Duration;
+
+use super::kills::{life_of, taken_over};
+use crate::campaign::Campaign;
+use crate::clock::pass;
+
+/// Holds a node for so long, and lets it go on.
+pub async fn pause(campaign: &mut Campaign, duration: Duration) -> Result<(), String> {
+    let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
+    let life = life_of(campaign, index).await?;
+    campaign.had_pauses = true;
+    campaign.note(&format!("pause {} for {duration:?}", campaign.cluster.nodes[index].name()));
+    campaign.cluster.nodes[index].pause();
+    let taken_over = async {
+        match &life {
+            Some(life) => taken_over(campaign, index, life).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let (taken_over, ()) = tokio::join!(taken_over, pass(duration));
+    campaign.note("resume");
+    campaign.cluster.nodes[index].resume();
+    if let Some(took) = taken_over? {
+        campaign.measured("takeover from a paused node", took);
+    }
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole after a pause", whole);
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! The database and Redis: restarted, killed, away for a while.
+
+use std::time::Duration;
+
+use crate::campaign::{Campaign, blocking};
+use crate::clock::pass;
+
+/// How a database goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Away {
+    /// It is stopped in order, and started again at once.
+    Restarted,
+    /// It is killed, and recovers.
+    Killed,
+}
+
+/// How long a killed database stays away.
+const AWAY: Duration = Duration::from_secs(3);
+
+/// Takes the database away, and brings it back.
+pub async fn database(campaign: &mut Campaign, how: Away) -> Result<(), String> {
+    campaign.had_pauses = true;
+    campaign.note(&format!("the database is {how:?}"));
+    let server = campaign.database.as_mut().ok_or("there is no database")?;
+    match how {
+        Away::Restarted => blocking(|| server.restart())?,
+        Away::Killed => {
+            blocking(|| server.kill());
+            pass(AWAY).await;
+            blocking(|| server.start())?;
+        }
+    }
+    campaign.note("the database is back");
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole after the database came back", whole);
+    let went_on = campaign.received(100).await?;
+    campaign.measured("work goes on after the database came back", went_on);
+    Ok(())
+}
+
+/// Takes Redis away until work has gone on without it, and brings it back.
+pub async fn redis(campaign: &mut Campaign) -> Result<(), String> {
+    campaign.note("redis is killed");
+    blocking(|| campaign.redis.as_mut().ok_or("there is no redis").map(|server| server.kill()))?;
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole without redis", whole);
+    campaign.received(500).await?;
+    campaign.note("redis is back");
+    blocking(|| campaign.redis.as_mut().ok_or("there is no redis".into()).and_then(|server| server.start()))?;
+    campaign.cluster.whole().await?;
+    campaign.received(300).await?;
+    Ok(())
+}

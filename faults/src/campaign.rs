@@ -1,0 +1,251 @@
+//! A cluster under load with everything that belongs to it, from its start to the verdict over what it left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use punctual_scratch::{MariaDb, Postgres, Redis, Server};
+use serde_json::json;
+
+use crate::check::{Covered, check};
+use crate::clock::now;
+use crate::cluster::Cluster;
+use crate::dice::Dice;
+use crate::history::{History, Millis};
+use crate::measure::{Sample, lateness, work_resumed};
+use crate::node::{Launch, Node};
+use crate::receipts::Agent;
+use crate::workload::{Size, Workload};
+use crate::{clock, dump};
+
+/// How much is received before anything is broken.
+const WARM: usize = 600;
+
+/// Where the cluster keeps everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// In the one node's own file.
+    Embedded,
+    /// In a PostgreSQL.
+    Postgres,
+    /// In a MariaDB.
+    MariaDb,
+}
+
+/// How a campaign is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The binary of the nodes.
+    pub binary: PathBuf,
+    /// The folder for evidence; what is in it is overwritten.
+    pub evidence: PathBuf,
+    pub database: Database,
+    pub nodes: usize,
+    pub has_redis: bool,
+    pub has_movable_clock: bool,
+    pub size: Size,
+    pub seed: u64,
+}
+
+impl Setup {
+    /// One node with its own file.
+    pub fn embedded(binary: impl Into<PathBuf>, evidence: impl Into<PathBuf>) -> Setup {
+        Setup {
+            binary: binary.into(),
+            evidence: evidence.into(),
+            database: Database::Embedded,
+            nodes: 1,
+            has_redis: false,
+            has_movable_clock: false,
+            size: Size::default(),
+            seed: 1,
+        }
+    }
+
+    /// Three nodes on a database.
+    pub fn cluster(database: Database, binary: impl Into<PathBuf>, evidence: impl Into<PathBuf>) -> Setup {
+        Setup { database, nodes: 3, ..Setup::embedded(binary, evidence) }
+    }
+}
+
+/// A cluster at work.
+pub struct Campaign {
+    pub cluster: Cluster,
+    pub agent: Agent,
+    pub dice: Dice,
+    pub database: Option<Server>,
+    pub redis: Option<Server>,
+    workload: Workload,
+    samples: BTreeMap<&'static str, Sample>,
+    /// When nodes were killed, and when they were asked to stop.
+    kills: Vec<Millis>,
+    stops: Vec<Millis>,
+    /// Whether a sender was held in the middle of its work, or cut off from what it asked.
+    pub had_pauses: bool,
+    log: File,
+    evidence: PathBuf,
+    started: Millis,
+}
+
+/// What a campaign found out.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub covered: Covered,
+    pub samples: BTreeMap<&'static str, Sample>,
+    pub text: String,
+}
+
+impl Campaign {
+    /// Starts everything, and waits until it works.
+    pub async fn start(setup: &Setup) -> Result<Campaign, String> {
+        let started = now();
+        let _ = std::fs::remove_dir_all(&setup.evidence);
+        let file = |name: &str| setup.evidence.join(name);
+        let failed = |error: std::io::Error| format!("{}: {error}", setup.evidence.display());
+        std::fs::create_dir_all(&setup.evidence).map_err(failed)?;
+        let database = blocking(|| start_database(setup.database))?;
+        let redis = setup.has_redis.then(|| blocking(|| Redis.start())).transpose()?;
+        let url = database.as_ref().map(|server| blocking(|| server.database("punctual"))).transpose()?;
+        let launch = Launch {
+            binary: setup.binary.clone(),
+            redis: redis.as_ref().map(Server::url),
+            has_movable_clock: setup.has_movable_clock,
+            logs: setup.evidence.clone(),
+        };
+        let agent = Agent::start(&file("receipts.jsonl")).await.map_err(failed)?;
+        let cluster = Cluster::start(&launch, url.as_deref(), setup.nodes).await?;
+        let workload =
+            Workload::start(&cluster.client, &agent, setup.size, setup.seed, &file("client.jsonl")).await?;
+        let campaign = Campaign {
+            cluster,
+            agent,
+            dice: Dice::new(setup.seed ^ 0xfau64),
+            database,
+            redis,
+            workload,
+            samples: BTreeMap::new(),
+            kills: Vec::new(),
+            stops: Vec::new(),
+            had_pauses: false,
+            log: File::create(file("faults.jsonl")).map_err(failed)?,
+            evidence: setup.evidence.clone(),
+            started,
+        };
+        // Until everybody has known the jobs for two terms, what has no gate may have been sent without one.
+        campaign.received(WARM).await?;
+        Ok(campaign)
+    }
+
+    /// Writes down what is done to the cluster.
+    pub fn note(&mut self, what: &str) {
+        let line = json!({"at": now(), "what": what});
+        writeln!(self.log, "{line}").expect("a file that can be written");
+    }
+
+    /// Writes down how long something took.
+    pub fn measured(&mut self, what: &'static str, took: Duration) {
+        self.note(&format!("{what} took {} ms", took.as_millis()));
+        self.samples.entry(what).or_default().add(took);
+    }
+
+    /// A node is killed now.
+    pub fn killed(&mut self) {
+        self.kills.push(now());
+    }
+
+    /// A node is asked to stop now.
+    pub fn asked_to_stop(&mut self) {
+        self.stops.push(now());
+    }
+
+    /// Waits until so much more has been received.
+    pub async fn received(&self, more: usize) -> Result<Duration, String> {
+        let before = self.agent.count();
+        let limit = Duration::from_secs(60);
+        clock::until("work goes on", limit, async || self.agent.count() >= before + more).await
+    }
+
+    /// Mends everything, lets the work end, and judges what was written down.
+    pub async fn finish(mut self) -> Result<Report, String> {
+        self.note("mended");
+        for node in &self.cluster.nodes {
+            node.move_clock(0)?;
+            node.proxy.iter().for_each(crate::proxy::Proxy::heal);
+        }
+        let whole = self.cluster.whole().await?;
+        self.measured("whole after everything was mended", whole);
+        let caught_up = dump::caught_up(&self.cluster.client).await?;
+        self.measured("caught up after everything was mended", caught_up);
+        let known = self.workload.stop().await?;
+        let drained = dump::drained(&self.cluster.client).await?;
+        let runs = dump::runs(&self.cluster.client, &self.evidence.join("runs.jsonl")).await?;
+        let (kills, stops) = (std::mem::take(&mut self.kills), std::mem::take(&mut self.stops));
+        let receipts = self.agent.receipts();
+        for moment in kills {
+            self.samples
+                .entry("work of a killed node goes on")
+                .or_default()
+                .add(work_resumed(&receipts, moment));
+        }
+        for moment in stops {
+            self.samples.entry("lateness at a clean stop").or_default().add(lateness(&receipts, moment));
+        }
+        let history = History {
+            jobs: known.jobs,
+            submissions: known.submissions,
+            receipts,
+            runs,
+            had_pauses: self.had_pauses,
+        };
+        let verdict = check(&history);
+        let mut broken: Vec<String> = verdict.violations.iter().map(ToString::to_string).collect();
+        broken.extend(self.cluster.nodes.iter().filter_map(misbehaved));
+        let mut text = format!("{}\nlast work ended after {} ms\n", verdict.covered, drained.as_millis());
+        for (what, sample) in &self.samples {
+            text += &format!("{what}: {sample}\n");
+        }
+        text += &format!("{} s in all\n", (now() - self.started) / 1_000);
+        for what in &broken {
+            text += &format!("BROKEN {what}\n");
+        }
+        let _ = std::fs::write(self.evidence.join("report.txt"), &text);
+        match broken.is_empty() {
+            true => Ok(Report { covered: verdict.covered, samples: self.samples, text }),
+            false => Err(format!(
+                "{} promises broken, see {}\n{}",
+                broken.len(),
+                self.evidence.display(),
+                first(&text)
+            )),
+        }
+    }
+}
+
+/// Runs what blocks the thread, such as waiting for a server's process.
+pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+fn start_database(database: Database) -> Result<Option<Server>, String> {
+    match database {
+        Database::Embedded => Ok(None),
+        Database::Postgres => Postgres { fsync: true, ..Postgres::default() }.start().map(Some),
+        Database::MariaDb => MariaDb { fsync: true, ..MariaDb::default() }.start().map(Some),
+    }
+}
+
+/// What a node did that none may do: end by itself, or panic.
+fn misbehaved(node: &Node) -> Option<String> {
+    let log = std::fs::read(node.log()).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let panicked = log.lines().find(|line| line.contains("panicked"));
+    let ended = node.ended().map(|status| format!("{} ended by itself: {status}", node.name()));
+    ended.or_else(|| panicked.map(|line| format!("{}: {line}", node.name())))
+}
+
+/// The first lines of a long text.
+fn first(text: &str) -> String {
+    text.lines().take(60).collect::<Vec<_>>().join("\n")
+}

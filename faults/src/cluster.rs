@@ -1,0 +1,203 @@
+//! Several nodes on one database, and somebody who asks whichever of them answers.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::{Answer, ask};
+use crate::clock::until;
+use crate::node::{Launch, Node, TOKEN};
+use crate::proxy::Proxy;
+
+/// How long one node is waited for before the next is asked.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a cluster may take to be whole again after everything that was broken is mended.
+const WHOLE_WITHIN: Duration = Duration::from_secs(60);
+
+/// A client that knows every node, and asks the next when one does not answer.
+#[derive(Clone)]
+pub struct Client {
+    addresses: Arc<[String]>,
+    next: Arc<AtomicUsize>,
+}
+
+impl Client {
+    fn new(addresses: Vec<String>) -> Client {
+        Client { addresses: addresses.into(), next: Arc::default() }
+    }
+
+    /// Asks until somebody answers with more than "not now". What is asked must bear being asked twice.
+    pub async fn insist(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<Answer, String> {
+        let started = Instant::now();
+        loop {
+            let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.addresses.len();
+            let said = ask_node(&self.addresses[turn], method, path, body).await;
+            let what = match said {
+                Ok(answer) if answer.status < 500 && answer.status != 429 => return Ok(answer),
+                Ok(answer) => format!("{} {}", answer.status, answer.text()),
+                Err(reason) => reason,
+            };
+            if started.elapsed() > limit {
+                return Err(format!("{method} {path}: nobody answers; the last said {what}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Asks one node once, as the administrator.
+pub async fn ask_node(
+    address: &str,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Answer, String> {
+    let authorization = format!("Bearer {TOKEN}");
+    let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+    let body = body.map(Value::to_string).unwrap_or_default();
+    ask(address, method, path, &headers, &body, PATIENCE).await
+}
+
+/// What a node says of the cluster: who there is, and who acts for what.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The name of each node's present life, and the node's own name.
+    pub nodes: Vec<(String, String)>,
+    /// Who acts for each shard.
+    pub owners: Vec<Option<String>>,
+}
+
+impl View {
+    /// The name of a node's present life.
+    pub fn life_of(&self, name: &str) -> Option<&str> {
+        self.nodes.iter().find(|node| node.1 == name).map(|node| node.0.as_str())
+    }
+
+    /// How many shards somebody acts for, by the name of a present life.
+    pub fn shards_of(&self, life: &str) -> usize {
+        self.owners.iter().flatten().filter(|owner| *owner == life).count()
+    }
+
+    /// Does somebody whom it knows act for every shard?
+    fn is_complete(&self) -> bool {
+        let lives: BTreeSet<&str> = self.nodes.iter().map(|node| node.0.as_str()).collect();
+        let is_owned = |owner: &Option<String>| owner.as_deref().is_some_and(|owner| lives.contains(owner));
+        !self.owners.is_empty() && self.owners.iter().all(is_owned)
+    }
+}
+
+/// Nodes on one database.
+pub struct Cluster {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Somebody who asks any of them.
+    pub client: Client,
+}
+
+impl Cluster {
+    /// Starts so many nodes, each with a proxy of its own in front of the database, and waits until they are whole.
+    pub async fn start(launch: &Launch, database: Option<&str>, count: usize) -> Result<Cluster, String> {
+        let mut nodes = Vec::new();
+        for number in 0..count {
+            let (database, proxy) = match database {
+                Some(url) => through_a_proxy(url).await.map(|(url, proxy)| (Some(url), Some(proxy)))?,
+                None => (None, None),
+            };
+            nodes.push(Node::new(launch, &format!("node-{number}"), database, proxy)?);
+        }
+        let client = Client::new(nodes.iter().map(Node::address).collect());
+        let mut cluster = Cluster { nodes, client };
+        for node in &mut cluster.nodes {
+            node.start()?;
+        }
+        cluster.whole().await?;
+        Ok(cluster)
+    }
+
+    /// Is there only the embedded store, and so nobody else to look at?
+    pub fn is_single(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// Waits until every node is ready and has shards, and every shard has somebody who acts for it; says after how long.
+    pub async fn whole(&self) -> Result<Duration, String> {
+        until("every node is ready and has its share", WHOLE_WITHIN, async || {
+            for node in &self.nodes {
+                if !self.is_well(node).await {
+                    return false;
+                }
+            }
+            true
+        })
+        .await
+        .map_err(|reason| format!("{reason}; {}", self.ends()))
+    }
+
+    async fn is_well(&self, node: &Node) -> bool {
+        let ready = ask_node(&node.address(), "GET", "/readyz", None).await;
+        if !ready.is_ok_and(|answer| answer.status == 200) {
+            return false;
+        }
+        if self.is_single() {
+            return true;
+        }
+        let Some(view) = view(&node.address()).await else { return false };
+        let has_share = |node: &Node| view.life_of(node.name()).is_some_and(|life| view.shards_of(life) > 0);
+        view.is_complete() && view.nodes.len() == self.nodes.len() && self.nodes.iter().all(has_share)
+    }
+
+    /// What a node that is up says of the cluster, but for this one.
+    pub async fn view_beside(&self, index: usize) -> Option<View> {
+        let others = self.nodes.iter().enumerate().filter(|(other, node)| *other != index && node.is_up());
+        for (_, node) in others {
+            if let Some(view) = view(&node.address()).await {
+                return Some(view);
+            }
+        }
+        None
+    }
+
+    /// The nodes that ended by themselves, and how.
+    pub fn ends(&self) -> String {
+        let ended = |node: &Node| node.ended().map(|status| format!("{} ended with {status}", node.name()));
+        let ends: Vec<String> = self.nodes.iter().filter_map(ended).collect();
+        if ends.is_empty() { "no node ended by itself".into() } else { ends.join(", ") }
+    }
+}
+
+/// What a node says of the cluster.
+pub async fn view(address: &str) -> Option<View> {
+    let items = async |path: &str| {
+        let answer = ask_node(address, "GET", path, None).await.ok()?;
+        (answer.status == 200).then(|| answer.json()["items"].as_array().cloned()).flatten()
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let nodes = items("/api/v1/nodes").await?;
+    let shards = items("/api/v1/shards").await?;
+    let named = |node: &Value| Some((text(&node["node"])?, text(&node["name"])?));
+    Some(View {
+        nodes: nodes.iter().filter_map(named).collect(),
+        owners: shards.iter().map(|shard| text(&shard["node"])).collect(),
+    })
+}
+
+/// A proxy in front of a database, and the address of the database through it.
+async fn through_a_proxy(url: &str) -> Result<(String, Proxy), String> {
+    let wrong = || format!("{url:?} names no address of a database");
+    let (before, rest) = url.rsplit_once('@').ok_or_else(wrong)?;
+    let (address, path) = rest.split_once('/').ok_or_else(wrong)?;
+    let server: SocketAddr = address.parse().map_err(|_| wrong())?;
+    let proxy = Proxy::start(server).await.map_err(|error| error.to_string())?;
+    Ok((format!("{before}@{}/{path}", proxy.address()), proxy))
+}

@@ -1,0 +1,66 @@
+//! What the cluster has in the end, when nothing is open any more: every run with its attempts, page by page.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::clock::{now, until};
+use crate::cluster::Client;
+use crate::history::{Millis, RunRecord, text};
+
+/// How long the last work may take: what waits behind a limit, what was in doubt, what is tried again.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
+
+const INSISTS: Duration = Duration::from_secs(60);
+
+/// What is younger than this may be on its way, however well everything goes.
+const YOUNG_MS: Millis = 1_500;
+
+/// Waits until nothing is open; says after how long.
+pub async fn drained(client: &Client) -> Result<Duration, String> {
+    until("nothing is open", ENDS_WITHIN, async || is_nothing_open(client, "").await).await
+}
+
+/// Waits until nothing is open that has been due for a while; says after how long.
+pub async fn caught_up(client: &Client) -> Result<Duration, String> {
+    until("nothing is late", ENDS_WITHIN, async || {
+        let to = text(now() - YOUNG_MS);
+        is_nothing_open(client, &format!("&to={to}")).await
+    })
+    .await
+}
+
+async fn is_nothing_open(client: &Client, filter: &str) -> bool {
+    for state in ["pending", "running", "retrying"] {
+        let path = format!("/api/v1/runs?state={state}&limit=1{filter}");
+        let Ok(answer) = client.insist("GET", &path, None, INSISTS).await else { return false };
+        if !answer.json()["items"].as_array().is_some_and(Vec::is_empty) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Reads every run, and writes it to a file as it was shown.
+pub async fn runs(client: &Client, file: &Path) -> Result<Vec<RunRecord>, String> {
+    let mut file = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let (mut runs, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/api/v1/runs?limit=1000{cursor}");
+        let answer = client.insist("GET", &path, None, INSISTS).await?;
+        let page = answer.json();
+        let items = page["items"].as_array().ok_or_else(|| format!("GET {path}: {}", answer.text()))?;
+        for item in items {
+            writeln!(file, "{item}").map_err(|error| error.to_string())?;
+            let run = RunRecord::deserialize(item).map_err(|error| format!("{item}: {error}"))?;
+            runs.push(run);
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(runs),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Figures from a campaign: how long things took, and how late work was around a moment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::history::{Millis, Receipt};
+
+/// Durations of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(Vec<Duration>);
+
+impl Sample {
+    pub fn add(&mut self, duration: Duration) {
+        self.0.push(duration);
+        self.0.sort();
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn max(&self) -> Duration {
+        self.0.last().copied().unwrap_or_default()
+    }
+
+    /// The smallest value that so many percent do not exceed.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let millis = |duration: Duration| duration.as_millis();
+        let (p50, p99) = (millis(self.percentile(50)), millis(self.percentile(99)));
+        write!(f, "n {}, p50 {p50} ms, p99 {p99} ms, max {} ms", self.count(), millis(self.max()))
+    }
+}
+
+/// The first receipts of what came due in the second after a moment.
+fn due_after(receipts: &[Receipt], moment: Millis) -> impl Iterator<Item = &Receipt> {
+    let mut first: BTreeMap<u64, &Receipt> = BTreeMap::new();
+    for receipt in receipts {
+        if (moment..moment + 1_000).contains(&receipt.fire_time) {
+            first.entry(receipt.run).or_insert(receipt);
+        }
+    }
+    first.into_values()
+}
+
+/// How long after a moment the last of what came due in the second after it was received: until then some of the work
+/// of a node that was lost at that moment waited.
+pub fn work_resumed(receipts: &[Receipt], moment: Millis) -> Duration {
+    longest(due_after(receipts, moment).map(|receipt| receipt.received_at - moment))
+}
+
+/// The greatest lateness of what came due in the second after a moment.
+pub fn lateness(receipts: &[Receipt], moment: Millis) -> Duration {
+    longest(due_after(receipts, moment).map(|receipt| receipt.received_at - receipt.fire_time))
+}
+
+fn longest(spans: impl Iterator<Item = Millis>) -> Duration {
+    Duration::from_millis(spans.max().unwrap_or(0).max(0).unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_measured() {
+        let mut sample = Sample::default();
+        assert_eq!(sample.percentile(99), Duration::ZERO);
+        for millis in [30, 10, 20, 40] {
+            sample.add(Duration::from_millis(millis));
+        }
+        assert_eq!(sample.to_string(), "n 4, p50 20 ms, p99 40 ms, max 40 ms");
+    }
+
+    #[test]
+    fn only_what_came_due_in_the_second_after_counts_and_only_its_first_receipt() {
+        let receipt = |run, fire_time, received_at| Receipt {
+            run,
+            job: 1,
+            fire_time,
+            attempt: 1,
+            token: 1,
+            possible_duplicate: false,
+            received_at,
+            is_refused: false,
+            done_at: None,
+        };
+        let receipts = [
+            receipt(1, 9_999, 20_000),
+            receipt(2, 10_000, 13_000),
+            receipt(2, 10_000, 19_000),
+            receipt(3, 10_900, 13_500),
+            receipt(4, 11_000, 18_000),
+        ];
+        assert_eq!(work_resumed(&receipts, 10_000), Duration::from_millis(3_500));
+        assert_eq!(lateness(&receipts, 10_000), Duration::from_millis(3_000));
+    }
+}

@@ -1,0 +1,224 @@
+//! Work for a cluster while it is being broken: jobs at fixed rates of every kind, and a steady stream of one-shots.
+//! What clients were told is written down.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::clock::now;
+use crate::cluster::Client;
+use crate::dice::Dice;
+use crate::history::{Every, JobFact, Submission, text};
+use crate::receipts::Agent;
+
+/// How long clients insist. Longer than anything that is broken stays broken.
+const INSISTS: Duration = Duration::from_secs(120);
+
+/// From one batch of one-shots to the next, how many there are in it, and until when they are due.
+const BATCH_EVERY: Duration = Duration::from_millis(500);
+const BATCH: u64 = 5;
+const DUE_WITHIN_MS: u64 = 6_000;
+
+/// How much work.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Jobs that run every instant, every second.
+    pub all: usize,
+    /// Jobs that run the latest instant only, twice a second.
+    pub latest: usize,
+    /// Jobs that are sent at most once, every second.
+    pub at_most_once: usize,
+    /// Jobs whose runs follow each other, every second.
+    pub serial: usize,
+}
+
+impl Default for Size {
+    fn default() -> Size {
+        Size { all: 30, latest: 8, at_most_once: 8, serial: 6 }
+    }
+}
+
+/// Jobs that were made, and one-shots that are being handed over.
+pub struct Workload {
+    client: Client,
+    jobs: Vec<JobFact>,
+    is_over: Arc<AtomicBool>,
+    stream: JoinHandle<Result<Vec<Submission>, String>>,
+}
+
+/// What clients know in the end.
+pub struct Known {
+    pub jobs: Vec<JobFact>,
+    pub submissions: Vec<Submission>,
+}
+
+impl Workload {
+    /// Makes the jobs and starts the stream. What clients are told goes to a file.
+    pub async fn start(
+        client: &Client,
+        agent: &Agent,
+        size: Size,
+        seed: u64,
+        file: &Path,
+    ) -> Result<Workload, String> {
+        let mut dice = Dice::new(seed);
+        let mut jobs = Vec::new();
+        for wanted in wanted(agent, size, &mut dice) {
+            jobs.push(make(client, wanted).await?);
+        }
+        let shots =
+            make(client, Wanted { every: None, ..Wanted::new("shots", &agent.url(Duration::ZERO)) }).await?;
+        let file = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let is_over: Arc<AtomicBool> = Arc::default();
+        let stream =
+            Stream { client: client.clone(), job: shots.id, dice, file, is_over: Arc::clone(&is_over) };
+        jobs.push(shots);
+        Ok(Workload { client: client.clone(), jobs, is_over, stream: tokio::spawn(stream.run()) })
+    }
+
+    /// Ends the stream, stops the jobs, and says what clients know.
+    pub async fn stop(self) -> Result<Known, String> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let submissions = self.stream.await.map_err(|error| error.to_string())??;
+        let mut jobs = self.jobs;
+        // One-shots of a stopped job would wait for ever, so their job goes on.
+        for job in jobs.iter_mut().filter(|job| job.every.is_some()) {
+            let asked = now();
+            let path = format!("/api/v1/jobs/{}/stop", job.id);
+            let answer = self.client.insist("POST", &path, None, INSISTS).await?;
+            if answer.status >= 300 {
+                return Err(format!("POST {path}: {} {}", answer.status, answer.text()));
+            }
+            job.stopped = Some((asked, now()));
+        }
+        Ok(Known { jobs, submissions })
+    }
+}
+
+/// A job to be made.
+#[derive(Clone)]
+struct Wanted {
+    name: String,
+    url: String,
+    every: Option<Every>,
+    misfire: &'static str,
+    at_most_once: bool,
+    is_serial: bool,
+}
+
+impl Wanted {
+    fn new(name: &str, url: &str) -> Wanted {
+        let (name, url) = (name.to_owned(), url.to_owned());
+        Wanted { name, url, every: None, misfire: "fire_all", at_most_once: false, is_serial: false }
+    }
+
+    fn job(&self) -> Value {
+        let schedule = match self.every {
+            Some(Every { anchor, interval }) => {
+                json!({"kind": "every", "interval": format!("{interval}ms"), "anchor": text(anchor)})
+            }
+            None => json!({"kind": "manual"}),
+        };
+        let mut target = json!({"kind": "http", "url": self.url});
+        if self.is_serial {
+            target["block"] = json!("serial");
+        }
+        let delivery = if self.at_most_once { "at_most_once" } else { "at_least_once" };
+        json!({
+            "app": "faults", "name": self.name, "schedule": schedule, "target": target, "delivery": delivery,
+            "misfire": {"policy": self.misfire}, "timeout": "5s",
+            "retry": {"max_attempts": 10, "initial_delay": "200ms", "multiplier": 1.5, "max_delay": "2s"},
+        })
+    }
+}
+
+fn wanted(agent: &Agent, size: Size, dice: &mut Dice) -> Vec<Wanted> {
+    let (quick, slow) = (agent.url(Duration::from_millis(5)), agent.url(Duration::from_millis(250)));
+    let mut wanted = Vec::new();
+    let mut add = |count: usize, name: &str, interval: i64, like: Wanted| {
+        for number in 0..count {
+            // Spread over the second, so that there is no instant at which nothing is due.
+            let anchor = now() / 1_000 * 1_000 + dice.below(interval as u64) as i64;
+            let every = Some(Every { anchor, interval });
+            wanted.push(Wanted { name: format!("{name}-{number}"), every, ..like.clone() });
+        }
+    };
+    add(size.all, "all", 1_000, Wanted::new("", &quick));
+    add(size.latest, "latest", 500, Wanted { misfire: "fire_once", ..Wanted::new("", &quick) });
+    add(size.at_most_once, "once", 1_000, Wanted { at_most_once: true, ..Wanted::new("", &quick) });
+    add(size.serial, "serial", 1_000, Wanted { is_serial: true, ..Wanted::new("", &slow) });
+    wanted
+}
+
+async fn make(client: &Client, wanted: Wanted) -> Result<JobFact, String> {
+    let asked = now();
+    let answer = client.insist("POST", "/api/v1/jobs", Some(&wanted.job()), INSISTS).await?;
+    let id = answer.json()["id"].as_u64();
+    let id = id.ok_or_else(|| format!("cannot make {}: {} {}", wanted.name, answer.status, answer.text()))?;
+    Ok(JobFact {
+        id,
+        name: wanted.name,
+        every: wanted.every,
+        at_most_once: wanted.at_most_once,
+        is_serial: wanted.is_serial,
+        fires_all: wanted.misfire == "fire_all",
+        created: (asked, now()),
+        stopped: None,
+    })
+}
+
+/// A client that hands over one-shots until it is told to end.
+struct Stream {
+    client: Client,
+    job: u64,
+    dice: Dice,
+    file: File,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Stream {
+    async fn run(mut self) -> Result<Vec<Submission>, String> {
+        let mut submissions = Vec::new();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let mut batch: Vec<Submission> =
+                (0..BATCH).map(|n| self.draw(submissions.len() as u64 + n)).collect();
+            self.note("asked", &batch);
+            let ids = self.hand_over(&batch).await?;
+            for (submission, id) in batch.iter_mut().zip(ids) {
+                submission.id = Some(id);
+            }
+            self.note("answered", &batch);
+            submissions.extend(batch);
+            tokio::time::sleep(BATCH_EVERY).await;
+        }
+        Ok(submissions)
+    }
+
+    fn draw(&mut self, number: u64) -> Submission {
+        let at = now() + self.dice.below(DUE_WITHIN_MS) as i64;
+        Submission { key: format!("shot-{number}"), job: self.job, at, id: None }
+    }
+
+    async fn hand_over(&self, batch: &[Submission]) -> Result<Vec<u64>, String> {
+        let run = |one: &Submission| json!({"job": one.job, "at": text(one.at), "key": one.key});
+        let body = json!({"runs": batch.iter().map(run).collect::<Vec<_>>()});
+        let answer = self.client.insist("POST", "/api/v1/runs", Some(&body), INSISTS).await?;
+        let ids = answer.json()["ids"].as_array().cloned().unwrap_or_default();
+        let ids: Vec<u64> = ids.iter().filter_map(Value::as_u64).collect();
+        match ids.len() == batch.len() {
+            true => Ok(ids),
+            false => Err(format!("POST /runs: {} {}", answer.status, answer.text())),
+        }
+    }
+
+    fn note(&mut self, what: &str, batch: &[Submission]) {
+        let line = json!({"what": what, "at": now(), "runs": batch});
+        writeln!(self.file, "{line}").expect("a file that can be written");
+    }
+}

@@ -1,0 +1,29 @@
+//! Real servers from the system's packages, in temporary folders on free loopback ports: PostgreSQL, MariaDB, Redis,
+//! PgBouncer. They go with the value that started them, and also when the process that started them is killed.
+//!
+//! Nothing of the machine is touched: no packaged service, no configuration file, no data folder but our own.
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
+mod account;
+mod folder;
+mod mariadb;
+mod pgbouncer;
+mod port;
+mod postgres;
+mod process;
+mod redis;
+mod server;
+mod waiting;
+mod watchdog;
+
+pub use folder::Folder;
+pub use mariadb::MariaDb;
+pub use pgbouncer::PgBouncer;
+pub use port::free_port;
+pub use postgres::Postgres;
+pub use process::Process;
+pub use redis::Redis;
+pub use rustix::process::Signal;
+pub use server::Server;
+pub use waiting::until;
+pub use watchdog::Watchdog;
