@@ -1,6 +1,6 @@
 //! A cluster under load with everything that belongs to it, from its start to the verdict over what it left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use punctual_scratch::{MariaDb, Postgres, Redis, Server};
 use serde_json::json;
 
-use crate::check::{Covered, check};
 use crate::clock::now;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::history::{History, Millis};
-use crate::measure::{Sample, lateness, work_resumed};
 use crate::node::{Launch, Node};
+use crate::proxy::Proxy;
 use crate::receipts::Agent;
-use crate::workload::{Size, Workload};
+use crate::report::{Report, Sample, measure_work};
+use crate::workload::{Known, Size, Workload};
 use crate::{clock, dump};
 
 /// How much is received before anything is broken.
@@ -87,14 +87,6 @@ pub struct Campaign {
     log: File,
     evidence: PathBuf,
     started: Millis,
-}
-
-/// What a campaign found out.
-#[derive(Clone, Debug)]
-pub struct Report {
-    pub covered: Covered,
-    pub samples: BTreeMap<&'static str, Sample>,
-    pub text: String,
 }
 
 impl Campaign {
@@ -168,11 +160,11 @@ impl Campaign {
     }
 
     /// Mends everything, lets the work end, and judges what was written down.
-    pub async fn finish(mut self) -> Result<Report, String> {
+    async fn finish(mut self) -> Result<Report, String> {
         self.note("mended");
         for node in &self.cluster.nodes {
             node.move_clock(0)?;
-            node.proxy.iter().for_each(crate::proxy::Proxy::heal);
+            node.proxy.iter().for_each(Proxy::heal);
         }
         let whole = self.cluster.whole().await?;
         self.measured("whole after everything was mended", whole);
@@ -181,45 +173,42 @@ impl Campaign {
         let known = self.workload.stop().await?;
         let drained = dump::drained(&self.cluster.client).await?;
         let runs = dump::runs(&self.cluster.client, &self.evidence.join("runs.jsonl")).await?;
-        let (kills, stops) = (std::mem::take(&mut self.kills), std::mem::take(&mut self.stops));
-        let receipts = self.agent.receipts();
-        for moment in kills {
-            self.samples
-                .entry("work of a killed node goes on")
-                .or_default()
-                .add(work_resumed(&receipts, moment));
+        let Known { jobs, submissions } = known;
+        let (receipts, had_pauses) = (self.agent.receipts(), self.had_pauses);
+        let history = History { jobs, submissions, receipts, runs, had_pauses };
+        self.samples.entry("end of the last work").or_default().add(drained);
+        measure_work(&mut self.samples, &history, &self.kills, &self.stops);
+        let misbehaved = self.cluster.nodes.iter().filter_map(misbehaved).collect();
+        Ok(Report::of(
+            &history,
+            self.samples,
+            misbehaved,
+            Duration::from_millis((now() - self.started).unsigned_abs()),
+        ))
+    }
+}
+
+/// Starts a cluster, does to it what the script says, and judges what it left. Whatever goes wrong, the evidence stays.
+pub async fn run(
+    setup: &Setup,
+    script: impl AsyncFnOnce(&mut Campaign) -> Result<(), String>,
+) -> Result<Report, String> {
+    let outcome = async {
+        let mut campaign = Campaign::start(setup).await?;
+        match script(&mut campaign).await {
+            Ok(()) => campaign.finish().await,
+            Err(reason) => {
+                campaign.note(&reason);
+                Err(format!("{reason}; {}", campaign.cluster.ends()))
+            }
         }
-        for moment in stops {
-            self.samples.entry("lateness at a clean stop").or_default().add(lateness(&receipts, moment));
-        }
-        let history = History {
-            jobs: known.jobs,
-            submissions: known.submissions,
-            receipts,
-            runs,
-            had_pauses: self.had_pauses,
-        };
-        let verdict = check(&history);
-        let mut broken: Vec<String> = verdict.violations.iter().map(ToString::to_string).collect();
-        broken.extend(self.cluster.nodes.iter().filter_map(misbehaved));
-        let mut text = format!("{}\nlast work ended after {} ms\n", verdict.covered, drained.as_millis());
-        for (what, sample) in &self.samples {
-            text += &format!("{what}: {sample}\n");
-        }
-        text += &format!("{} s in all\n", (now() - self.started) / 1_000);
-        for what in &broken {
-            text += &format!("BROKEN {what}\n");
-        }
-        let _ = std::fs::write(self.evidence.join("report.txt"), &text);
-        match broken.is_empty() {
-            true => Ok(Report { covered: verdict.covered, samples: self.samples, text }),
-            false => Err(format!(
-                "{} promises broken, see {}\n{}",
-                broken.len(),
-                self.evidence.display(),
-                first(&text)
-            )),
-        }
+    };
+    let evidence = || format!("see {}", setup.evidence.display());
+    let report = outcome.await.map_err(|reason| format!("{reason}; {}", evidence()))?;
+    let _ = std::fs::write(setup.evidence.join("report.txt"), &report.text);
+    match report.broken {
+        0 => Ok(report),
+        broken => Err(format!("{broken} promises broken, {}\n{}", evidence(), first(&report.text))),
     }
 }
 

@@ -74,8 +74,8 @@ pub async fn ask_node(
 pub struct View {
     /// The name of each node's present life, and the node's own name.
     pub nodes: Vec<(String, String)>,
-    /// Who acts for each shard.
-    pub owners: Vec<Option<String>>,
+    /// Who acts for each shard, if anybody does, and the epoch that says how new this is.
+    pub owners: Vec<(u64, Option<String>)>,
 }
 
 impl View {
@@ -86,14 +86,29 @@ impl View {
 
     /// How many shards somebody acts for, by the name of a present life.
     pub fn shards_of(&self, life: &str) -> usize {
-        self.owners.iter().flatten().filter(|owner| *owner == life).count()
+        self.owners.iter().filter(|(_, owner)| owner.as_deref() == Some(life)).count()
+    }
+
+    /// Does somebody act for every shard?
+    pub fn has_no_orphans(&self) -> bool {
+        !self.owners.is_empty() && self.owners.iter().all(|(_, owner)| owner.is_some())
+    }
+
+    /// What two nodes know together: of each shard, what is newer.
+    fn with(mut self, other: View) -> View {
+        for (mine, theirs) in self.owners.iter_mut().zip(other.owners) {
+            if (theirs.0, theirs.1.is_some()) > (mine.0, mine.1.is_some()) {
+                *mine = theirs;
+            }
+        }
+        self
     }
 
     /// Does somebody whom it knows act for every shard?
     fn is_complete(&self) -> bool {
         let lives: BTreeSet<&str> = self.nodes.iter().map(|node| node.0.as_str()).collect();
-        let is_owned = |owner: &Option<String>| owner.as_deref().is_some_and(|owner| lives.contains(owner));
-        !self.owners.is_empty() && self.owners.iter().all(is_owned)
+        let is_known = |owner: &Option<String>| owner.as_deref().is_none_or(|owner| lives.contains(owner));
+        self.has_no_orphans() && self.owners.iter().all(|(_, owner)| is_known(owner))
     }
 }
 
@@ -157,15 +172,20 @@ impl Cluster {
         view.is_complete() && view.nodes.len() == self.nodes.len() && self.nodes.iter().all(has_share)
     }
 
-    /// What a node that is up says of the cluster, but for this one.
+    /// What the nodes that are up know together of the cluster, but for this one. A node knows at once what it took
+    /// itself, and a moment later what others took.
     pub async fn view_beside(&self, index: usize) -> Option<View> {
+        let mut known: Option<View> = None;
         let others = self.nodes.iter().enumerate().filter(|(other, node)| *other != index && node.is_up());
         for (_, node) in others {
             if let Some(view) = view(&node.address()).await {
-                return Some(view);
+                known = Some(match known {
+                    Some(known) => known.with(view),
+                    None => view,
+                });
             }
         }
-        None
+        known
     }
 
     /// The nodes that ended by themselves, and how.
@@ -188,7 +208,10 @@ pub async fn view(address: &str) -> Option<View> {
     let named = |node: &Value| Some((text(&node["node"])?, text(&node["name"])?));
     Some(View {
         nodes: nodes.iter().filter_map(named).collect(),
-        owners: shards.iter().map(|shard| text(&shard["node"])).collect(),
+        owners: shards
+            .iter()
+            .map(|shard| (shard["epoch"].as_u64().unwrap_or(0), text(&shard["node"])))
+            .collect(),
     })
 }
 
@@ -200,4 +223,23 @@ async fn through_a_proxy(url: &str) -> Result<(String, Proxy), String> {
     let server: SocketAddr = address.parse().map_err(|_| wrong())?;
     let proxy = Proxy::start(server).await.map_err(|error| error.to_string())?;
     Ok((format!("{before}@{}/{path}", proxy.address()), proxy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_views_the_newer_counts_shard_by_shard() {
+        let view = |owners: &[(u64, Option<&str>)]| View {
+            nodes: vec![("life-a".into(), "a".into()), ("life-b".into(), "b".into())],
+            owners: owners.iter().map(|(epoch, owner)| (*epoch, owner.map(str::to_owned))).collect(),
+        };
+        let one = view(&[(5, Some("life-a")), (3, Some("dead")), (4, None)]);
+        let other = view(&[(2, Some("dead")), (6, Some("life-b")), (4, Some("life-b"))]);
+        let both = one.clone().with(other);
+        assert_eq!((both.shards_of("dead"), both.shards_of("life-b")), (0, 2));
+        assert!(both.is_complete() && !one.has_no_orphans());
+        assert!(!view(&[(1, Some("dead"))]).is_complete());
+    }
 }

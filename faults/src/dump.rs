@@ -35,13 +35,29 @@ pub async fn caught_up(client: &Client) -> Result<Duration, String> {
 
 async fn is_nothing_open(client: &Client, filter: &str) -> bool {
     for state in ["pending", "running", "retrying"] {
-        let path = format!("/api/v1/runs?state={state}&limit=1{filter}");
-        let Ok(answer) = client.insist("GET", &path, None, INSISTS).await else { return false };
-        if !answer.json()["items"].as_array().is_some_and(Vec::is_empty) {
+        if !is_empty(client, &format!("/api/v1/runs?state={state}&limit=100{filter}")).await {
             return false;
         }
     }
     true
+}
+
+/// Is nothing on any page of a list? A page may be empty and not the last: a search ends when its time is up.
+async fn is_empty(client: &Client, path: &str) -> bool {
+    let mut cursor = String::new();
+    loop {
+        let Ok(answer) = client.insist("GET", &format!("{path}{cursor}"), None, INSISTS).await else {
+            return false;
+        };
+        let page = answer.json();
+        if !page["items"].as_array().is_some_and(Vec::is_empty) {
+            return false;
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return true,
+        }
+    }
 }
 
 /// Reads every run, and writes it to a file as it was shown.

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use punctual_faults::campaign::{Database, Report, Setup};
+use punctual_faults::campaign::{Database, Setup};
 use punctual_faults::clock::now;
+use punctual_faults::report::Report;
 use punctual_faults::sets;
 
 const USAGE: &str = "\

@@ -28,6 +28,12 @@ impl Node {
                 memory.wakes.renew = true;
             }
             Hint::Vacated => memory.wakes.renew = true,
+            Hint::Missing(url) => {
+                if memory.natives.is_here(&url) {
+                    memory.beaten_at = None;
+                    memory.wakes.watch = true;
+                }
+            }
             Hint::Drain => {
                 memory.wants_to_leave = true;
                 memory.wakes.renew = true;

@@ -86,7 +86,8 @@ impl Node {
     /// Whether it may act, for whatever it holds.
     pub fn is_in(&self) -> bool {
         let boot = self.boot();
-        self.memory().trusted_now(boot).is_some()
+        let mut memory = self.memory();
+        memory.trusted_now(boot).is_some() && !memory.has_left
     }
 
     /// How many shards it acts for.

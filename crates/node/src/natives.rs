@@ -57,12 +57,21 @@ pub struct Claim {
     pub token: Token,
 }
 
+/// An executor that has no session here, and had something.
+#[derive(Clone, Debug)]
+struct Absence {
+    app: Text,
+    since: Timestamp,
+    /// Whether the other nodes were asked for it.
+    is_asked: bool,
+}
+
 /// What is known of native executors.
 #[derive(Debug, Default)]
 pub(crate) struct Natives {
     here: FxHashMap<Text, Native>,
-    /// Executors whose session is broken, or that nobody has seen since we took over, and since when.
-    absent: FxHashMap<Text, Timestamp>,
+    /// Executors whose session is broken, or that nobody has seen since we took over.
+    absent: FxHashMap<Text, Absence>,
     /// What executors said they have, of what was not known here to be on its way.
     claims: FxHashMap<RunId, (Claim, Arc<Address>)>,
     /// Until when executors may say what they hold, after shards were taken over.
@@ -155,7 +164,24 @@ impl Natives {
 
     /// When the first broken session can no longer be resumed.
     pub(crate) fn next_loss(&self, settings: &RegistrySettings) -> Option<Timestamp> {
-        self.absent.values().min().map(|since| since.saturating_add(settings.resume))
+        self.absent
+            .values()
+            .map(|absence| absence.since)
+            .min()
+            .map(|since| since.saturating_add(settings.resume))
+    }
+
+    /// Those that the other nodes have not been asked for yet.
+    pub(crate) fn missing(&mut self) -> Vec<Text> {
+        let unasked = self.absent.iter_mut().filter(|(_, absence)| !absence.is_asked);
+        let mut missing: Vec<Text> = unasked
+            .map(|(url, absence)| {
+                absence.is_asked = true;
+                url.clone()
+            })
+            .collect();
+        missing.sort_unstable();
+        missing
     }
 }
 
@@ -243,7 +269,8 @@ impl Memory {
         }
         let Some(native) = self.natives.here.remove(url) else { return false };
         self.recall_stalled(&native.app);
-        self.natives.absent.insert(url.clone(), now);
+        let absence = Absence { app: native.app.clone(), since: now, is_asked: false };
+        self.natives.absent.insert(url.clone(), absence);
         if is_final {
             self.lose_native(url, now);
         }
@@ -377,17 +404,27 @@ impl Memory {
     /// An attempt of an earlier holder is at an executor that may not come back.
     pub(crate) fn watch_for(&mut self, address: &Address, now: Timestamp) {
         if address.dialect == Dialect::Native && !self.natives.is_here(&address.url) {
-            self.natives.absent.entry(address.url.clone()).or_insert(now);
+            let absence = Absence { app: address.app.clone(), since: now, is_asked: false };
+            self.natives.absent.entry(address.url.clone()).or_insert(absence);
         }
     }
 
-    /// What executors had that stayed away for too long is lost.
+    /// What executors had that stayed away for too long is lost; unless another node has a session with them, for then they
+    /// have it still, and say there how it ends.
     pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
-        let is_over = |since: Timestamp| passed(since, now) >= settings.resume;
-        let over = |(url, since): (&Text, &Timestamp)| is_over(*since).then(|| url.clone());
-        let mut gone: Vec<Text> = self.natives.absent.iter().filter_map(over).collect();
-        gone.sort_unstable();
-        gone.iter().for_each(|url| self.lose_native(url, now));
+        let is_over = |absence: &Absence| passed(absence.since, now) >= settings.resume;
+        let over = self.natives.absent.iter().filter(|(_, absence)| is_over(absence));
+        let mut over: Vec<(Text, Absence)> =
+            over.map(|(url, absence)| (url.clone(), absence.clone())).collect();
+        over.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        for (url, absence) in over {
+            let heard_of = self.registry.executor(&absence.app, &url).and_then(|executor| executor.last_beat);
+            if heard_of.is_some_and(|at| at > absence.since) {
+                self.natives.absent.insert(url, Absence { since: now, is_asked: false, ..absence });
+            } else {
+                self.lose_native(&url, now);
+            }
+        }
     }
 
     fn lose_native(&mut self, url: &Text, now: Timestamp) {

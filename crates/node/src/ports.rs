@@ -329,4 +329,6 @@ pub enum Hint {
     Vacated,
     /// Somebody wishes the node to give its shards back and take none.
     Drain,
+    /// A native executor has no session with who tells this; whoever has one may say that it is there.
+    Missing(Text),
 }

@@ -95,4 +95,6 @@ pub enum PeerHint {
     Vacated,
     /// Somebody wishes the node to give its shards back and take none.
     Drain,
+    /// A native executor has no session with who tells this.
+    Missing(String),
 }

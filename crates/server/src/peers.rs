@@ -10,7 +10,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use punctual_core::model::{NodeId, RunId, ShardId};
+use punctual_core::model::{NodeId, RunId, ShardId, Text};
 use punctual_node::ports::{Hint, NodeRow, Peers};
 use punctual_protocol::{HINTS_PATH, PeerHint};
 use tokio::net::TcpStream;
@@ -49,6 +49,7 @@ struct Inside {
     settled: BTreeSet<RunId>,
     has_vacated: bool,
     wants_drain: bool,
+    missing: BTreeSet<Text>,
     is_closed: bool,
 }
 
@@ -127,17 +128,21 @@ impl Inside {
             Hint::Settled(_) => {}
             Hint::Vacated => self.has_vacated = true,
             Hint::Drain => self.wants_drain = true,
+            Hint::Missing(url) => drop(self.missing.insert(url)),
         }
     }
 
     fn take(&mut self) -> Vec<PeerHint> {
-        let Inside { arrived, changed, settled, has_vacated, wants_drain, .. } = std::mem::take(self);
+        let Inside { arrived, changed, settled, has_vacated, wants_drain, missing, .. } =
+            std::mem::take(self);
         let arrived = arrived.into_iter().map(|shard| PeerHint::Arrived(shard.0));
         let changed = changed.into_iter().map(|(job, change)| PeerHint::Changed { change, job });
         let settled = settled.into_iter().map(|run| PeerHint::Settled(run.0));
         let vacated = has_vacated.then_some(PeerHint::Vacated);
         let drain = wants_drain.then_some(PeerHint::Drain);
-        arrived.chain(changed).chain(settled).chain(vacated).chain(drain).take(WAITING_MAX).collect()
+        let missing = missing.into_iter().map(|url| PeerHint::Missing(url.into_owned()));
+        let hints = arrived.chain(changed).chain(settled).chain(vacated).chain(drain).chain(missing);
+        hints.take(WAITING_MAX).collect()
     }
 }
 

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use punctual_faults::campaign::{Database, Report, Setup};
+use punctual_faults::campaign::{Database, Setup};
+use punctual_faults::report::Report;
 use punctual_faults::sets;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_punctual");

@@ -5,6 +5,7 @@
 //! tables of their days (`day.rs`), written once; whoever gates or ends a run locks its row first (`facts.rs`).
 
 mod accept;
+mod acquire;
 mod apps;
 mod ask;
 mod browse;
@@ -13,6 +14,7 @@ mod close;
 mod code;
 mod day;
 mod door;
+mod explain;
 mod facts;
 mod gate;
 mod leases;
@@ -23,6 +25,7 @@ mod migrate;
 mod newborn;
 mod plan;
 mod read;
+mod run_list;
 mod server;
 mod settle;
 mod text;
@@ -36,7 +39,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
+use punctual_core::model::{
+    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
+};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
@@ -48,6 +53,8 @@ use punctual_node::ports::{
 use self::ask::{Desk, Verb};
 use self::link::{Lines, opts_of};
 use crate::sql::{Inspection, Migrated, Options};
+
+pub use self::explain::Look;
 
 /// How many numbers for gates are fetched at once.
 const LOG_BLOCK: u64 = 64;
@@ -137,6 +144,17 @@ impl MySql {
         self.is_stale.load(Ordering::Relaxed)
     }
 
+    /// How the server finds clocks that are due, and open runs of a day: for whoever wonders why it is slow.
+    pub async fn explain(
+        &self,
+        leases: &[Lease],
+        until: Timestamp,
+        day: u32,
+    ) -> Result<[Vec<Look>; 2], StoreError> {
+        let home = self.engine.days().home(day);
+        self.engine.ask(&explain::Explain { leases, until, home }).await
+    }
+
     /// Asks for people: the primary, or while it is away the replica.
     async fn read<V: Verb>(&self, verb: &V) -> Result<V::Answer, StoreError> {
         let asked = self.readers.ask(verb).await;
@@ -187,7 +205,7 @@ impl Store for MySql {
     }
 
     async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
-        self.engine.ask(&leases::Acquire { node, shards: &shards }).await
+        self.engine.ask(&acquire::Acquire { node, shards: &shards }).await
     }
 
     async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
@@ -351,7 +369,7 @@ impl Browse for MySql {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Page<RunView, RunId>, StoreError> {
-        self.read(&browse::RunList { filter, before, limit }).await
+        self.read(&run_list::RunList { filter, before, limit }).await
     }
 
     async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {

@@ -17,6 +17,7 @@ mod door;
 mod flush;
 mod gate;
 mod gather;
+mod insert;
 mod inspect;
 mod lease;
 mod line;
@@ -43,8 +44,8 @@ use self::address::{Address, unreachable};
 use self::day::Days;
 use self::line::{Line, Pool};
 use self::trouble::Trouble;
-use crate::sql::{Inspection, Migrated, Options};
 use crate::StoreClock;
+use crate::sql::{Inspection, Migrated, Options};
 
 /// How often a verb begins again when others were faster.
 const TRIES: u32 = 10;
@@ -115,6 +116,12 @@ impl Postgres {
     /// Whether the last answer to a person came from the copy, because the primary was away.
     pub fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::Relaxed)
+    }
+
+    /// The statements that say what is due and what is to be loaded, for whoever looks at how the server finds it.
+    #[doc(hidden)]
+    pub fn statements() -> (String, String) {
+        (plan::DUE.to_owned(), load::born("runs", "closes"))
     }
 
     /// The told clock in milliseconds; none where the database's own decides.

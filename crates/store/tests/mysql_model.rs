@@ -18,8 +18,8 @@ use calendar::Timestamp;
 use model_values::{
     address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
 };
-use mysql_support::{Database, runtime};
 use model_verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb, verb};
+use mysql_support::{Database, runtime};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_core::model::{
@@ -29,8 +29,8 @@ use punctual_core::model::{
 use punctual_core::registry::{Dialect, Secret};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    AppRow, ArrivalKind, AttemptRow, Beat, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, KeptAnswer, KeptLog, KillNote,
-    Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError, TokenRow,
+    AppRow, ArrivalKind, AttemptRow, Beat, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, KeptAnswer,
+    KeptLog, KillNote, Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError, TokenRow,
 };
 use punctual_store::conformance::Whole;
 use punctual_store::memory::{Dump, JobDump, RunDump};
@@ -60,7 +60,12 @@ proptest! {
 /// The same cases on every run; `PROPTEST_CASES` asks for more of them.
 fn config() -> ProptestConfig {
     let cases = ProptestConfig::default().cases / 16;
-    ProptestConfig { cases, rng_seed: RngSeed::Fixed(20_261_116), failure_persistence: None, ..Default::default() }
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(20_261_116),
+        failure_persistence: None,
+        ..Default::default()
+    }
 }
 
 /// Both stores, told the same time.
@@ -123,6 +128,7 @@ impl Pair {
                     term: Duration::from_secs([2, 5, 3_600][usize::from(term)]),
                     mark: at(mark),
                     seen: self.change_id(seen),
+                    name: format!("name {node}").into(),
                     address: format!("node {node}").into(),
                     checkpoints: checkpoint.into_iter().collect(),
                 };

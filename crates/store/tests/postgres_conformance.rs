@@ -1,4 +1,4 @@
-//! Every case of the conformance suite on a database of its own on a real server.
+//! Every case of the conformance suite on a real server, each in an empty database.
 
 mod postgres_support;
 
@@ -37,7 +37,7 @@ fn run(name: &str) {
             })
         });
         conformance::check(name, open).await;
-        database.drop().await;
+        database.hand_on().await;
     });
 }
 

@@ -18,6 +18,7 @@ use model_values::{
     address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
 };
 use model_verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb, verb};
+use postgres_support::{Database, block_on, options};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_core::model::{
@@ -32,7 +33,6 @@ use punctual_node::ports::{
 };
 use punctual_store::conformance::Whole;
 use punctual_store::memory::{Dump, JobDump, RunDump};
-use postgres_support::{Database, block_on, options};
 use punctual_store::{Memory, Options, Postgres, StoreClock};
 
 const SHARDS: u16 = 4;
@@ -52,14 +52,22 @@ proptest! {
             }
             pair.compare_everything().await;
             pair.other = None;
-            pair.database.drop().await;
+            pair.database.hand_on().await;
         });
     }
 }
 
-/// The same cases on every run; `PROPTEST_CASES` asks for more of them.
+/// The same cases on every run; `PROPTEST_CASES` asks for more of them. Fewer than elsewhere, since each has a database of
+/// its own on a server.
 fn config() -> ProptestConfig {
-    ProptestConfig { rng_seed: RngSeed::Fixed(20_261_115), failure_persistence: None, max_shrink_iters: 200, ..Default::default() }
+    let all = ProptestConfig::default();
+    ProptestConfig {
+        cases: (all.cases / 16).max(1),
+        rng_seed: RngSeed::Fixed(20_261_115),
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..all
+    }
 }
 
 /// Both stores, told the same time.
@@ -609,7 +617,7 @@ impl Pair {
     async fn compare_everything(&mut self) {
         for is_reopened in [false, true] {
             if is_reopened {
-                self.reopen();
+                self.reopen().await;
             }
             self.compare_jobs().await;
             self.compare_runs().await;

@@ -1,12 +1,14 @@
 //! Nodes that cannot reach the database, in every way in which a network can fail.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
 
 use super::kills::{life_of, taken_over};
 use crate::campaign::Campaign;
-use crate::cluster::ask_node;
+use crate::client::ask;
+use crate::node::TOKEN;
 use crate::proxy::{Proxy, Way};
-use serde_json::json;
 
 /// How a node is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,8 @@ pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
     with_proxy(campaign, index, |proxy| how.apply(proxy))?;
     let took = taken_over(campaign, index, &life).await?;
     campaign.measured("takeover from a node that is cut off", took);
-    refuses(campaign, index).await?;
+    let took = refuses(campaign, index).await?;
+    campaign.measured("answer of a node that is cut off", took);
     campaign.note("let it back");
     with_proxy(campaign, index, Proxy::heal)?;
     let whole = campaign.cluster.whole().await?;
@@ -85,19 +88,17 @@ fn with_proxy(campaign: &Campaign, index: usize, act: impl Fn(&Proxy)) -> Result
     proxy.map(act).ok_or_else(|| "the node has no proxy".into())
 }
 
-/// Who cannot keep what it is given says so: 503 and when to come back, and not silence.
-async fn refuses(campaign: &Campaign, index: usize) -> Result<(), String> {
+/// Who cannot keep what it is given says so, and not nothing: 503, and when to come back. Says how long that took.
+async fn refuses(campaign: &Campaign, index: usize) -> Result<Duration, String> {
+    let started = Instant::now();
     let address = campaign.cluster.nodes[index].address();
     // A job that does not exist: nothing is written even if it gets through.
-    let body = json!({"runs": [{"job": 2_000_000_000, "key": "nobody"}]});
-    let asked = async {
-        loop {
-            match ask_node(&address, "POST", "/api/v1/runs", Some(&body)).await {
-                Ok(answer) if answer.status == 503 => return answer,
-                _ => crate::clock::pass(Duration::from_millis(100)).await,
-            }
-        }
-    };
-    let said = tokio::time::timeout(SAYS_SO_WITHIN, asked).await;
-    said.map(|_| ()).map_err(|_| format!("a node that is cut off did not say 503 within {SAYS_SO_WITHIN:?}"))
+    let body = json!({"runs": [{"job": 2_000_000_000, "key": "nobody"}]}).to_string();
+    let authorization = format!("Bearer {TOKEN}");
+    let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+    let answer = ask(&address, "POST", "/api/v1/runs", &headers, &body, SAYS_SO_WITHIN).await?;
+    match answer.status {
+        503 => Ok(started.elapsed()),
+        status => Err(format!("a node that is cut off said {status}: {}", answer.text())),
+    }
 }

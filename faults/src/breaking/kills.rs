@@ -67,7 +67,7 @@ pub(super) async fn life_of(campaign: &Campaign, index: usize) -> Result<Option<
 pub(super) async fn taken_over(campaign: &Campaign, index: usize, life: &str) -> Result<Duration, String> {
     until(&format!("{life} has no shard"), TAKEN_OVER_WITHIN, async || {
         let view = campaign.cluster.view_beside(index).await;
-        view.is_some_and(|view| view.shards_of(life) == 0 && view.owners.iter().all(Option::is_some))
+        view.is_some_and(|view| view.shards_of(life) == 0 && view.has_no_orphans())
     })
     .await
 }

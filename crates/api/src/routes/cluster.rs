@@ -168,18 +168,19 @@ async fn hear(front: Arc<Front>, call: Call) -> Answer {
         return Err(Problem::malformed(format!("at most {HINTS_MAX} hints at once")));
     }
     for hint in hints {
-        front.node.hear(read(&hint));
+        front.node.hear(read(hint));
     }
     (front.nudge)();
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn read(hint: &PeerHint) -> Hint {
-    match *hint {
+fn read(hint: PeerHint) -> Hint {
+    match hint {
         PeerHint::Arrived(shard) => Hint::Arrived(ShardId(shard)),
         PeerHint::Changed { change, job } => Hint::Changed(ChangeId(change), JobId(job)),
         PeerHint::Settled(run) => Hint::Settled(RunId(run)),
         PeerHint::Vacated => Hint::Vacated,
         PeerHint::Drain => Hint::Drain,
+        PeerHint::Missing(url) => Hint::Missing(url.into()),
     }
 }

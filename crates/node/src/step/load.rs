@@ -179,9 +179,12 @@ impl Node {
     pub(crate) fn lost_or_paused(&self, step: &'static str, error: &StoreError) {
         let boot = self.boot();
         let mut memory = self.memory();
-        memory.pause(boot, step, error, self.settings.pause);
         if matches!(error, StoreError::Fenced(_)) {
+            // Nothing failed: shards move whenever a node comes or goes.
+            memory.paused_until = boot.plus(self.settings.pause);
             memory.wakes.renew = true;
+        } else {
+            memory.pause(boot, step, error, self.settings.pause);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Close, Outcome, RunId, Text, Then};
+use punctual_core::model::{Close, NodeId, Outcome, RunId, Text, Then};
 use punctual_core::registry::{Change, ChangeKind, Dialect};
 
 use crate::Node;
@@ -13,7 +13,7 @@ use crate::desk::snapshot;
 use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::ports::{Address, Beat, Boot, Heard, Killed, Probe, Probed, Progress, StoreError, Unclear};
+use crate::ports::{Address, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, StoreError, Unclear};
 use crate::step::Ended;
 
 /// How many executors are asked in one round.
@@ -71,9 +71,32 @@ impl Node {
             self.memory().looked_at = Some(boot);
             self.ask_around(now);
         }
+        self.look_for_missing(boot, now).await?;
         self.memory().lose_absent(now, &settings);
         self.ask_again(now);
         self.give_up_seeking(now).await
+    }
+
+    /// Asks the other nodes for executors that have no session here. Before anything is taken for lost, what they said is
+    /// read.
+    async fn look_for_missing(&self, boot: Boot, now: Timestamp) -> Result<(), StoreError> {
+        let (others, missing, is_over) = {
+            let mut memory = self.memory();
+            let me = memory.id;
+            let others: Vec<NodeId> =
+                memory.nodes.iter().map(|row| row.node).filter(|node| *node != me).collect();
+            let missing = if others.is_empty() { Vec::new() } else { memory.natives.missing() };
+            let is_over = memory.natives.next_loss(&self.settings.registry).is_some_and(|at| at <= now);
+            (others, missing, is_over)
+        };
+        for (node, url) in others.iter().flat_map(|node| missing.iter().map(move |url| (node, url))) {
+            self.ports.peers.tell(*node, Hint::Missing(url.clone()));
+        }
+        if is_over && !others.is_empty() {
+            self.read_registry(now).await?;
+            self.memory().looked_at = Some(boot);
+        }
+        Ok(())
     }
 
     /// Who has a session is there, and need not say so.

@@ -401,3 +401,56 @@ fn what_never_arrived_was_no_try() {
     house.until(&[&node], &house.later(Duration::from_secs(5)));
     assert_eq!(house.take_sends().len(), 1);
 }
+
+/// Two nodes with which an executor has a session each, and what one of them has sent to it: the sender, the other, the
+/// sender's session, the send.
+fn given_by_one_of_two(house: &House) -> (Node, Node, SessionId, Dispatched) {
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:02");
+    let job = house.create(&first, job(Route::First));
+    let sessions = [&first, &second].map(|node| {
+        let session = come(node, ONE, &["demo"], vec![]).0;
+        credit(node, ONE, 1);
+        session
+    });
+    start(&first, job, 1);
+    house.until(&[&first, &second], "10:00:04");
+    let send = house.take_sends().remove(0);
+    let [of_first, of_second] = sessions;
+    match first.load_figures().1 {
+        1 => (first, second, of_first, send),
+        _ => (second, first, of_second, send),
+    }
+}
+
+#[test]
+fn an_executor_that_another_node_has_a_session_with_is_not_gone() {
+    let house = House::new();
+    let (sender, other, session, send) = given_by_one_of_two(&house);
+    go(&sender, ONE, session, false);
+    house.step(&sender);
+    // What the sender told the other.
+    other.hear(punctual_node::ports::Hint::Missing(ONE.into()));
+    house.until(&[&other, &sender], "10:00:10");
+    assert_eq!(states(&house), [RunState::Pending], "it is waited for, beyond the time to resume");
+    assert!(house.take_sends().is_empty());
+    house.report(&other, &send, AttemptOutcome::Succeeded);
+    house.until(&[&other, &sender], "10:00:11");
+    assert_eq!(states(&house), [RunState::Succeeded]);
+}
+
+#[test]
+fn an_executor_that_no_node_has_a_session_with_is_gone() {
+    let house = House::new();
+    let (sender, other, session, _) = given_by_one_of_two(&house);
+    go(&sender, ONE, session, false);
+    house.until(&[&sender], "10:00:10");
+    assert_eq!(
+        house.runs()[0].attempts.len(),
+        1,
+        "nobody said that it is there, so it is lost: {:?}",
+        house.runs()
+    );
+    assert!(attempts(&house.runs()[0])[0].starts_with("lost"));
+    drop(other);
+}

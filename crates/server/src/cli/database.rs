@@ -132,6 +132,10 @@ fn judge(found: &Inspection, config: &Config, here: i64, report: &mut Report) {
                 report.say(Verdict::Wrong, said);
             }
         }
+        (Some(version), None) => {
+            let said = format!("the schema is at version {version}; no node has used it yet");
+            report.say(Verdict::Fine, said);
+        }
         _ if config.auto_migrate => {
             report.say(Verdict::Fine, "there is no schema yet; the first start makes it".into());
         }

@@ -42,13 +42,16 @@ impl Verb for Allot {
         if said[updated].affected == 1 {
             return Ok(said[given].number()?.unwrap_or_default() as u64 - count + 1);
         }
-        let there = line.say(format!("select last from sequences where day = {day}")).await?;
-        if there.first().is_none() && room > 0 {
-            // Of several that come together one makes the row, and all ask again.
-            line.say(format!("insert into sequences (day, last) values ({day}, 0)")).await?;
-            return Err(Trouble::Crossed("the day was begun".into()));
+        let there = line.say(format!("select last from sequences where day = {day}")).await?.number()?;
+        let is_full = there.unwrap_or(0) as u64 >= room;
+        if is_full {
+            return Err(StoreError::Full(format!("no more run ids for day {day}").into()).into());
         }
-        Err(StoreError::Full(format!("no more run ids for day {day}").into()).into())
+        // Of several that come together one makes the row, and all ask again.
+        if there.is_none() {
+            line.say(format!("insert into sequences (day, last) values ({day}, 0)")).await?;
+        }
+        Err(Trouble::Crossed("the day was begun".into()))
     }
 }
 

@@ -44,7 +44,8 @@ impl Verb for AllApps {
 fn app(row: &Record) -> Result<AppRow, Trouble> {
     let bad = |_| Trouble::Refused(corrupt("apps", "", "no list of addresses"));
     let addresses = row.maybe(2, Record::string)?;
-    let addresses = addresses.map(|list| serde_json::from_str::<Vec<String>>(&list)).transpose().map_err(bad)?;
+    let addresses =
+        addresses.map(|list| serde_json::from_str::<Vec<String>>(&list)).transpose().map_err(bad)?;
     Ok(AppRow {
         name: row.text(0)?,
         title: row.text(1)?,
@@ -233,7 +234,9 @@ impl Verb for RemoveApp<'_> {
         ));
         let said = line.ask(script).await?;
         if let Some(job) = said[jobs].number()? {
-            return Err(StoreError::Conflict(format!("app {} has jobs, such as job {job}", self.0).into()).into());
+            return Err(
+                StoreError::Conflict(format!("app {} has jobs, such as job {job}", self.0).into()).into()
+            );
         }
         let mut script = Script::of(format!("delete from executors where app_key = {key}"));
         script.push(format!("delete from apps where name_key = {key}"));

@@ -27,11 +27,8 @@ pub(super) trait Verb: Sync {
         Vec::new()
     }
 
-    fn ask(
-        &self,
-        line: &mut Line,
-        at: &Moment,
-    ) -> impl Future<Output = Result<Self::Answer, Trouble>> + Send;
+    fn ask(&self, line: &mut Line, at: &Moment)
+    -> impl Future<Output = Result<Self::Answer, Trouble>> + Send;
 }
 
 /// What a verb is told when it is asked.

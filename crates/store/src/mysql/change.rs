@@ -228,7 +228,8 @@ fn create(counter: &Said) -> Result<(JobId, u64), Trouble> {
 fn check_name(change: &Change, names: &Said) -> Result<(), Trouble> {
     let id = change.job.map(|(id, _)| id);
     let there = names.first().map(|row| row.job(0)).transpose()?;
-    let (Some(there), Some(definition)) = (there.filter(|there| Some(*there) != id), &change.definition) else {
+    let (Some(there), Some(definition)) = (there.filter(|there| Some(*there) != id), &change.definition)
+    else {
         return Ok(());
     };
     let Definition { app, name, .. } = definition;

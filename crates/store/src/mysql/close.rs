@@ -131,9 +131,8 @@ impl Ends {
             script.push(format!("delete from holds where run in ({})", list(&self.freed)));
         }
         self.write_keys(script);
-        let row = |(day, (runs, closed)): (&u32, &(u64, u64))| {
-            format!("({day}, {}, {runs}, {closed})", self.slot)
-        };
+        let row =
+            |(day, (runs, closed)): (&u32, &(u64, u64))| format!("({day}, {}, {runs}, {closed})", self.slot);
         script.push_rows(
             "insert into tallies (day, slot, runs, closed) values ",
             self.tallies.iter().map(row),

@@ -173,7 +173,7 @@ impl Table {
 }
 
 /// What is known of the days.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Days {
     version: i64,
     pub(super) far_from: u32,
@@ -188,6 +188,13 @@ pub(super) struct Day {
     pub(super) low: i64,
     /// Its runs are due up to here.
     pub(super) high: i64,
+}
+
+impl Default for Days {
+    /// Nothing is known: no database has this version.
+    fn default() -> Days {
+        Days { version: -1, far_from: 0, rows: BTreeMap::new() }
+    }
 }
 
 /// A table that is needed.

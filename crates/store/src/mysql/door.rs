@@ -135,7 +135,8 @@ impl Verb for Begin<'_> {
             Bytes(&self.digest),
             ms(self.now)
         ));
-        let there = script.push(format!("select digest, status, body from requests where request_key = {key}"));
+        let there =
+            script.push(format!("select digest, status, body from requests where request_key = {key}"));
         let said = line.ask(script).await?;
         if said[0].affected == 1 {
             return Ok(Begun::New);

@@ -173,8 +173,11 @@ pub(super) fn read_facts(
 
 /// Adds what has changed about waiting and being on the way.
 pub(super) fn write_facts(script: &mut Script, facts: &BTreeMap<RunId, Facts>) {
-    let over: Vec<RunId> =
-        facts.iter().filter(|(_, facts)| facts.was_waiting && facts.wait.is_none()).map(|(run, _)| *run).collect();
+    let over: Vec<RunId> = facts
+        .iter()
+        .filter(|(_, facts)| facts.was_waiting && facts.wait.is_none())
+        .map(|(run, _)| *run)
+        .collect();
     if !over.is_empty() {
         script.push(format!("delete from waiting where run in ({})", list(&over)));
     }
@@ -189,7 +192,8 @@ pub(super) fn write_facts(script: &mut Script, facts: &BTreeMap<RunId, Facts>) {
              attempt = values(attempt),
              is_called_back = 0",
     );
-    let begun = facts.iter().filter(|(_, facts)| !facts.was_gated && !facts.sends.is_empty() && !facts.is_closed);
+    let begun =
+        facts.iter().filter(|(_, facts)| !facts.was_gated && !facts.sends.is_empty() && !facts.is_closed);
     let row = |(run, facts): (&RunId, &Facts)| format!("({run}, {})", facts.shard);
     script.push_rows("insert into flights (run, shard) values ", begun.map(row), "");
     let ended: Vec<RunId> =

@@ -54,7 +54,11 @@ impl GateAll<'_> {
         }];
         let wholes = self.splits.iter().map(|split| split.gate.run);
         for (day, runs) in at.days.by_day(Table::Joins, wholes) {
-            more.push(format!("select run, open from {} where run in ({})", Table::Joins.of(day), list(&runs)));
+            more.push(format!(
+                "select run, open from {} where run in ({})",
+                Table::Joins.of(day),
+                list(&runs)
+            ));
         }
         more
     }
@@ -199,7 +203,9 @@ fn meet(facts: &Facts, gate: &Gate, taken: &Taken) -> Result<Vec<(Text, u32)>, G
 fn free_places(facts: &Facts, holds: &[Hold], taken: &Taken) -> Result<Vec<(Text, u32)>, Text> {
     let mut places: Vec<(Text, u32)> = Vec::new();
     for hold in holds {
-        if facts.holds.contains(&hold.resource) || places.iter().any(|(resource, _)| *resource == hold.resource) {
+        if facts.holds.contains(&hold.resource)
+            || places.iter().any(|(resource, _)| *resource == hold.resource)
+        {
             continue;
         }
         let mut slots = (0..hold.slots).map(|slot| (hold.resource.clone(), slot));
@@ -253,9 +259,8 @@ impl Verb for Sent<'_> {
         days.reverse();
         let mut asked: BTreeSet<LogId> = self.0.iter().copied().collect();
         let mut found = Vec::new();
-        for (number, days) in [&days[..days.len().min(FRESH_DAYS)], &days[days.len().min(FRESH_DAYS)..]]
-            .into_iter()
-            .enumerate()
+        for (number, days) in
+            [&days[..days.len().min(FRESH_DAYS)], &days[days.len().min(FRESH_DAYS)..]].into_iter().enumerate()
         {
             if asked.is_empty() || (number > 0 && days.is_empty()) {
                 break;

@@ -141,7 +141,9 @@ pub(super) fn opts_of(url: &str, ca_file: Option<&str>, application: &str) -> Re
     let refuse = |said: String| StoreError::Unknown(said.into());
     // The parser's own words may repeat the URL, which may carry a password.
     let opts = Opts::from_url(url).map_err(|_| {
-        refuse("the database URL cannot be read; it looks like mysql://user:password@host:3306/database".into())
+        refuse(
+            "the database URL cannot be read; it looks like mysql://user:password@host:3306/database".into(),
+        )
     })?;
     if opts.db_name().is_none_or(str::is_empty) {
         return Err(refuse("the database URL names no database; it ends with /database".into()));

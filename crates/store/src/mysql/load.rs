@@ -85,7 +85,8 @@ impl Verb for Load<'_> {
         let held = script.push(current_leases(at, self.leases));
         // Which days may hold something is not asked with the number of the version, because it changes more often.
         let (due, until) = (ms(self.from.due), ms(self.until));
-        let spans = script.push(format!("select day, low, high from days where low < {until} and high >= {due}"));
+        let spans =
+            script.push(format!("select day, low, high from days where low < {until} and high >= {due}"));
         let waits = script.push(self.waits());
         let homes = at.days.due_between(due, until);
         for home in homes.iter().filter(|_| !is_empty) {

@@ -49,7 +49,9 @@ struct Applied {
 pub(super) async fn migrate(line: &mut Line, now: Option<i64>) -> Result<Migrated, StoreError> {
     let locked = line.say("select get_lock(concat('punctual schema ', left(sha1(database()), 30)), 60)");
     if locked.await.map_err(refusal)?.number().map_err(refusal)? != Some(1) {
-        return Err(StoreError::Unknown("another node is migrating the database, and does not come to an end".into()));
+        return Err(StoreError::Unknown(
+            "another node is migrating the database, and does not come to an end".into(),
+        ));
     }
     let migrated = migrate_locked(line, now).await;
     let unlocked = line.say("do release_lock(concat('punctual schema ', left(sha1(database()), 30)))").await;
@@ -187,7 +189,8 @@ pub(super) async fn check_current(line: &mut Line) -> Result<(), StoreError> {
     match applied.keys().last().copied().unwrap_or(0) {
         there if there >= NEWEST => Ok(()),
         there => {
-            let said = format!("the database has schema {there}, and {NEWEST} is needed: run `punctual migrate`");
+            let said =
+                format!("the database has schema {there}, and {NEWEST} is needed: run `punctual migrate`");
             Err(StoreError::Conflict(said.into()))
         }
     }
@@ -230,7 +233,9 @@ pub(super) async fn fix_shards(line: &mut Line, shards: u16) -> Result<(), Store
     if there == i64::from(shards) {
         return Ok(());
     }
-    let said = format!("the database has {there} shards, not {shards}: the number is decided when it is made, for good");
+    let said = format!(
+        "the database has {there} shards, not {shards}: the number is decided when it is made, for good"
+    );
     Err(StoreError::Conflict(said.into()))
 }
 
@@ -246,13 +251,15 @@ pub(super) async fn connect(opts: Opts, is_for_writing: bool) -> Result<(Line, S
 fn statements(sql: &str) -> impl Iterator<Item = String> {
     let lines: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
     let text = lines.join("\n");
-    let statements: Vec<String> = text.split(";\n").map(|one| one.trim().trim_end_matches(';').to_owned()).collect();
+    let statements: Vec<String> =
+        text.split(";\n").map(|one| one.trim().trim_end_matches(';').to_owned()).collect();
     statements.into_iter().filter(|one| !one.is_empty())
 }
 
 /// FNV-1a: what was applied must be what we have, letter by letter.
 fn checksum(sql: &str) -> u64 {
-    sql.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    sql.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -261,7 +268,9 @@ mod tests {
 
     #[test]
     fn a_migration_falls_into_its_statements() {
-        let found: Vec<String> = statements("-- why\ncreate table a (\n  id int\n);\n\n-- more\ninsert into a\nvalues (1);\n").collect();
+        let found: Vec<String> =
+            statements("-- why\ncreate table a (\n  id int\n);\n\n-- more\ninsert into a\nvalues (1);\n")
+                .collect();
         assert_eq!(found, ["create table a (\n  id int\n)", "insert into a\nvalues (1)"]);
     }
 

@@ -121,7 +121,13 @@ impl<'r> Cradle<'r> {
         for newborn in &self.newborn {
             ends.born(newborn.run.id.day());
             if let Some(close) = newborn.close {
-                ends.close(at, newborn.run.id, newborn.run.job, close, close_row(newborn.run.id, close, None, None));
+                ends.close(
+                    at,
+                    newborn.run.id,
+                    newborn.run.job,
+                    close,
+                    close_row(newborn.run.id, close, None, None),
+                );
             }
         }
         self.write_births(script);
@@ -149,7 +155,8 @@ impl<'r> Cradle<'r> {
             }
         }
         for (day, rows) in days {
-            let head = format!("insert into {} (run, whole, place, total, address) values ", Table::Parts.of(day));
+            let head =
+                format!("insert into {} (run, whole, place, total, address) values ", Table::Parts.of(day));
             script.push_rows(&head, rows, "");
         }
     }

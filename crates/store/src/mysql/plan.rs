@@ -91,11 +91,14 @@ impl Verb for Jobs<'_> {
         for row in &said[jobs].rows {
             let id = row.job(0)?;
             let children = children.remove(&id).unwrap_or_default();
-            found.push((id, match job_row(row, id, children) {
-                Ok(row) => Ok(row),
-                Err(Trouble::Refused(error)) => Err(error),
-                Err(trouble) => return Err(trouble),
-            }));
+            found.push((
+                id,
+                match job_row(row, id, children) {
+                    Ok(row) => Ok(row),
+                    Err(Trouble::Refused(error)) => Err(error),
+                    Err(trouble) => return Err(trouble),
+                },
+            ));
         }
         Ok(found)
     }
@@ -127,7 +130,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) const COLUMNS: &'static str = "job, shard, next_fire, version, enabled, decided_to, reserved_to";
+    pub(super) const COLUMNS: &'static str =
+        "job, shard, next_fire, version, enabled, decided_to, reserved_to";
 
     pub(super) fn read(said: &Said) -> Result<BTreeMap<JobId, Clock>, Trouble> {
         let clock = |row: &Record| {
@@ -251,10 +255,7 @@ fn write_plan<'p>(
 }
 
 /// Writes clocks whose rows this transaction has locked.
-pub(super) fn write_clocks<'c>(
-    script: &mut Script,
-    clocks: impl IntoIterator<Item = (JobId, &'c Clock)>,
-) {
+pub(super) fn write_clocks<'c>(script: &mut Script, clocks: impl IntoIterator<Item = (JobId, &'c Clock)>) {
     script.push_rows(
         &format!("insert into clocks ({}, due_at) values ", Clock::COLUMNS),
         clocks.into_iter().map(|(job, clock)| clock.row(job)),
@@ -271,10 +272,7 @@ pub(super) fn write_clocks<'c>(
 pub(super) fn write_stops(script: &mut Script, stopped: &[(JobId, JobState)]) {
     for (job, state) in stopped {
         let (code, reason) = state_code(state);
-        script.push(format!(
-            "update jobs set state = {code}, reason = {} where id = {job}",
-            Quoted(&reason)
-        ));
+        script.push(format!("update jobs set state = {code}, reason = {} where id = {job}", Quoted(&reason)));
     }
 }
 
@@ -286,9 +284,7 @@ pub(super) fn push_changes(script: &mut Script, jobs: impl IntoIterator<Item = J
         return None;
     }
     let count = jobs.len();
-    script.push(format!(
-        "update counters set value = last_insert_id(value + {count}) where name = 'change'"
-    ));
+    script.push(format!("update counters set value = last_insert_id(value + {count}) where name = 'change'"));
     let row = |(number, job): (usize, JobId)| format!("(last_insert_id() - {}, {job})", count - 1 - number);
     script.push_rows("insert into changes (id, job) values ", jobs.into_iter().enumerate().map(row), "");
     Some(script.push("select last_insert_id()"))

@@ -38,6 +38,11 @@ impl From<Row> for Record {
 }
 
 impl Record {
+    /// How many cells it has.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn is_null(&self, cell: usize) -> bool {
         matches!(self.0.get(cell), None | Some(Value::NULL))
     }

@@ -31,7 +31,8 @@ impl Server {
                     @@global.innodb_buffer_pool_size, @@global.max_connections, @@global.innodb_read_only"
         ));
         let said = line.ask(script).await?;
-        let row = said[0].first().ok_or_else(|| StoreError::Unknown("the server says nothing of itself".into()))?;
+        let row =
+            said[0].first().ok_or_else(|| StoreError::Unknown("the server says nothing of itself".into()))?;
         // MariaDB may answer words where MySQL answers numbers.
         let is_on = |cell| Ok::<bool, Trouble>(matches!(row.string(cell)?.as_str(), "1" | "ON" | "on"));
         Ok(Server {
@@ -58,12 +59,15 @@ impl Server {
     /// Refuses a server that cannot be worked with.
     pub(super) fn check(&self, is_for_writing: bool) -> Result<(), StoreError> {
         let refuse = |said: String| Err(StoreError::Conflict(said.into()));
-        let (needed, wording) = if self.is_mariadb() { ([10, 6, 0], "MariaDB 10.6") } else { ([8, 0, 16], "MySQL 8.0.16") };
+        let (needed, wording) =
+            if self.is_mariadb() { ([10, 6, 0], "MariaDB 10.6") } else { ([8, 0, 16], "MySQL 8.0.16") };
         if number(&self.version) < needed {
             return refuse(format!("{} is too old: {wording} or later is needed", self.name()));
         }
         if is_for_writing && self.is_read_only {
-            return refuse("the database server is read-only, as a replica is: name the primary in the URL".into());
+            return refuse(
+                "the database server is read-only, as a replica is: name the primary in the URL".into(),
+            );
         }
         if self.max_packet < PACKET_MIN {
             return refuse(format!(
@@ -81,7 +85,8 @@ impl Server {
             value: value.into(),
             advice: advice.map(Into::into),
         };
-        let flush = (self.flush != "1").then_some("a crash of the machine can lose what was acknowledged: set it to 1");
+        let flush = (self.flush != "1")
+            .then_some("a crash of the machine can lose what was acknowledged: set it to 1");
         let sync = (self.sync_binlog != "1")
             .then_some("with a binary log, a crash of the machine can lose what replicas have: set it to 1");
         let pool = (self.buffer_pool < 512 << 20)
@@ -128,7 +133,10 @@ mod tests {
         }
         for old in ["10.5.29-MariaDB", "5.5.5-10.4.1-MariaDB", "8.0.15", "5.7.44-log"] {
             let refused = server(old).check(true);
-            assert!(matches!(&refused, Err(StoreError::Conflict(said)) if said.contains("too old")), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(StoreError::Conflict(said)) if said.contains("too old")),
+                "{refused:?}"
+            );
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    AttemptRecord, Close, Fence, JobId, JobState, Join, NewRun, Outcome, RunId, Schedule, Settlement, ShardId,
-    StoppedReason, Then,
+    AttemptRecord, Close, Fence, JobId, JobState, Join, NewRun, Outcome, RunId, Schedule, Settlement,
+    ShardId, StoppedReason, Then,
 };
 use punctual_node::ports::{ArrivalKind, Settled};
 
@@ -217,7 +217,8 @@ struct Book<'a> {
 
 impl<'a> Book<'a> {
     fn settle(&mut self, settlement: &'a Settlement) -> Option<Done> {
-        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } = settlement;
+        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } =
+            settlement;
         let facts = self.facts.get_mut(id).filter(|facts| holds(facts, *fence))?;
         let (job, shard) = (facts.job, facts.shard);
         if let Then::Park { version, .. } = then

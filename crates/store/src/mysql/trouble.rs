@@ -69,3 +69,34 @@ fn explain(said: &ServerError) -> StoreError {
     };
     StoreError::Unknown(format!("{advice}{} ({})", said.message, said.code).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trouble(code: u16) -> Trouble {
+        Error::Server(ServerError { code, message: "said".into(), state: "HY000".into() }).into()
+    }
+
+    #[test]
+    fn what_was_in_the_way_of_others_is_asked_again() {
+        for code in [1213, 1205, 1020] {
+            assert!(matches!(trouble(code), Trouble::Crossed(_)), "{code}");
+        }
+        assert!(matches!(trouble(1062), Trouble::Twin(_)));
+        assert!(matches!(trouble(1146), Trouble::OldDays));
+    }
+
+    #[test]
+    fn what_the_server_cannot_do_is_told_by_what_to_do() {
+        for code in [1021, 1114] {
+            assert!(matches!(trouble(code), Trouble::Refused(StoreError::Full(_))), "{code}");
+        }
+        for code in [1290, 1836] {
+            assert!(matches!(trouble(code), Trouble::Refused(StoreError::Unknown(_))), "{code}");
+        }
+        for code in [1053, 1317, 1927, 1040] {
+            assert!(matches!(trouble(code), Trouble::Broken(StoreError::Unknown(_))), "{code}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Keeping house: tables for the days to come, runs of far days that come near, days that are over, keys that have expired.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
 use punctual_core::model::RunId;
 use punctual_node::ports::{Pruned, StoreError};
@@ -19,6 +21,9 @@ const FORGET_MAX: u64 = 1_000;
 
 /// How often a day is tried to be dropped that somebody reads.
 const DROP_TRIES: u32 = 5;
+
+/// How long one day may take to be dropped or moved.
+const HOUSE_FOR: Duration = Duration::from_secs(120);
 
 /// The time, as the store has it.
 pub(super) struct Now;
@@ -55,7 +60,8 @@ impl Verb for Tallies {
     type Answer = Vec<(u32, u64, u64)>;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
-        let said = line.say("select day, sum(runs), sum(closed) from tallies group by day having sum(runs) > 0");
+        let said =
+            line.say("select day, sum(runs), sum(closed) from tallies group by day having sum(runs) > 0");
         let row = |row: &Record| Ok((row.number(0)?, row.uint(1)?, row.uint(2)?));
         said.await?.rows.iter().map(row).collect()
     }
@@ -70,10 +76,18 @@ impl Verb for ForgetKeys {
     async fn ask(&self, line: &mut Line, at: &Moment) -> Result<bool, Trouble> {
         let now = at.now();
         let said = line
-            .say(format!("delete from `keys` where expires_at <= {now} order by expires_at limit {FORGET_MAX}"))
+            .say(format!(
+                "delete from `keys` where expires_at <= {now} order by expires_at limit {FORGET_MAX}"
+            ))
             .await?;
         Ok(said.affected == FORGET_MAX)
     }
+}
+
+/// Gives up what takes too long. The connection is dropped with it, and all its locks.
+async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let late = || Err(StoreError::Unknown("keeping house took too long".into()));
+    tokio::time::timeout(HOUSE_FOR, work).await.unwrap_or_else(|_| late())
 }
 
 /// Makes ready what will be needed.
@@ -98,8 +112,13 @@ pub(super) async fn prune(desk: &Desk, before: Timestamp) -> Result<Pruned, Stor
     Ok(pruned)
 }
 
-/// Drops a day, unless something in it is open. On a connection of its own, because it holds locks of tables.
+/// Drops a day, unless something in it is open.
 async fn drop_day(desk: &Desk, day: u32) -> Result<bool, StoreError> {
+    within(drop_alone(desk, day)).await
+}
+
+/// On a connection of its own, because it holds locks of tables.
+async fn drop_alone(desk: &Desk, day: u32) -> Result<bool, StoreError> {
     let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
     let mut last = None;
     for _ in 0..DROP_TRIES {
@@ -220,10 +239,10 @@ async fn bring_near(desk: &Desk, to: u32) -> Result<(), StoreError> {
         return Ok(());
     }
     let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
-    let moved = bring_all(&mut house, to).await;
+    let moved = within(async { bring_all(&mut house, to).await.map_err(refusal) }).await;
     desk.look().await?;
     house.hang_up().await;
-    moved.map_err(refusal)
+    moved
 }
 
 async fn bring_all(house: &mut Line, to: u32) -> Result<(), Trouble> {
@@ -262,7 +281,8 @@ async fn bring(house: &mut Line, day: u32) -> Result<(), Trouble> {
     // Whoever writes into the tables `far` is done now, or waits.
     script.push("select value from meta where name = 'far_from' for update");
     script.push(format!("insert into {runs} select * from runs_far where id between {first} and {last}"));
-    script.push(format!("insert into {closes} select * from closes_far where run between {first} and {last}"));
+    script
+        .push(format!("insert into {closes} select * from closes_far where run between {first} and {last}"));
     script.push(format!("delete from runs_far where id between {first} and {last}"));
     script.push(format!("delete from closes_far where run between {first} and {last}"));
     script.push(format!(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, LogId, Origin, Outcome, Part, Payload, RunId, RunState, Text, Token,
+    Attempt, AttemptRecord, LogId, Origin, Outcome, Part, Payload, RunId, RunState, Token,
 };
 use punctual_node::ports::{AttemptRow, RunView};
 
@@ -16,13 +16,15 @@ use super::read::{Record, Said, readable};
 use super::text::{Script, list};
 use super::trouble::{Trouble, corrupt};
 
-const RUN: &str = "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.`of`, r.key_text,
+const RUN: &str =
+    "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.`of`, r.key_text,
                    r.payload";
 
 const END: &str = "c.outcome, c.reason, c.closed_at, c.range_until, c.range_count";
 
 /// The columns that [`record`] reads.
-const RECORD: &str = "attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate";
+const RECORD: &str =
+    "attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate";
 
 /// The runs that are there, by id. One that cannot be read is left out, unless it is the only one that is asked for.
 pub(super) async fn views(
@@ -52,7 +54,11 @@ pub(super) async fn views(
     }
     let attempts = at.days.by_day(Table::Attempts, ids.iter().copied());
     for (day, runs) in &attempts {
-        script.push(format!("select run, {RECORD} from {} where run in ({})", Table::Attempts.of(*day), list(runs)));
+        script.push(format!(
+            "select run, {RECORD} from {} where run in ({})",
+            Table::Attempts.of(*day),
+            list(runs)
+        ));
     }
     let sends = at.days.by_day(Table::Sends, ids.iter().copied());
     for (day, runs) in &sends {
@@ -190,7 +196,7 @@ fn view(row: &Record, beside: &mut Beside) -> Result<RunView, Trouble> {
         range: row.maybe(14, Record::at)?.zip(row.maybe(15, Record::uint)?),
         priority: row.number(7)?,
         payload: row.maybe(10, Record::string)?.map(Payload::from),
-        key: row.maybe(9, Record::text)?.map(Text::from),
+        key: row.maybe(9, Record::text)?,
         of: row.maybe(8, Record::run)?,
         ready_at: wait.and_then(|wait| wait.ready_at),
         attempts: attempts.into_values().collect(),

@@ -7,9 +7,10 @@ use punctual_core::model::{NewRun, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, run_code};
-use super::flush::insert_arrivals;
+use super::ask::{Ask, Columns, Flight, run_code, text_code};
+use super::code::{decided_code, origin_code};
 use super::gather::Wanted;
+use super::insert::insert_arrivals;
 use super::line::Line;
 use super::load::shards_of;
 use super::trouble::{Trouble, corrupt};
@@ -18,7 +19,8 @@ use crate::forgotten::check_remembered;
 impl Postgres {
     pub(super) async fn try_allot(&self, line: &Line<'_>, day: u32, count: u64) -> Result<u64, Trouble> {
         let full = || StoreError::Full(format!("no more run ids for day {day}").into());
-        let count = i64::try_from(count).ok().filter(|count| *count < RunId::PER_DAY as i64).ok_or_else(full)?;
+        let count =
+            i64::try_from(count).ok().filter(|count| *count < RunId::PER_DAY as i64).ok_or_else(full)?;
         let rows = line
             .ask(
                 Ask::new(
@@ -67,7 +69,11 @@ impl Postgres {
         Ok(answers)
     }
 
-    async fn leave_only(&self, line: &Line<'_>, left: &[(ShardId, ArrivalKind)]) -> Result<Vec<Accepted>, Trouble> {
+    async fn leave_only(
+        &self,
+        line: &Line<'_>,
+        left: &[(ShardId, ArrivalKind)],
+    ) -> Result<Vec<Accepted>, Trouble> {
         let left = distinct(left);
         if !left.is_empty() {
             line.ask(insert_arrivals(&left)).await?;
@@ -82,7 +88,7 @@ impl Postgres {
         runs: &[NewRun],
         left: &[(ShardId, ArrivalKind)],
     ) -> Result<Vec<Accepted>, Trouble> {
-        let ask = plain(runs, self.shards);
+        let ask = plain(runs);
         let left = distinct(left);
         let rows = if left.is_empty() {
             line.ask(ask).await?
@@ -150,8 +156,7 @@ fn distinct(left: &[(ShardId, ArrivalKind)]) -> Vec<(ShardId, ArrivalKind)> {
 }
 
 /// Writes runs that are not there, and says which those were.
-fn plain(runs: &[NewRun], _shards: u16) -> Ask {
-    use super::code::{decided_code, origin_code};
+fn plain(runs: &[NewRun]) -> Ask {
     let numbers = |of: &dyn Fn(&NewRun) -> i64| runs.iter().map(of).collect::<Vec<i64>>();
     Ask::new(
         "with written as (
@@ -189,7 +194,7 @@ fn plain(runs: &[NewRun], _shards: u16) -> Ask {
     .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
     .with(
         runs.iter()
-            .map(|run| run.payload.as_deref().map(super::ask::text_code))
+            .map(|run| run.payload.as_deref().map(text_code))
             .collect::<Vec<Option<String>>>(),
     )
 }

@@ -155,11 +155,17 @@ pub(super) fn unreachable(error: &Error) -> StoreError {
         return StoreError::Unknown(format!("the database cannot be reached: {said}").into());
     };
     let advice = match code {
-        code if *code == SqlState::INVALID_CATALOG_NAME => "there is no such database: create it, or correct the URL",
-        code if [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION].contains(code) => {
+        code if *code == SqlState::INVALID_CATALOG_NAME => {
+            "there is no such database: create it, or correct the URL"
+        }
+        code if [SqlState::INVALID_PASSWORD, SqlState::INVALID_AUTHORIZATION_SPECIFICATION]
+            .contains(code) =>
+        {
             "the database does not let this user in: check user and password in the URL"
         }
-        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => "the user lacks rights in the database: grant them",
+        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            "the user lacks rights in the database: grant them"
+        }
         _ => return StoreError::Unknown(format!("the database cannot be used: {said}").into()),
     };
     StoreError::Conflict(format!("{advice} ({said})").into())

@@ -30,7 +30,8 @@ impl Postgres {
         let mut flight = Flight::snapshot();
         let apps = "select name, title, addresses, access_token, version from apps";
         let apps = flight.add(Ask::new(apps));
-        let executors = flight.add(Ask::new("select app, address, dialect, beat_at, joined_at from executors"));
+        let executors =
+            flight.add(Ask::new("select app, address, dialect, beat_at, joined_at from executors"));
         flight.commit();
         let mut landed = line.fly(flight).await?;
         let mut registered = Registered::default();
@@ -42,7 +43,9 @@ impl Postgres {
         }
         // Here and not by the server, whose order of texts is not ours.
         registered.apps.sort_by(|one, other| one.name.cmp(&other.name));
-        registered.executors.sort_by(|one, other| (&one.app, &one.address).cmp(&(&other.app, &other.address)));
+        registered
+            .executors
+            .sort_by(|one, other| (&one.app, &one.address).cmp(&(&other.app, &other.address)));
         Ok(registered)
     }
 
@@ -55,7 +58,8 @@ impl Postgres {
         if rows.is_empty() {
             return Ok(());
         }
-        let texts = |of: &dyn Fn(&Beat) -> String| rows.values().map(|beat| of(beat)).collect::<Vec<String>>();
+        let texts =
+            |of: &dyn Fn(&Beat) -> String| rows.values().map(|beat| of(beat)).collect::<Vec<String>>();
         let mut flight = Flight::begin();
         flight.add(ensure_apps(texts(&|beat| text_code(&beat.app))));
         flight.add(
@@ -87,7 +91,11 @@ impl Postgres {
         Ok(!line.ask(ask.with(text_code(app)).with(text_code(address))).await?.is_empty())
     }
 
-    pub(super) async fn try_bury(&self, line: &Line<'_>, dead: Duration) -> Result<Vec<(Text, Text)>, Trouble> {
+    pub(super) async fn try_bury(
+        &self,
+        line: &Line<'_>,
+        dead: Duration,
+    ) -> Result<Vec<(Text, Text)>, Trouble> {
         let mut flight = Flight::begin();
         // A beat from before the clock was set back is not waited for until the clock has caught up.
         flight.add(
@@ -151,12 +159,14 @@ impl Postgres {
 
     pub(super) async fn try_remove_app(&self, line: &Line<'_>, name: &str) -> Result<bool, Trouble> {
         let mut flight = Flight::begin();
-        let job = "select id from jobs where md5(app) = md5($1) and app = $1 and state <> 2 order by id limit 1";
+        let job =
+            "select id from jobs where md5(app) = md5($1) and app = $1 and state <> 2 order by id limit 1";
         let job = flight.add(Ask::new(job).with(text_code(name)));
         let nobody = "not exists (select from jobs where md5(app) = md5($1) and app = $1 and state <> 2)";
         let executors = format!("delete from executors where md5(app) = md5($1) and app = $1 and {nobody}");
         flight.add(Ask::new(executors).with(text_code(name)));
-        let apps = format!("delete from apps where md5(name) = md5($1) and name = $1 and {nobody} returning 1");
+        let apps =
+            format!("delete from apps where md5(name) = md5($1) and name = $1 and {nobody} returning 1");
         let gone = flight.add(Ask::new(apps).with(text_code(name)));
         flight.commit();
         let mut landed = line.fly(flight).await?;

@@ -294,4 +294,3 @@ fn job_view(row: &Row) -> Result<JobView, Trouble> {
         counts: counts(row, 7)?,
     })
 }
-

@@ -117,7 +117,9 @@ async fn check_name(line: &Line<'_>, id: Option<JobId>, definition: &Definition)
     let (app, name) = (&definition.app, &definition.name);
     let rows = line.ask(ask.with(text_code(app)).with(text_code(name))).await?;
     match rows.first().map(|row| row.job(0)).transpose()? {
-        Some(there) if Some(there) != id => Err(conflict(format!("job {there} is named {app}/{name}")).into()),
+        Some(there) if Some(there) != id => {
+            Err(conflict(format!("job {there} is named {app}/{name}")).into())
+        }
         _ => Ok(()),
     }
 }

@@ -145,7 +145,8 @@ impl Postgres {
         }
         // A day further, so that it is there before its runs may be written near.
         let end = run_code(RunId::new(last, 0)).saturating_add(RunId::PER_DAY as i64);
-        let far = line.ask(Ask::new("select distinct id >> 34 from runs_far where id < $1").with(end)).await?;
+        let far =
+            line.ask(Ask::new("select distinct id >> 34 from runs_far where id < $1").with(end)).await?;
         for row in &far {
             let day = row.number(0)? as u32;
             make(line, day, 0).await?;
@@ -261,7 +262,9 @@ pub(super) async fn remove(line: &Line<'_>, day: u32, is_concurrent: bool) -> Re
         let (low, high) = bounds(day);
         let then = match rows.is_empty() {
             true => format!("drop table {name}"),
-            false => format!("alter table {table} attach partition {name} for values from ({low}) to ({high})"),
+            false => {
+                format!("alter table {table} attach partition {name} for values from ({low}) to ({high})")
+            }
         };
         line.run(&format!("{then}; commit")).await?;
     }

@@ -154,7 +154,8 @@ impl Postgres {
 
 /// A token, if its row holds what can be.
 fn token(row: &Row) -> Result<Option<TokenRow>, Trouble> {
-    let (Ok(id), Ok(digest)) = (u32::try_from(row.number(0)?), Digest::try_from(row.read::<&[u8]>(2)?)) else {
+    let (Ok(id), Ok(digest)) = (u32::try_from(row.number(0)?), Digest::try_from(row.read::<&[u8]>(2)?))
+    else {
         return Ok(None);
     };
     let Ok(apps) = serde_json::from_str(&row.string(4)?) else { return Ok(None) };

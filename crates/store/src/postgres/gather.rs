@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::model::{Join, JobId, LogId, NewRun, RunId, Text, Token};
+use punctual_core::model::{JobId, Join, LogId, NewRun, RunId, Text, Token};
 use punctual_node::ports::{Counts, Lease};
 use tokio_postgres::Row;
 
@@ -68,7 +68,8 @@ impl Postgres {
     pub(super) async fn gather(&self, line: &Line<'_>, wanted: &Wanted<'_>) -> Result<Sheet, Trouble> {
         let days: BTreeSet<u32> = wanted.fresh.iter().map(|run| run.id.day()).collect();
         let places = self.ensure(line, days).await?;
-        let far_days: BTreeSet<u32> = places.iter().filter(|(_, is_far)| **is_far).map(|(day, _)| *day).collect();
+        let far_days: BTreeSet<u32> =
+            places.iter().filter(|(_, is_far)| **is_far).map(|(day, _)| *day).collect();
         let mut flight = Flight::begin();
         let seats = wanted.board(&mut flight, &far_days, self.told_now());
         let mut landed = line.fly(flight).await?;
@@ -82,10 +83,9 @@ impl Postgres {
             sheet.pruned_to = row.number(1)? as u32;
         }
         for row in rows(seats.leases) {
-            sheet.current.insert(Lease {
-                shard: row.shard(0)?,
-                epoch: punctual_core::model::Epoch(row.bits(1)?),
-            });
+            sheet
+                .current
+                .insert(Lease { shard: row.shard(0)?, epoch: punctual_core::model::Epoch(row.bits(1)?) });
         }
         for row in rows(seats.clocks) {
             sheet.clocks.insert(row.job(0)?, clock(&row)?);
@@ -98,7 +98,12 @@ impl Postgres {
         }
         for (seat, is_far) in [(seats.far, true), (seats.runs, false)] {
             for row in rows(seat) {
-                sheet.runs.insert(row.run(0)?, run(&row, is_far)?);
+                let (id, run) = (row.run(0)?, run(&row, is_far)?);
+                if let (Some(key), Some(holder)) = (&run.key, row.maybe(5)?) {
+                    let keyed = (RunId(holder as u64), row.maybe_instant(6)?);
+                    sheet.keys.insert((run.job, key.clone()), keyed);
+                }
+                sheet.runs.insert(id, run);
             }
         }
         for row in rows(seats.counts) {
@@ -176,13 +181,15 @@ impl Wanted<'_> {
         });
         let has_runs = !self.runs.is_empty();
         let of_runs = |sql: &'static str| Ask::new(sql).with_runs(&self.runs);
-        let clocks = (!self.clocks.is_empty() || !self.clocks_of.is_empty()).then(|| flight.add(self.clocks(LOCK_CLOCKS)));
+        let clocks = (!self.clocks.is_empty() || !self.clocks_of.is_empty())
+            .then(|| flight.add(self.clocks(LOCK_CLOCKS)));
         // First far, then near: a run that is brought near between the two is found by the second.
         let far = has_runs.then(|| flight.add(of_runs(LOCK_FAR)));
         let runs = has_runs.then(|| flight.add(of_runs(LOCK_RUNS)));
         let has_counts = self.counts_of_runs || !self.counts.is_empty();
         let counts = has_counts.then(|| flight.add(self.lock_counts()));
-        let joins = (!self.wholes.is_empty()).then(|| flight.add(Ask::new(LOCK_JOINS).with_runs(&self.wholes)));
+        let joins =
+            (!self.wholes.is_empty()).then(|| flight.add(Ask::new(LOCK_JOINS).with_runs(&self.wholes)));
         let resources: Vec<String> = self.resources.iter().map(|text| text_code(text)).collect();
         if !resources.is_empty() {
             flight.add(Ask::new(LOCK_RESOURCES).with(resources.clone()));
@@ -237,13 +244,11 @@ impl Wanted<'_> {
         Some(Ask::new(NAMED).with(fires).with(jobs).with(low).with(high))
     }
 
-    /// Those of fresh runs, and those of runs that may be closed.
     fn keys(&self) -> Option<Ask> {
         let keyed: Vec<_> = self.fresh.iter().filter_map(|run| Some((run.job, run.key.as_ref()?))).collect();
         let jobs: Vec<i64> = keyed.iter().map(|(job, _)| i64::from(job.0)).collect();
         let keys: Vec<String> = keyed.iter().map(|(_, key)| text_code(key)).collect();
-        let is_asked = !keyed.is_empty() || !self.runs.is_empty();
-        is_asked.then(|| Ask::new(KEYS).with_runs(&self.runs).with(jobs).with(keys))
+        (!keyed.is_empty()).then(|| Ask::new(KEYS).with(jobs).with(keys))
     }
 }
 
@@ -272,18 +277,22 @@ const DEFINITIONS: &str = "
       and c.enabled and c.next_fire is null";
 
 const LOCK_FAR: &str = "
-    select id, job, shard::bigint, due, key
-    from runs_far
+    select id, job, shard::bigint, due, key,
+           (select k.run from keys k where k.job = r.job and k.key = r.key),
+           (select k.expires_at from keys k where k.job = r.job and k.key = r.key)
+    from runs_far as r
     where id = any($1) and id between $2 and $3
     order by id
-    for no key update";
+    for no key update of r";
 
 const LOCK_RUNS: &str = "
-    select id, job, shard::bigint, due, key
-    from runs
+    select id, job, shard::bigint, due, key,
+           (select k.run from keys k where k.job = r.job and k.key = r.key),
+           (select k.expires_at from keys k where k.job = r.job and k.key = r.key)
+    from runs as r
     where id = any($1) and id between $2 and $3
     order by id
-    for no key update";
+    for no key update of r";
 
 const LOCK_COUNTS: &str = "
     select job, succeeded, failed, not_run, consecutive_failures, last_outcome::bigint, last_success
@@ -342,13 +351,8 @@ const NAMED: &str = "
 
 const KEYS: &str = "
     select k.job, k.key, k.run, k.expires_at
-    from unnest($4, $5) as n (job, key)
-    join keys k on k.job = n.job and k.key = n.key
-    union
-    select k.job, k.key, k.run, k.expires_at
-    from all_runs r
-    join keys k on k.job = r.job and k.key = r.key
-    where r.id = any($1) and r.id between $2 and $3 and r.key is not null";
+    from unnest($1, $2) as n (job, key)
+    join keys k on k.job = n.job and k.key = n.key";
 
 fn clock(row: &Row) -> Result<ClockNow, Trouble> {
     Ok(ClockNow {
@@ -379,7 +383,9 @@ fn run(row: &Row, is_far: bool) -> Result<RunNow, Trouble> {
 
 /// Counts from six columns.
 pub(super) fn counts(row: &Row, first: usize) -> Result<Counts, Trouble> {
-    let outcome = row.maybe(first + 4)?.map(|code| outcome_from(code).ok_or_else(|| corrupt("counts", code, "no such outcome")));
+    let outcome = row
+        .maybe(first + 4)?
+        .map(|code| outcome_from(code).ok_or_else(|| corrupt("counts", code, "no such outcome")));
     Ok(Counts {
         succeeded: row.bits(first)?,
         failed: row.bits(first + 1)?,
@@ -395,4 +401,3 @@ fn join(row: &Row) -> Result<JoinNow, Trouble> {
     let join = Join { total: small(1)?, open: small(2)?, succeeded: small(3)? };
     Ok(JoinNow { join, first_part: row.run(4)?, last_part: row.run(5)? })
 }
-

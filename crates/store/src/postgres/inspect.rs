@@ -53,7 +53,15 @@ pub(super) async fn inspect(line: &Line<'_>) -> Result<Inspection, Trouble> {
         .await?;
     let schema = schema(line).await?.version;
     let shards = if schema > 0 { shards(line).await? } else { None };
-    let names = ["max_connections", "synchronous_commit", "fsync", "full_page_writes", "jit", "autovacuum", "TimeZone"];
+    let names = [
+        "max_connections",
+        "synchronous_commit",
+        "fsync",
+        "full_page_writes",
+        "jit",
+        "autovacuum",
+        "TimeZone",
+    ];
     let ask = Ask::new("select name, setting from pg_settings where name = any($1) order by name");
     let mut settings = Vec::new();
     for row in &line.ask(ask.with(names.map(str::to_owned).to_vec())).await? {
@@ -72,11 +80,15 @@ pub(super) async fn inspect(line: &Line<'_>) -> Result<Inspection, Trouble> {
 
 fn advice(name: &str, value: &str) -> Option<Text> {
     match (name, value) {
-        ("fsync" | "full_page_writes", "off") => Some("turn it on: a crash of the server would lose what was acknowledged".into()),
+        ("fsync" | "full_page_writes", "off") => {
+            Some("turn it on: a crash of the server would lose what was acknowledged".into())
+        }
         ("synchronous_commit", "off") => {
             Some("turn it on: what was acknowledged in the last moments before a crash would be lost".into())
         }
-        ("autovacuum", "off") => Some("turn it on: small tables that change all the time would grow without end".into()),
+        ("autovacuum", "off") => {
+            Some("turn it on: small tables that change all the time would grow without end".into())
+        }
         ("max_connections", value) if value.parse::<u32>().is_ok_and(|max| max < 50) => {
             Some("a node uses about ten connections; raise it, or use a pooler".into())
         }

@@ -81,7 +81,8 @@ impl Postgres {
         flight.add(Ask::new(LOCK_HOLDERS).with(node_code(node)).with(shards.clone()));
         flight.add(Ask::new(LOCK_SHARDS).with(shards.clone()));
         let alive = flight.add(Ask::new(ALIVE).with(node_code(node)).with(self.told_now()));
-        let taken = flight.add(Ask::new(TAKE).with(node_code(node)).with(shards.clone()).with(self.told_now()));
+        let taken =
+            flight.add(Ask::new(TAKE).with(node_code(node)).with(shards.clone()).with(self.told_now()));
         let places = flight.add(Ask::new(PLACES).with(shards));
         flight.commit();
         let mut landed = line.fly(flight).await?;
@@ -271,7 +272,12 @@ fn move_checkpoints(flight: &mut Flight, renewal: &Renewal, now: Option<i64>) {
             .with(shards)
             .with(proposed.keys().map(|lease| lease.epoch.0 as i64).collect::<Vec<i64>>())
             .with(proposed.values().map(|mark| mark.due.as_millis()).collect::<Vec<i64>>())
-            .with(proposed.values().map(|mark| i64::try_from(mark.id).unwrap_or(i64::MAX)).collect::<Vec<i64>>())
+            .with(
+                proposed
+                    .values()
+                    .map(|mark| i64::try_from(mark.id).unwrap_or(i64::MAX))
+                    .collect::<Vec<i64>>(),
+            )
             .with(now),
     );
 }

@@ -106,8 +106,11 @@ impl Line<'_> {
     }
 
     async fn query(&self, ask: &Ask) -> Result<Vec<Row>, Trouble> {
-        let values: Vec<_> =
-            ask.values.iter().map(|(value, kind)| (&**value as &(dyn tokio_postgres::types::ToSql + Sync), kind.clone())).collect();
+        let values: Vec<_> = ask
+            .values
+            .iter()
+            .map(|(value, kind)| (&**value as &(dyn tokio_postgres::types::ToSql + Sync), kind.clone()))
+            .collect();
         Ok(self.session.client.query_typed(&ask.sql, &values).await?)
     }
 }

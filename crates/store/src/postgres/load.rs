@@ -80,7 +80,8 @@ impl Postgres {
         let spans = flight.add(Ask::new(SPANS).with(from_due).with(until));
         // One more than asked for, to know where the rest begins.
         let limit = i64::try_from(max).unwrap_or(i64::MAX).saturating_add(1);
-        let range = |ask: Ask| ask.with(shards_of(leases)).with(from_due).with(from_id).with(until).with(limit);
+        let range =
+            |ask: Ask| ask.with(shards_of(leases)).with(from_due).with(from_id).with(until).with(limit);
         let ready = flight.add(range(Ask::new(READY)));
         let mut landed = line.fly(flight).await?;
         check(&mut landed, current, leases)?;
@@ -125,8 +126,10 @@ impl Postgres {
             .with(shards_of(leases)),
         );
         let parked = flight.add(
-            Ask::new("select distinct shard::bigint, job from waiting where shard = any($1) and ready_at is null")
-                .with(shards_of(leases)),
+            Ask::new(
+                "select distinct shard::bigint, job from waiting where shard = any($1) and ready_at is null",
+            )
+            .with(shards_of(leases)),
         );
         let mut landed = line.fly(flight).await?;
         check(&mut landed, current, leases)?;
@@ -147,7 +150,8 @@ impl Postgres {
             )
             .with_runs(flying.keys()),
         );
-        let joins = "select run, total, open, succeeded from joins where run = any($1) and run between $2 and $3";
+        let joins =
+            "select run, total, open, succeeded from joins where run = any($1) and run between $2 and $3";
         let joins = flight.add(Ask::new(joins).with_runs(flying.keys()));
         flight.commit();
         let mut landed = line.fly(flight).await?;
@@ -239,7 +243,8 @@ impl Postgres {
              from all_runs
              where id = any($1) and id between $2 and $3",
         ));
-        let closes = flight.add(of_runs("select run from all_closes where run = any($1) and run between $2 and $3"));
+        let closes =
+            flight.add(of_runs("select run from all_closes where run = any($1) and run between $2 and $3"));
         let waits_seat = flight.add(of_runs(
             "select run, ready_at, attempt, is_called_back from waiting where run = any($1) and run between $2 and $3",
         ));
@@ -323,7 +328,8 @@ fn stretches(days: &[Row]) -> Result<Vec<(i64, i64)>, Trouble> {
 }
 
 fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
-    Ask::new(format!("select {COLUMNS} from all_runs where id = any($1) and id between $2 and $3")).with_runs(ids)
+    Ask::new(format!("select {COLUMNS} from all_runs where id = any($1) and id between $2 and $3"))
+        .with_runs(ids)
 }
 
 fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, Wait>, Trouble> {

@@ -36,7 +36,12 @@ impl Postgres {
         line.ask(ask).await.map(drop)
     }
 
-    pub(super) async fn try_note_kill(&self, line: &Line<'_>, run: RunId, note: &KillNote) -> Result<(), Trouble> {
+    pub(super) async fn try_note_kill(
+        &self,
+        line: &Line<'_>,
+        run: RunId,
+        note: &KillNote,
+    ) -> Result<(), Trouble> {
         if !self.has_room(line, run).await? {
             return Ok(());
         }

@@ -82,7 +82,11 @@ pub(super) async fn schema(line: &Line<'_>) -> Result<Schema, Trouble> {
             "the database has a table schema_version that is not ours: give Punctual a database or schema of its own",
         ));
     }
-    let rows = line.ask(Ask::new("select version::bigint, min_reader::bigint, checksum from schema_version order by version")).await?;
+    let rows = line
+        .ask(Ask::new(
+            "select version::bigint, min_reader::bigint, checksum from schema_version order by version",
+        ))
+        .await?;
     let mut schema = Schema { version: 0, min_reader: 0, sums: Vec::new() };
     for row in &rows {
         let version = row.number(0)? as u32;
@@ -192,7 +196,10 @@ pub(super) async fn shards(line: &Line<'_>) -> Result<Option<u16>, Trouble> {
 /// Fixes the number of shards when the database is made, and holds whoever comes later to it.
 pub(super) async fn fix_shards(line: &Line<'_>, wanted: u16) -> Result<(), Trouble> {
     let mut flight = Flight::begin();
-    flight.add(Ask::new("insert into meta (name, value) values ('shards', $1) on conflict do nothing").with(i64::from(wanted)));
+    flight.add(
+        Ask::new("insert into meta (name, value) values ('shards', $1) on conflict do nothing")
+            .with(i64::from(wanted)),
+    );
     flight.add(Ask::new(
         "insert into shards (shard, epoch, checkpoint_due, checkpoint_run)
          select shard, 0, -9223372036854775808, 0

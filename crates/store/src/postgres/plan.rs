@@ -80,7 +80,8 @@ impl Postgres {
         let mut landed = line.fly(flight).await?;
         let mut children: BTreeMap<JobId, Vec<Child>> = BTreeMap::new();
         for row in landed.take(bonds) {
-            let when = when_from(row.number(2)?).ok_or_else(|| corrupt("bonds", "of a job", "no such end"))?;
+            let when =
+                when_from(row.number(2)?).ok_or_else(|| corrupt("bonds", "of a job", "no such end"))?;
             children.entry(row.job(0)?).or_default().push(Child { job: row.job(1)?, when });
         }
         let mut rows = Vec::new();
@@ -97,7 +98,8 @@ impl Postgres {
     }
 
     pub(super) async fn try_plan(&self, line: &Line<'_>, plans: &[Plan]) -> Result<Vec<Planned>, Trouble> {
-        let fresh = plans.iter().flat_map(|plan| plan.runs.iter().chain(plan.skipped.iter().map(|(run, _)| run)));
+        let fresh =
+            plans.iter().flat_map(|plan| plan.runs.iter().chain(plan.skipped.iter().map(|(run, _)| run)));
         let wanted = Wanted {
             fresh: fresh.collect(),
             clocks: plans.iter().map(|plan| plan.clock.job).collect(),

@@ -89,7 +89,13 @@ impl Store for Postgres {
         engine!(self, |line| self.try_plan(&line, &plans))
     }
 
-    async fn load(&self, leases: &[Lease], from: Mark, until: Timestamp, max: usize) -> Result<Loaded, StoreError> {
+    async fn load(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        max: usize,
+    ) -> Result<Loaded, StoreError> {
         engine!(self, |line| self.try_load(&line, leases, from, until, max))
     }
 
@@ -97,7 +103,13 @@ impl Store for Postgres {
         engine!(self, |line| self.try_adopt(&line, leases))
     }
 
-    async fn unpark(&self, lease: Lease, job: JobId, max: usize, at: Timestamp) -> Result<Vec<RunId>, StoreError> {
+    async fn unpark(
+        &self,
+        lease: Lease,
+        job: JobId,
+        max: usize,
+        at: Timestamp,
+    ) -> Result<Vec<RunId>, StoreError> {
         engine!(self, |line| self.try_unpark(&line, lease, job, max, at))
     }
 
@@ -129,7 +141,11 @@ impl Store for Postgres {
         engine!(self, |line| self.try_allot(&line, day, count))
     }
 
-    async fn accept(&self, runs: Vec<NewRun>, left: Vec<(ShardId, ArrivalKind)>) -> Result<Vec<Accepted>, StoreError> {
+    async fn accept(
+        &self,
+        runs: Vec<NewRun>,
+        left: Vec<(ShardId, ArrivalKind)>,
+    ) -> Result<Vec<Accepted>, StoreError> {
         engine!(self, |line| self.try_accept(&line, &runs, &left))
     }
 
@@ -164,7 +180,12 @@ impl Browse for Postgres {
         people!(self, |line| self.read_job_named(&line, app, name))
     }
 
-    async fn job_list(&self, filter: &JobFilter, after: Option<JobId>, limit: usize) -> Result<Page<JobView, JobId>, StoreError> {
+    async fn job_list(
+        &self,
+        filter: &JobFilter,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<JobView, JobId>, StoreError> {
         people!(self, |line| self.read_job_list(&line, filter, after, limit))
     }
 
@@ -184,7 +205,12 @@ impl Browse for Postgres {
         people!(self, |line| self.read_run(&line, id))
     }
 
-    async fn run_list(&self, filter: &RunFilter, before: Option<RunId>, limit: usize) -> Result<Page<RunView, RunId>, StoreError> {
+    async fn run_list(
+        &self,
+        filter: &RunFilter,
+        before: Option<RunId>,
+        limit: usize,
+    ) -> Result<Page<RunView, RunId>, StoreError> {
         people!(self, |line| self.read_run_list(&line, filter, before, limit))
     }
 

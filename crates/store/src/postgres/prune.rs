@@ -46,8 +46,12 @@ impl Postgres {
     async fn drop_day(&self, line: &Line<'_>, day: u32) -> Result<bool, Trouble> {
         let names: Vec<String> = TABLES.iter().map(|(table, _)| format!("{table}_{day}")).collect();
         let there = "select name from unnest($1) as name where to_regclass(name) is not null";
-        let mut there: Vec<String> =
-            line.ask(Ask::new(there).with(names)).await?.iter().map(|row| row.string(0)).collect::<Result<_, _>>()?;
+        let mut there: Vec<String> = line
+            .ask(Ask::new(there).with(names))
+            .await?
+            .iter()
+            .map(|row| row.string(0))
+            .collect::<Result<_, _>>()?;
         there.sort_unstable();
         let (low, high) = bounds(day);
         let mut flight = Flight::begin();

@@ -16,9 +16,10 @@ impl Postgres {
         line: &Line<'_>,
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, Trouble> {
-        let mut wanted = Wanted { counts_of_runs: true, ..Wanted::default() };
+        let mut wanted = Wanted::default();
         for settlement in settlements {
             wanted.runs.insert(settlement.run);
+            wanted.counts.insert(settlement.job);
             wanted.fresh.extend(&settlement.children);
             wanted.wholes.extend(settlement.part_of);
             // The run may be one that only comes with this batch.
@@ -29,6 +30,12 @@ impl Postgres {
             }
         }
         let mut sheet = self.gather(line, &wanted).await?;
+        if sheet.runs.values().any(|run| !wanted.counts.contains(&run.job)) {
+            // Somebody is mistaken about the job of a run. What is counted is what the run says.
+            line.run("rollback").await?;
+            wanted.counts_of_runs = true;
+            sheet = self.gather(line, &wanted).await?;
+        }
         let answers = settlements.iter().map(|settlement| sheet.settle(settlement.clone())).collect();
         self.flush(line, &sheet).await?;
         Ok(answers)
@@ -87,7 +94,8 @@ impl Sheet {
         }
         // The clock of a delay waits for the end of the whole.
         let named = named.filter(|_| part_of.is_none());
-        let is_over = named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
+        let is_over =
+            named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
         let consecutive_failures = self.counts.get(&job).map_or(0, |counts| counts.consecutive_failures);
         Settled::Done { consecutive_failures, is_over, joined }
     }

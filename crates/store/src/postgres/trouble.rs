@@ -59,7 +59,9 @@ impl Trouble {
         match self {
             Trouble::Moved | Trouble::Lacks(_) | Trouble::Refused(_) => true,
             Trouble::Late => false,
-            Trouble::Sql(error) => !error.is_closed() && error.as_db_error().is_some_and(|error| error.severity() == "ERROR"),
+            Trouble::Sql(error) => {
+                !error.is_closed() && error.as_db_error().is_some_and(|error| error.severity() == "ERROR")
+            }
         }
     }
 
@@ -85,7 +87,9 @@ impl Trouble {
         match self {
             Trouble::Refused(error) => error,
             Trouble::Late => StoreError::Unknown("the database did not answer in time".into()),
-            Trouble::Moved | Trouble::Lacks(_) => StoreError::Unknown("too many wrote the same at once".into()),
+            Trouble::Moved | Trouble::Lacks(_) => {
+                StoreError::Unknown("too many wrote the same at once".into())
+            }
             Trouble::Sql(error) => told(&error),
         }
     }

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, AttemptRecord, LogId, Outcome, Payload, RunId, RunState, Text, Token,
-};
+use punctual_core::model::{Attempt, AttemptRecord, LogId, Outcome, Payload, RunId, RunState, Text, Token};
 use punctual_node::ports::{AttemptRow, RunView};
 use tokio_postgres::Row;
 

@@ -115,11 +115,15 @@ fn write(hint: &Hint) -> String {
         Hint::Settled(run) => format!("settled {}", run.0),
         Hint::Vacated => "vacated".into(),
         Hint::Drain => "drain".into(),
+        Hint::Missing(url) => format!("missing {url}"),
     }
 }
 
 /// What was told; none if it is nothing that may be told this way.
 fn read(text: &str) -> Option<Hint> {
+    if let Some(url) = text.strip_prefix("missing ") {
+        return Some(Hint::Missing(url.to_owned().into()));
+    }
     let mut words = text.split(' ');
     let hint = match words.next()? {
         "arrived" => Hint::Arrived(ShardId(words.next()?.parse().ok()?)),
@@ -142,6 +146,7 @@ mod tests {
             Hint::Changed(ChangeId(u64::MAX), JobId(7)),
             Hint::Settled(RunId(1 << 52)),
             Hint::Vacated,
+            Hint::Missing("native:shop/one two".into()),
         ] {
             assert_eq!(read(&write(&hint)), Some(hint));
         }

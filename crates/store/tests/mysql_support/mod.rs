@@ -3,10 +3,21 @@
 #![allow(dead_code, reason = "every test file is a program of its own, and none needs everything")]
 #![expect(clippy::disallowed_methods, reason = "the test runner says by the environment where its server is")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use calendar::Timestamp;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
+use punctual_core::model::{
+    Attempt, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor, Fence, JobId, JobState, NewRun,
+    NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId, Target, Then, Token,
+};
+use punctual_core::policy::{Block, Misfire, Retry};
+use punctual_node::ports::{Accepted, Change, ClockEdit, Gate, Lease, PlannedTo, Renewal, Store};
+use punctual_store::Options;
+use punctual_store::mysql::MySql;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -47,11 +58,13 @@ impl Database {
     /// A database that an earlier test has left, made empty: to make tables takes most of the time of a short test.
     pub(crate) async fn reuse() -> Database {
         let mut conn = connect().await;
-        let sum = SCHEMA.concat().bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let sum =
+            SCHEMA.concat().bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let mut number = 0;
         loop {
             let name = format!("punctual_test_{:08x}_{number}", sum as u32);
-            let locked: Option<i64> = conn.query_first(format!("select get_lock('{name}', 0)")).await.unwrap();
+            let locked: Option<i64> =
+                conn.query_first(format!("select get_lock('{name}', 0)")).await.unwrap();
             if locked == Some(1) {
                 conn.query_drop(format!("create database if not exists {name}; use {name}")).await.unwrap();
                 empty(&mut conn).await;
@@ -94,8 +107,11 @@ async fn empty(conn: &mut Conn) {
         return;
     }
     let kept = ["schema_version", "meta", "counters", "days"];
-    let mut script: Vec<String> =
-        tables.iter().filter(|table| !kept.contains(&table.as_str())).map(|table| format!("delete from `{table}`")).collect();
+    let mut script: Vec<String> = tables
+        .iter()
+        .filter(|table| !kept.contains(&table.as_str()))
+        .map(|table| format!("delete from `{table}`"))
+        .collect();
     script.push("update counters set value = 0".into());
     script.push("delete from meta where name = 'shards'".into());
     script.push("update meta set value = 0 where name = 'pruned_to'".into());
@@ -125,5 +141,143 @@ impl Drop for Database {
             });
         });
         let _ = drop.join();
+    }
+}
+
+// --- what most tests do ---
+
+pub(crate) const SHARDS: u16 = 4;
+
+/// So many seconds after 2026-11-15T10:00:00Z.
+pub(crate) fn second(after: i64) -> Timestamp {
+    Timestamp::from_millis(1_794_736_800_000 + after * 1_000)
+}
+
+/// Options with a clock that stands at the beginning.
+pub(crate) fn options() -> Options {
+    Options {
+        shards: SHARDS,
+        key_ttl: Duration::from_secs(60),
+        clock: Some(Arc::new(|| second(0))),
+        connections: 2,
+        readers: 1,
+        ..Options::default()
+    }
+}
+
+/// So many stores on one database, as nodes have them.
+pub(crate) async fn open_all(database: &Database, count: usize) -> Vec<MySql> {
+    let mut stores = Vec::new();
+    for _ in 0..count {
+        stores.push(MySql::open(&database.url(), options()).await.unwrap());
+    }
+    stores
+}
+
+/// A one-shot with an id of its own.
+pub(crate) async fn run(store: &MySql, job: u32, due: Timestamp) -> NewRun {
+    let day = RunId::day_of(due);
+    let sequence = store.allot(day, 1).await.unwrap();
+    NewRun {
+        id: RunId::new(day, sequence),
+        job: JobId(job),
+        shard: ShardId(0),
+        fire_time: due,
+        due,
+        origin: Origin::OneShot,
+        decided: Decided::NotYet,
+        priority: 5,
+        payload: None,
+        key: None,
+        of: None,
+    }
+}
+
+/// Hands over a one-shot.
+pub(crate) async fn accepted(store: &MySql, job: u32, due: Timestamp) -> RunId {
+    let run = run(store, job, due).await;
+    let id = run.id;
+    assert_eq!(store.accept(vec![run], Vec::new()).await.unwrap(), [Accepted::New(id)]);
+    id
+}
+
+pub(crate) fn gate(run: RunId, epoch: u64) -> Gate {
+    let lease = Lease { shard: ShardId(0), epoch: Epoch(epoch) };
+    Gate {
+        lease,
+        run,
+        job: JobId(1),
+        attempt: Attempt::FIRST,
+        token: Token::new(lease.epoch, Attempt::FIRST),
+        executor: "executor".into(),
+        sent_at: second(0),
+        holds: Vec::new(),
+    }
+}
+
+/// The end of a run that was sent once.
+pub(crate) fn end(run: RunId, outcome: Outcome) -> Settlement {
+    let close = Close { outcome, reason: "".into(), closed_at: second(1), range: None };
+    Settlement {
+        run,
+        job: JobId(1),
+        shard: ShardId(0),
+        is_foreign: false,
+        fence: Fence::Sent(Attempt::FIRST, Token::new(Epoch(1), Attempt::FIRST)),
+        attempt: None,
+        then: Then::Close(close),
+        children: Vec::new(),
+        named: None,
+        part_of: None,
+    }
+}
+
+pub(crate) fn renewal(node: u128) -> Renewal {
+    Renewal {
+        node: NodeId(node),
+        term: Duration::from_secs(3_600),
+        mark: second(0),
+        seen: ChangeId(0),
+        name: "node".into(),
+        address: "node:7070".into(),
+        checkpoints: Vec::new(),
+    }
+}
+
+/// Makes a node the holder of every shard.
+pub(crate) async fn hold_all(store: &MySql, node: u128) -> Vec<Lease> {
+    store.renew(renewal(node)).await.unwrap();
+    let shards = (0..SHARDS).map(ShardId).collect();
+    store.acquire(NodeId(node), shards).await.unwrap().iter().map(|taken| taken.lease).collect()
+}
+
+/// A change that creates an enabled job.
+pub(crate) fn creation(name: &str, next_fire: Timestamp) -> Change {
+    let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
+    let definition = Definition {
+        app: "shop".into(),
+        name: name.into(),
+        description: String::new(),
+        tags: Vec::new(),
+        schedule: Schedule::from(every),
+        target: Target::Executor(Executor::of("work")),
+        misfire: Misfire::default(),
+        retry: Retry::default(),
+        timeout: Duration::from_secs(30),
+        delivery: Delivery::AtLeastOnce,
+        priority: 5,
+        block: Block::default(),
+        windows: Vec::new(),
+        after: Vec::new(),
+        failure_limit: 0,
+    };
+    let next_fire = Some(next_fire);
+    Change {
+        job: None,
+        definition: Some(definition),
+        state: JobState::Enabled,
+        clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: Vec::new() },
+        by: "anna".into(),
+        at: second(0),
     }
 }

@@ -1,7 +1,9 @@
-//! Databases for tests: each test has one of its own, copied from a template that is migrated, and drops it at the end.
+//! Databases for tests: each test has one of its own, copied from a template that is migrated. To copy takes longer than most
+//! tests, so one that leaves the schema as it is hands its database on, emptied.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,6 +41,33 @@ pub(crate) struct Database {
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
+/// Databases that are as good as new.
+static IDLE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Makes a migrated database as good as new; what days it has tables for does not matter.
+const CLEAN: &str = "
+    do $$
+    declare
+        name text;
+    begin
+        for name in
+            select c.oid::regclass
+            from pg_class c
+            where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+              and c.relname not in ('schema_version', 'meta', 'counters', 'shards')
+        loop
+            execute 'delete from ' || name;
+        end loop;
+    end
+    $$;
+    update meta set value = 0 where name = 'pruned_to';
+    update counters set value = 0;
+    update shards
+    set owner = null, epoch = 0, inherited = null, checkpoint_due = -9223372036854775808, checkpoint_run = 0;
+    alter sequence epochs restart;
+    alter sequence send_logs restart;
+    alter sequence arrival_numbers restart";
+
 impl Database {
     /// An empty one.
     pub(crate) async fn empty() -> Database {
@@ -47,12 +76,19 @@ impl Database {
 
     /// One that is migrated, and has the tables of the day on which the cases play.
     pub(crate) async fn migrated(shards: u16, clock: StoreClock) -> Database {
+        if let Some(name) = IDLE.lock().unwrap().pop() {
+            return Database { name };
+        }
         static TEMPLATE: OnceCell<String> = OnceCell::const_new();
         let make = || async {
             let name = format!("punctual_template_{}_{shards}", std::process::id());
             let admin = client(&admin_url()).await;
+            sweep(&admin).await;
             admin.batch_execute(&format!("drop database if exists {name}")).await.unwrap();
-            admin.batch_execute(&format!("create database {name} template template0 encoding 'UTF8'")).await.unwrap();
+            admin
+                .batch_execute(&format!("create database {name} template template0 encoding 'UTF8'"))
+                .await
+                .unwrap();
             let store = Postgres::open(&url_of(&name), options(shards, clock)).await.unwrap();
             warm(&store).await;
             drop(store);
@@ -79,10 +115,31 @@ impl Database {
         url_of(&self.name)
     }
 
+    /// Hands it on to the next test of this process, emptied. What is left at the end, the next process sweeps away.
+    pub(crate) async fn hand_on(self) {
+        client(&self.url()).await.batch_execute(CLEAN).await.unwrap();
+        IDLE.lock().unwrap().push(self.name);
+    }
+
     /// Drops it, whoever is still in it.
     pub(crate) async fn drop(self) {
         let admin = client(&admin_url()).await;
         admin.batch_execute(&format!("drop database if exists {} with (force)", self.name)).await.unwrap();
+    }
+}
+
+/// Drops what processes left behind that are gone: templates, and databases of tests that failed.
+async fn sweep(admin: &Client) {
+    let rows = admin
+        .query("select datname from pg_database where datname ~ '^punctual_(test|template)_'", &[])
+        .await;
+    for row in rows.unwrap() {
+        let name: String = row.get(0);
+        let owner = name.split('_').nth(2).unwrap_or_default();
+        if !std::path::Path::new("/proc").join(owner).exists() {
+            // Another process may be faster.
+            let _ = admin.batch_execute(&format!("drop database if exists {name} with (force)")).await;
+        }
     }
 }
 

@@ -1,10 +1,57 @@
-//! Figures from a campaign: how long things took, and how late work was around a moment.
+//! What a campaign found out: the verdict, and figures: how long things took, and how late work was around a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::history::{Millis, Receipt};
+use crate::check::{Covered, check};
+use crate::history::{History, Millis, Receipt};
+
+/// Durations by what they are of.
+pub type Samples = BTreeMap<&'static str, Sample>;
+
+/// What a campaign found out.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub covered: Covered,
+    pub samples: Samples,
+    /// How many promises were broken.
+    pub broken: usize,
+    /// All of it, for people.
+    pub text: String,
+}
+
+impl Report {
+    /// Judges a history; what nodes did that none may do counts as well.
+    pub fn of(history: &History, samples: Samples, misbehaved: Vec<String>, took: Duration) -> Report {
+        let verdict = check(history);
+        let mut broken: Vec<String> = verdict.violations.iter().map(ToString::to_string).collect();
+        broken.extend(misbehaved);
+        let mut text = format!("{}\n", verdict.covered);
+        for (what, sample) in &samples {
+            text += &format!("{what}: {sample}\n");
+        }
+        text += &format!("{} s in all\n", took.as_secs());
+        for what in &broken {
+            text += &format!("BROKEN {what}\n");
+        }
+        Report { covered: verdict.covered, samples, broken: broken.len(), text }
+    }
+}
+
+/// Adds how work went on after nodes were killed, and when they were asked to stop.
+pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], stops: &[Millis]) {
+    // What is serial waits for work that nobody hears of any more, which says nothing about takeover.
+    let waits: BTreeSet<u64> = history.jobs.iter().filter(|job| job.is_serial).map(|job| job.id).collect();
+    let mut free = history.receipts.clone();
+    free.retain(|receipt| !waits.contains(&receipt.job));
+    for moment in kills {
+        samples.entry("work of a killed node goes on").or_default().add(work_resumed(&free, *moment));
+    }
+    for moment in stops {
+        samples.entry("lateness at a clean stop").or_default().add(lateness(&free, *moment));
+    }
+}
 
 /// Durations of one kind.
 #[derive(Clone, Debug, Default)]
@@ -52,12 +99,12 @@ fn due_after(receipts: &[Receipt], moment: Millis) -> impl Iterator<Item = &Rece
 
 /// How long after a moment the last of what came due in the second after it was received: until then some of the work
 /// of a node that was lost at that moment waited.
-pub fn work_resumed(receipts: &[Receipt], moment: Millis) -> Duration {
+fn work_resumed(receipts: &[Receipt], moment: Millis) -> Duration {
     longest(due_after(receipts, moment).map(|receipt| receipt.received_at - moment))
 }
 
 /// The greatest lateness of what came due in the second after a moment.
-pub fn lateness(receipts: &[Receipt], moment: Millis) -> Duration {
+fn lateness(receipts: &[Receipt], moment: Millis) -> Duration {
     longest(due_after(receipts, moment).map(|receipt| receipt.received_at - receipt.fire_time))
 }
 

@@ -1,0 +1,66 @@
+//! The two statements that every node asks all the time: each goes along its index, whatever is stored.
+
+use punctual_core::model::{NewRun, RunId};
+use punctual_node::ports::Store;
+use punctual_store::Postgres;
+
+use super::{House, create, one_shot, second};
+use crate::postgres_support::{block_on, client};
+
+#[test]
+fn what_is_due_is_found_by_the_indexes() {
+    block_on(async {
+        let house = House::new().await;
+        let store = house.open().await;
+        create(&store, "job", Some(second(60))).await;
+        let first = one_shot(&store, second(0)).await;
+        store.allot(first.id.day(), 10_000).await.unwrap();
+        let run = |number: u64| NewRun {
+            id: RunId(first.id.0 + number),
+            due: second(number as i64),
+            ..first.clone()
+        };
+        store.accept((0..5_000).map(run).collect(), vec![]).await.unwrap();
+        let client = client(&house.database.url()).await;
+        client
+            .batch_execute(
+                "insert into clocks (job, shard, next_fire, version, enabled, decided, reserved)
+                 select n, n % 4, n * 1000, 1, n % 2 = 0, 0, 0 from generate_series(1000, 20000) as n;
+                 insert into closes (run, outcome, reason, closed_at) select id, 0, '', 0 from runs where id % 10 <> 0;
+                 analyze",
+            )
+            .await
+            .unwrap();
+        let (due, load) = Postgres::statements();
+        let day = RunId::new(first.id.day(), 0).0;
+        let end = RunId::new(first.id.day() + 1, 0).0;
+        let at = second(2_500).as_millis();
+        let due = due.replace("$1", "array[0,1]::bigint[]").replace("$2", "2000000").replace("$3", "100");
+        let load = load
+            .replace("$1", "array[0,1]::bigint[]")
+            .replace("$2", &at.to_string())
+            .replace("$3", "0")
+            .replace("$4", &(at + 5_000).to_string())
+            .replace("$5", "1001")
+            .replace("$6", &day.to_string())
+            .replace("$7", &end.to_string());
+        let explain = async |sql: &str| -> String {
+            let rows = client.query(&format!("explain {sql}"), &[]).await.unwrap();
+            rows.iter().map(|row| row.get::<_, String>(0) + "\n").collect()
+        };
+        let plan = explain(&due).await;
+        assert!(plan.contains("clocks_due") && !plan.contains("Seq Scan"), "{plan}");
+        let plan = explain(&load).await;
+        let index = format!("runs_{}_shard_due_id_idx", first.id.day());
+        assert!(
+            plan.contains(&index)
+                && !plan.contains("Seq Scan on runs")
+                && !plan.contains("Seq Scan on closes"),
+            "{plan}"
+        );
+        // Of the other days nothing is looked at.
+        assert!(!plan.contains(&format!("runs_{}", first.id.day() + 1)), "{plan}");
+        drop((store, client));
+        house.database.drop().await;
+    });
+}
