@@ -12,11 +12,13 @@ use punctual_faults::report::Report;
 use punctual_faults::sets;
 
 const USAGE: &str = "\
-usage: cargo xtask faults [--minutes N] [--seed N] [--database NAME]... [--set NAME] [--binary FILE] [--evidence DIR]
+usage: cargo xtask faults [--minutes N] [--seed N] [--database NAME]... [--redis on|off] [--set NAME]
+                    [--binary FILE] [--evidence DIR]
 
   --minutes   how long clusters are broken in all; 30 if not said
   --seed      where the dice start; the time of day if not said. What nodes do to it is their own
-  --database  postgresql, mariadb or embedded; the first two in turn if not said, each with and without Redis
+  --database  postgresql, mariadb or embedded; the first two in turn if not said
+  --redis     on or off; in turn if not said
   --set       once through alone, deaths, times, absences or some, instead of whatever the dice say
   --binary    the `punctual` to break; the one beside this program if not said
   --evidence  where histories, logs and reports go; `faults-evidence` beside this program if not said";
@@ -25,6 +27,7 @@ struct Wanted {
     minutes: u64,
     seed: u64,
     databases: Vec<Database>,
+    redis: Option<bool>,
     set: Option<String>,
     binary: PathBuf,
     evidence: PathBuf,
@@ -91,7 +94,8 @@ fn setup(wanted: &Wanted, turn: usize) -> Setup {
         _ => Setup::cluster(database, &wanted.binary, evidence),
     };
     let is_cluster = database != Database::Embedded;
-    let has_redis = is_cluster && (turn / wanted.databases.len()).is_multiple_of(2);
+    let is_its_turn = (turn / wanted.databases.len()).is_multiple_of(2);
+    let has_redis = is_cluster && wanted.redis.unwrap_or(is_its_turn);
     Setup { seed: wanted.seed + turn as u64, has_redis, has_movable_clock: is_cluster, ..setup }
 }
 
@@ -101,6 +105,7 @@ fn read(words: &[String]) -> Result<Wanted, String> {
         minutes: 30,
         seed: now().unsigned_abs(),
         databases: Vec::new(),
+        redis: None,
         set: None,
         binary: program.with_file_name("punctual"),
         evidence: program.with_file_name("faults-evidence"),
@@ -113,6 +118,7 @@ fn read(words: &[String]) -> Result<Wanted, String> {
             "--minutes" => wanted.minutes = number()?,
             "--seed" => wanted.seed = number()?,
             "--database" => wanted.databases.push(database(value)?),
+            "--redis" if value == "on" || value == "off" => wanted.redis = Some(value == "on"),
             "--set" => wanted.set = Some(value.clone()),
             "--binary" => wanted.binary = PathBuf::from(value),
             "--evidence" => wanted.evidence = PathBuf::from(value),

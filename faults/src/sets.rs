@@ -53,7 +53,8 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
         servers::database(campaign, Away::Restarted).await?;
         servers::database(campaign, Away::Killed).await?;
         if setup.has_redis {
-            servers::redis(campaign).await?;
+            servers::kill_redis(campaign).await?;
+            servers::hold_redis(campaign).await?;
         }
         Ok(())
     })
@@ -79,7 +80,7 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
         while started.elapsed() < duration {
             let is_alone = setup.database == Database::Embedded;
-            let kinds = if is_alone { 3 } else { 11 };
+            let kinds = if is_alone { 3 } else { 14 };
             match campaign.dice.below(kinds) {
                 0 => kills::kill(campaign, 3).await?,
                 1 => kills::stop(campaign, 1).await?,
@@ -88,8 +89,11 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
                 4 => clocks::shift(campaign).await?,
                 5 => servers::database(campaign, Away::Restarted).await?,
                 6 => servers::database(campaign, Away::Killed).await?,
-                7 if setup.has_redis => servers::redis(campaign).await?,
-                8 => cuts::slow(campaign, Duration::from_millis(200), 500).await?,
+                7 if setup.has_redis => servers::kill_redis(campaign).await?,
+                8 if setup.has_redis => servers::hold_redis(campaign).await?,
+                9 => cuts::slow(campaign, Duration::from_millis(200), 500).await?,
+                10 => cuts::cut_all(campaign, Cut::Both, Duration::from_secs(3)).await?,
+                11 => cuts::cut_all(campaign, Cut::Reset, PAUSE).await?,
                 _ => {
                     let how = *campaign.dice.one_of(&Cut::ALL);
                     cuts::cut(campaign, how).await?;

@@ -21,9 +21,15 @@ use crate::receipts::Agent;
 const INSISTS: Duration = Duration::from_secs(120);
 
 /// From one batch of one-shots to the next, how many there are in it, and until when they are due.
-const BATCH_EVERY: Duration = Duration::from_millis(500);
-const BATCH: u64 = 5;
+const BATCH_EVERY: Duration = Duration::from_millis(600);
+const BATCH: u64 = 4;
 const DUE_WITHIN_MS: u64 = 6_000;
+
+/// How many clients hand over one-shots: one that waits for a node that is silent does not keep the others waiting.
+const CLIENTS: u64 = 3;
+
+/// One batch in so many is handed over twice.
+const REPEATS: u64 = 6;
 
 /// How much work.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +55,7 @@ pub struct Workload {
     client: Client,
     jobs: Vec<JobFact>,
     is_over: Arc<AtomicBool>,
-    stream: JoinHandle<Result<Vec<Submission>, String>>,
+    streams: Vec<JoinHandle<Result<Vec<Submission>, String>>>,
 }
 
 /// What clients know in the end.
@@ -59,7 +65,7 @@ pub struct Known {
 }
 
 impl Workload {
-    /// Makes the jobs and starts the stream. What clients are told goes to a file.
+    /// Makes the jobs and starts the streams. What clients are told goes to a file.
     pub async fn start(
         client: &Client,
         agent: &Agent,
@@ -76,16 +82,29 @@ impl Workload {
             make(client, Wanted { every: None, ..Wanted::new("shots", &agent.url(Duration::ZERO)) }).await?;
         let file = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let is_over: Arc<AtomicBool> = Arc::default();
-        let stream =
-            Stream { client: client.clone(), job: shots.id, dice, file, is_over: Arc::clone(&is_over) };
+        let mut streams = Vec::new();
+        for name in 0..CLIENTS {
+            let stream = Stream {
+                name,
+                client: client.clone(),
+                job: shots.id,
+                dice: Dice::new(seed.wrapping_add(name + 1)),
+                file: file.try_clone().map_err(|error| error.to_string())?,
+                is_over: Arc::clone(&is_over),
+            };
+            streams.push(tokio::spawn(stream.run()));
+        }
         jobs.push(shots);
-        Ok(Workload { client: client.clone(), jobs, is_over, stream: tokio::spawn(stream.run()) })
+        Ok(Workload { client: client.clone(), jobs, is_over, streams })
     }
 
-    /// Ends the stream, stops the jobs, and says what clients know.
+    /// Ends the streams, stops the jobs, and says what clients know.
     pub async fn stop(self) -> Result<Known, String> {
         self.is_over.store(true, Ordering::Relaxed);
-        let submissions = self.stream.await.map_err(|error| error.to_string())??;
+        let mut submissions = Vec::new();
+        for stream in self.streams {
+            submissions.extend(stream.await.map_err(|error| error.to_string())??);
+        }
         let mut jobs = self.jobs;
         // One-shots of a stopped job would wait for ever, so their job goes on.
         for job in jobs.iter_mut().filter(|job| job.every.is_some()) {
@@ -175,6 +194,7 @@ async fn make(client: &Client, wanted: Wanted) -> Result<JobFact, String> {
 
 /// A client that hands over one-shots until it is told to end.
 struct Stream {
+    name: u64,
     client: Client,
     job: u64,
     dice: Dice,
@@ -190,10 +210,13 @@ impl Stream {
                 (0..BATCH).map(|n| self.draw(submissions.len() as u64 + n)).collect();
             self.note("asked", &batch);
             let ids = self.hand_over(&batch).await?;
-            for (submission, id) in batch.iter_mut().zip(ids) {
-                submission.id = Some(id);
+            for (submission, id) in batch.iter_mut().zip(&ids) {
+                submission.id = Some(*id);
             }
             self.note("answered", &batch);
+            if self.dice.below(REPEATS) == 0 && self.hand_over(&batch).await? != ids {
+                return Err(format!("a batch that was handed over twice has other numbers than {ids:?}"));
+            }
             submissions.extend(batch);
             tokio::time::sleep(BATCH_EVERY).await;
         }
@@ -202,7 +225,7 @@ impl Stream {
 
     fn draw(&mut self, number: u64) -> Submission {
         let at = now() + self.dice.below(DUE_WITHIN_MS) as i64;
-        Submission { key: format!("shot-{number}"), job: self.job, at, id: None }
+        Submission { key: format!("shot-{}-{number}", self.name), job: self.job, at, id: None }
     }
 
     async fn hand_over(&self, batch: &[Submission]) -> Result<Vec<u64>, String> {

@@ -308,6 +308,7 @@ fn settings(dice: &mut Dice) -> Settings {
         pause: Duration::from_millis(dice.pick(&[200, 200, 50])),
         registry: registry(dice),
         retention: seconds(dice, &[30 * 86_400, 30 * 86_400, 3_600, 60]),
+        name: Text::Borrowed(""),
         address: Text::Borrowed(""),
         planted: None,
     }

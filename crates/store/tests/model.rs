@@ -126,6 +126,7 @@ impl Pair {
                     term: Duration::from_secs([2, 5, 3_600][usize::from(term)]),
                     mark: at(mark),
                     seen: self.change_id(seen),
+                    name: format!("n{node}").into(),
                     address: format!("node {node}").into(),
                     checkpoints: checkpoint.into_iter().collect(),
                 };

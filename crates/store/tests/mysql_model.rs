@@ -205,8 +205,8 @@ impl Pair {
                 self.same(split).await.unwrap();
             }
             Verb::Sent(numbers) => {
-                let runs: Vec<RunId> = numbers.iter().map(|number| self.run(*number)).collect();
-                self.sent(&runs).await;
+                let runs: BTreeSet<RunId> = numbers.iter().map(|number| self.run(*number)).collect();
+                self.sent(&Vec::from_iter(runs)).await;
             }
             Verb::Settle(drawn) => {
                 let dump = self.dump();

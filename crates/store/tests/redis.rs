@@ -145,7 +145,8 @@ async fn hints_reach_whoever_listens_and_go_the_other_way_for_the_rest() {
     };
     let deaf = NodeId(0xd);
     a.meet(&[row(A, "http://a"), row(B, "http://b"), row(deaf, "http://deaf")]);
-    let listens = async || ask::<Vec<(String, i64)>>(&url, &["PUBSUB", "NUMSUB", "punctual:hints:http://b"]).await;
+    let listens =
+        async || ask::<Vec<(String, i64)>>(&url, &["PUBSUB", "NUMSUB", "punctual:hints:http://b"]).await;
     while listens().await[0].1 == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -158,5 +159,8 @@ async fn hints_reach_whoever_listens_and_go_the_other_way_for_the_rest() {
     }
     assert_eq!(heard.lock().unwrap()["b"], [Hint::Arrived(ShardId(7))]);
     let otherwise = other_way.0.lock().unwrap();
-    assert!(otherwise.contains(&(B, Hint::Drain)) && otherwise.contains(&(deaf, Hint::Vacated)), "{otherwise:?}");
+    assert!(
+        otherwise.contains(&(B, Hint::Drain)) && otherwise.contains(&(deaf, Hint::Vacated)),
+        "{otherwise:?}"
+    );
 }

@@ -215,6 +215,7 @@ fn the_leases_of_an_earlier_process_have_ended_and_its_promise_stays() {
             term: std::time::Duration::from_secs(4),
             mark: second(9),
             seen: ChangeId(0),
+            name: "".into(),
             address: "".into(),
             checkpoints: Vec::new(),
         };

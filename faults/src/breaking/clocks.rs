@@ -16,16 +16,3 @@ pub async fn shift(campaign: &mut Campaign) -> Result<(), String> {
     }
     Ok(())
 }
-
-/// Starts a node again whose clock is wrong from the beginning.
-pub async fn start_wrong(campaign: &mut Campaign, seconds: i64) -> Result<(), String> {
-    let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
-    campaign.note(&format!("{} starts {seconds} s off", campaign.cluster.nodes[index].name()));
-    let node = &mut campaign.cluster.nodes[index];
-    node.move_clock(seconds)?;
-    crate::campaign::blocking(|| node.stopped())?;
-    node.start()?;
-    campaign.cluster.whole().await?;
-    campaign.received(200).await?;
-    campaign.cluster.nodes[index].move_clock(0)
-}

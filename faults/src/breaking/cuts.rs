@@ -7,6 +7,7 @@ use serde_json::json;
 use super::kills::{life_of, taken_over};
 use crate::campaign::Campaign;
 use crate::client::ask;
+use crate::clock::pass;
 use crate::node::TOKEN;
 use crate::proxy::{Proxy, Way};
 
@@ -66,21 +67,30 @@ pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
 /// Makes the way of every node to the database slow for a while.
 pub async fn slow(campaign: &mut Campaign, delay: Duration, receipts: usize) -> Result<(), String> {
     campaign.note(&format!("every way to the database takes {delay:?} longer"));
-    let set = |campaign: &Campaign, way: Way| {
-        campaign
-            .cluster
-            .nodes
-            .iter()
-            .filter_map(|node| node.proxy.as_ref())
-            .for_each(|proxy| proxy.set(way, way));
-    };
-    set(campaign, Way::Slow(delay));
+    each_proxy(campaign, |proxy| proxy.set(Way::Slow(delay), Way::Slow(delay)));
     let went_on = campaign.received(receipts).await;
-    set(campaign, Way::Open);
+    each_proxy(campaign, Proxy::heal);
     went_on?;
     let whole = campaign.cluster.whole().await?;
     campaign.measured("whole after a slow database", whole);
     Ok(())
+}
+
+/// Cuts every node off for so long: there is nobody to take over, and then everybody wants to.
+pub async fn cut_all(campaign: &mut Campaign, how: Cut, duration: Duration) -> Result<(), String> {
+    campaign.had_pauses = true;
+    campaign.note(&format!("cut every node off: {how:?}, for {duration:?}"));
+    each_proxy(campaign, |proxy| how.apply(proxy));
+    pass(duration).await;
+    campaign.note("let them back");
+    each_proxy(campaign, Proxy::heal);
+    let whole = campaign.cluster.whole().await?;
+    campaign.measured("whole after a cut of all", whole);
+    Ok(())
+}
+
+fn each_proxy(campaign: &Campaign, act: impl Fn(&Proxy)) {
+    campaign.cluster.nodes.iter().filter_map(|node| node.proxy.as_ref()).for_each(act);
 }
 
 fn with_proxy(campaign: &Campaign, index: usize, act: impl Fn(&Proxy)) -> Result<(), String> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_scratch::Signal;
+
 use crate::campaign::{Campaign, blocking};
 use crate::clock::pass;
 
@@ -38,8 +40,20 @@ pub async fn database(campaign: &mut Campaign, how: Away) -> Result<(), String> 
     Ok(())
 }
 
+/// Holds Redis, which then takes questions and answers none, until work has gone on without it, and lets it go on.
+pub async fn hold_redis(campaign: &mut Campaign) -> Result<(), String> {
+    campaign.note("redis is held");
+    campaign.redis.as_ref().ok_or("there is no redis")?.signal(Signal::STOP);
+    let went_on = campaign.received(300).await;
+    campaign.note("redis goes on");
+    campaign.redis.as_ref().ok_or("there is no redis")?.signal(Signal::CONT);
+    campaign.measured("work while redis is held", went_on?);
+    campaign.cluster.whole().await?;
+    Ok(())
+}
+
 /// Takes Redis away until work has gone on without it, and brings it back.
-pub async fn redis(campaign: &mut Campaign) -> Result<(), String> {
+pub async fn kill_redis(campaign: &mut Campaign) -> Result<(), String> {
     campaign.note("redis is killed");
     blocking(|| campaign.redis.as_mut().ok_or("there is no redis").map(|server| server.kill()))?;
     let whole = campaign.cluster.whole().await?;

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use punctual_core::model::{JobId, Origin, RunId};
+use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{
-    Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView, SentRow, StoreError,
+    Bucket, Counts, JobFilter, JobView, Page, Revision, RunView, SentRow, StoreError,
 };
 
 use super::ask::{Moment, Verb};
-use super::code::{DELETED, origin_code, outcome_from, state_from};
-use super::day::{FAR, Table};
+use super::code::{DELETED, outcome_from, state_from};
+use super::day::Table;
 use super::gate::{SENT_COLUMNS, sent_row};
 use super::link::Line;
-use super::read::{Record, Said, readable};
-use super::text::{PairSum, Quoted, Script, Sum, list, maybe_ms, ms};
+use super::read::{Record, readable};
+use super::text::{PairSum, Script, Sum, list};
 use super::trouble::{Trouble, corrupt};
-use super::view::{is_in, views};
+use super::view::views;
 use crate::row::definition_from_text;
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.

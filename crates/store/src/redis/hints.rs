@@ -78,7 +78,8 @@ async fn carry(redis: Arc<Redis>, mut letters: UnboundedReceiver<Letter>, other_
         }
         let heard = redis.link.ask::<Vec<i64>>(&pipe).await.unwrap_or_default();
         // Nobody listens there, or Redis is away.
-        let unheard = batch.drain(..).enumerate().filter(|(place, _)| heard.get(*place).is_none_or(|n| *n == 0));
+        let unheard =
+            batch.drain(..).enumerate().filter(|(place, _)| heard.get(*place).is_none_or(|n| *n == 0));
         for (_, letter) in unheard {
             other_way.tell(letter.node, letter.hint);
         }

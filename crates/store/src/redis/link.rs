@@ -26,7 +26,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(url: &str) -> Result<Link, StoreError> {
         // The message of the library may repeat the address, and the address a password.
-        let wrong = |_| StoreError::Conflict("the address of Redis cannot be read: write redis://host:6379".into());
+        let wrong =
+            |_| StoreError::Conflict("the address of Redis cannot be read: write redis://host:6379".into());
         let client = Client::open(url).map_err(wrong)?;
         Ok(Link { client, manager: OnceCell::new(), resting: Mutex::default() })
     }

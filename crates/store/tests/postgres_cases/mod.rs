@@ -5,7 +5,6 @@ mod far;
 mod open;
 mod plans;
 mod pooled;
-mod speed;
 mod together;
 
 use std::sync::Arc;

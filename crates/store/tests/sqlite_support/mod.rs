@@ -79,6 +79,7 @@ pub(crate) async fn hold_all(store: &Sqlite, node: u128) -> Vec<Lease> {
         term: Duration::from_secs(3_600),
         mark: second(0),
         seen: ChangeId(0),
+        name: "".into(),
         address: "".into(),
         checkpoints: Vec::new(),
     };

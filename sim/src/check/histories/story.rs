@@ -151,6 +151,7 @@ impl Story {
             term: Duration::from_secs(3_600),
             mark: Timestamp::MAX,
             seen: punctual_core::model::ChangeId(0),
+            name: "".into(),
             address: Text::Borrowed(""),
             checkpoints: Vec::new(),
         };
