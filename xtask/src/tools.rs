@@ -42,6 +42,7 @@ const INSTALL: &str = r#"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
