@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use punctual_scratch::{MariaDb, Postgres, Redis, Server};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::clock::now;
@@ -174,6 +175,7 @@ impl Campaign {
         let drained = dump::drained(&self.cluster.client).await?;
         let runs = dump::runs(&self.cluster.client, &self.evidence.join("runs.jsonl")).await?;
         let Known { jobs, submissions } = known;
+        keep(&self.evidence.join("jobs.jsonl"), &jobs)?;
         let (receipts, had_pauses) = (self.agent.receipts(), self.had_pauses);
         let history = History { jobs, submissions, receipts, runs, had_pauses };
         self.samples.entry("end of the last work").or_default().add(drained);
@@ -223,6 +225,13 @@ fn start_database(database: Database) -> Result<Option<Server>, String> {
         Database::Postgres => Postgres { fsync: true, ..Postgres::default() }.start().map(Some),
         Database::MariaDb => MariaDb { fsync: true, ..MariaDb::default() }.start().map(Some),
     }
+}
+
+/// Writes facts to a file of the evidence, one a line.
+fn keep<T: Serialize>(file: &Path, facts: &[T]) -> Result<(), String> {
+    let line = |fact: &T| serde_json::to_string(fact).map(|line| line + "\n");
+    let lines = facts.iter().map(line).collect::<Result<String, _>>().map_err(|error| error.to_string())?;
+    std::fs::write(file, lines).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// What a node did that none may do: end by itself, or panic.

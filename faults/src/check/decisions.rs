@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Judge, Rule};
+use super::{CLOCKS_APART, Judge, Rule};
 use crate::history::{Every, JobFact, Millis, RunRecord, text};
 
 pub(super) fn check(judge: &mut Judge) {
@@ -62,11 +62,12 @@ fn invented(job: &JobFact, every: Every, run: &RunRecord) -> Option<String> {
     if instants != run.count.unwrap_or(1) {
         return Some(format!("it counts {:?} instants where there are {instants}", run.count));
     }
-    if from < job.created.0 {
-        return Some(format!("{} is before the job was made", text(from)));
+    // The cluster's clock may be behind that of the client.
+    if from < job.created.0 - CLOCKS_APART {
+        return Some(format!("{} is {} ms before the job was made", text(from), job.created.0 - from));
     }
     // What was planned ahead of a stop is recorded as skipped.
-    let is_over = job.stopped.is_some_and(|(_, answered)| from > answered);
+    let is_over = job.stopped.is_some_and(|(_, answered)| from > answered + CLOCKS_APART);
     (is_over && !run.is_skipped()).then(|| format!("{} is after the job was stopped", text(from)))
 }
 

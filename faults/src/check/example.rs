@@ -346,6 +346,20 @@ fn attempts_with_a_gap_or_without_an_end_are_found() {
 }
 
 #[test]
+fn what_was_about_to_be_sent_when_its_job_was_stopped_may_show_an_attempt() {
+    let skip = |history: &mut History| {
+        let run = history.run(24);
+        (run.state, run.reason) = ("skipped".into(), "job stopped".into());
+        (run.attempts[0].outcome, run.attempts[0].ended_at) = (None, None);
+    };
+    fine(|history| {
+        skip(history);
+        history.receipts.retain(|receipt| receipt.run != 24);
+    });
+    assert!(!judged(skip).violations.is_empty(), "it was received");
+}
+
+#[test]
 fn serial_runs_that_overlap_are_found_unless_the_earlier_was_lost() {
     let overlap = |history: &mut History| history.receipt(32).done_at = Some(3_500);
     spoiled(Rule::SerialHolds, overlap);
