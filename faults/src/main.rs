@@ -58,15 +58,18 @@ fn main() -> ExitCode {
 
 async fn run(wanted: &Wanted) -> Result<(), String> {
     let (started, all) = (Instant::now(), Duration::from_secs(wanted.minutes * 60));
+    // Every database gets its turn, and no cluster lives so long that its history cannot be looked through.
+    let share = (all / wanted.databases.len() as u32).min(Duration::from_secs(600));
     let (mut turn, mut fires, mut one_shots) = (0, 0, 0);
     while turn == 0 || (wanted.set.is_none() && started.elapsed() < all) {
         let setup = setup(wanted, turn);
         println!("turn {turn}: {:?}, seed {}, redis {}", setup.database, setup.seed, setup.has_redis);
-        let left = all.saturating_sub(started.elapsed()).min(Duration::from_secs(600));
+        let left = all.saturating_sub(started.elapsed()).min(share);
         let report = match &wanted.set {
-            Some(set) => once(set, &setup).await?,
-            None => sets::long(&setup, left).await?,
+            Some(set) => once(set, &setup).await,
+            None => sets::long(&setup, left).await,
         };
+        let report = report.map_err(|reason| format!("turn {turn}, seed {}: {reason}", setup.seed))?;
         println!("{}", report.text);
         (fires, one_shots) = (fires + report.covered.fires, one_shots + report.covered.one_shots);
         turn += 1;

@@ -12,6 +12,9 @@ use crate::report::Report;
 pub const PAUSE: Duration = Duration::from_secs(8);
 pub const LONG_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long nobody reaches the database: a node goes on with what it has for one term, and then 5 s are on time.
+pub const OUTAGE: Duration = Duration::from_secs(14);
+
 /// One node on its own: it is killed, held and stopped, and loses nothing.
 pub async fn alone(setup: &Setup) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
@@ -51,7 +54,7 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
             cuts::cut(campaign, how).await?;
         }
         // Longer than what still counts as on time, so that what is late is late by every job's own policy.
-        cuts::cut_all(campaign, Cut::Both, PAUSE).await?;
+        cuts::cut_all(campaign, Cut::Both, OUTAGE).await?;
         servers::database(campaign, Away::Restarted).await?;
         servers::database(campaign, Away::Killed).await?;
         if setup.has_redis {
@@ -95,7 +98,7 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
                 8 if setup.has_redis => servers::hold_redis(campaign).await?,
                 9 => cuts::slow(campaign, Duration::from_millis(200), 500).await?,
                 10 => cuts::cut_all(campaign, Cut::Both, Duration::from_secs(3)).await?,
-                11 => cuts::cut_all(campaign, Cut::Reset, PAUSE).await?,
+                11 => cuts::cut_all(campaign, Cut::Reset, OUTAGE).await?,
                 _ => {
                     let how = *campaign.dice.one_of(&Cut::ALL);
                     cuts::cut(campaign, how).await?;

@@ -4,12 +4,17 @@
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "real programs live in real time")]
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use punctual_faults::campaign::{Database, Setup};
 use punctual_faults::report::Report;
 use punctual_faults::sets;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
+
+/// What is promised is five seconds and half a second. A machine that builds and tests other things meanwhile gets more.
+const TAKEOVER: Duration = Duration::from_secs(8);
+const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// What says of a server that it was left out of the test command.
 const POSTGRES: &str = "PUNCTUAL_TEST_POSTGRES";
@@ -48,8 +53,11 @@ async fn nodes_on_postgresql_are_killed_twenty_times_and_nothing_is_lost_or_deci
         return;
     }
     let setup = Setup { seed: 2, ..Setup::cluster(Database::Postgres, BINARY, evidence("deaths")) };
-    let report = told("deaths", sets::deaths(&setup, 20, 3).await);
-    assert_eq!(report.samples["takeover"].count(), 20);
+    let report = told("deaths", sets::deaths(&setup, 20, 5).await);
+    let (takeover, hand_over) = (&report.samples["takeover"], &report.samples["hand-over"]);
+    assert_eq!(takeover.count(), 20);
+    assert!(takeover.percentile(99) < TAKEOVER, "{takeover}");
+    assert!(hand_over.percentile(50) < HAND_OVER, "{hand_over}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +77,8 @@ async fn nodes_are_cut_off_from_postgresql_and_postgresql_and_redis_go_away() {
     }
     let setup = Setup::cluster(Database::Postgres, BINARY, evidence("absences"));
     let setup = Setup { seed: 4, has_redis: !is_left_out(REDIS), ..setup };
-    told("absences", sets::absences(&setup).await);
+    let report = told("absences", sets::absences(&setup).await);
+    assert!(report.covered.skipped > 0, "nothing was late enough for a policy");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
