@@ -38,7 +38,13 @@ async fn say(socket: &mut Socket, message: &Value) {
 async fn hear(socket: &mut Socket) -> Option<Value> {
     loop {
         match socket.next().await {
-            Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).ok(),
+            Some(Ok(Message::Text(text))) => {
+                let said: Value = serde_json::from_str(&text).ok()?;
+                // How many wait for credits is a hint that may come at any moment.
+                if said["type"] != "want" {
+                    return Some(said);
+                }
+            }
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             _ => return None,
         }
