@@ -11,7 +11,6 @@ mod ask;
 mod browse;
 mod change;
 mod close;
-mod code;
 mod day;
 mod door;
 mod explain;

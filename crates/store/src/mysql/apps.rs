@@ -7,11 +7,11 @@ use punctual_core::registry::Secret;
 use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
 
 use super::ask::{Moment, Verb};
-use super::code::DELETED;
 use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{Maybe, Quoted, Script, Sum};
 use super::trouble::{Trouble, corrupt};
+use crate::code::DELETED;
 
 /// Everything that is kept about apps.
 pub(super) struct AllApps;

@@ -8,7 +8,6 @@ use punctual_node::ports::{
 };
 
 use super::ask::{Moment, Verb};
-use super::code::{DELETED, outcome_from, state_from};
 use super::day::Table;
 use super::gate::{SENT_COLUMNS, sent_row};
 use super::link::Line;
@@ -16,6 +15,7 @@ use super::read::{Record, readable};
 use super::text::{PairSum, Script, Sum, list};
 use super::trouble::{Trouble, corrupt};
 use super::view::views;
+use crate::code::{DELETED, outcome_from, state_from};
 use crate::row::definition_from_text;
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.

@@ -10,7 +10,6 @@ use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
 use super::apps::ensure_app;
 use super::ask::{Moment, Verb};
 use super::close::Ends;
-use super::code::{DELETED, state_code, when_code};
 use super::day::{Days, Need, Table};
 use super::link::Line;
 use super::newborn::Cradle;
@@ -18,6 +17,7 @@ use super::plan::{due_at, push_changes};
 use super::read::{Record, Said};
 use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
 use super::trouble::Trouble;
+use crate::code::{DELETED, state_code, when_code};
 use crate::row::definition_to_text;
 
 /// A change of a job.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use punctual_core::model::{Attempt, AttemptRecord, Close, JobId, Outcome, RunId};
 
 use super::ask::Moment;
-use super::code::{attempt_outcome_code, outcome_code};
 use super::day::Table;
 use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
+use crate::code::{attempt_outcome_code, outcome_code};
 
 /// What one transaction closes and gives birth to.
 pub(super) struct Ends {

@@ -7,12 +7,12 @@ use calendar::Timestamp;
 use punctual_core::model::{Attempt, Decided, JobId, LogId, Origin, RunId, ShardId, Text, Token};
 
 use super::ask::Moment;
-use super::code::{decided_code, origin_code};
 use super::day::Table;
 use super::link::Line;
 use super::read::{Record, Said};
 use super::text::{Script, list, maybe_ms, ms};
 use super::trouble::Trouble;
+use crate::code::{decided_code, origin_code};
 
 /// A run that is locked.
 pub(super) struct Facts {

@@ -9,11 +9,11 @@ use punctual_core::model::{Close, JobId, NewRun, Part, RunId, ShardId, Text};
 
 use super::ask::Moment;
 use super::close::{Ends, close_row};
-use super::code::{decided_code, origin_code};
 use super::day::{self, Table};
 use super::link::Line;
 use super::text::{Maybe, Quoted, Script, Sum, list, ms};
 use super::trouble::Trouble;
+use crate::code::{decided_code, origin_code};
 
 /// How many of what is looked for go into one statement.
 const LOOK_MAX: usize = 1_000;

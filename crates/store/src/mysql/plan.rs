@@ -9,7 +9,6 @@ use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, St
 
 use super::ask::{Moment, Verb};
 use super::close::Ends;
-use super::code::{state_code, state_from, when_from};
 use super::day::{Days, Need, Table};
 use super::leases::{current, current_leases, shards_of};
 use super::link::Line;
@@ -17,6 +16,7 @@ use super::newborn::Cradle;
 use super::read::{Record, Said};
 use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
 use super::trouble::{Trouble, corrupt};
+use crate::code::{state_code, state_from, when_from};
 use crate::row::definition_from_text;
 
 /// Clocks that are due.

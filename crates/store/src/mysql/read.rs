@@ -5,8 +5,8 @@ use mysql_async::{Row, Value};
 use punctual_core::model::{Attempt, Decided, JobId, NodeId, Origin, RunId, ShardId, Text};
 use punctual_node::ports::StoreError;
 
-use super::code::{decided_from, origin_from};
 use super::trouble::{Trouble, corrupt};
+use crate::code::{decided_from, origin_from};
 
 /// What the server said to one statement.
 #[derive(Debug, Default)]

@@ -5,13 +5,13 @@ use punctual_node::ports::{Page, RunFilter, RunView};
 
 use super::ask::{Moment, Verb};
 use super::browse::{CHUNK, LOOK_MAX};
-use super::code::origin_code;
 use super::day::{FAR, Table};
 use super::link::Line;
 use super::read::Said;
 use super::text::{Quoted, Script, Sum, list, maybe_ms, ms};
 use super::trouble::Trouble;
 use super::view::{is_in, views};
+use crate::code::origin_code;
 
 /// How many days are looked at in one round trip.
 const DAYS_AT_ONCE: usize = 4;

@@ -13,7 +13,6 @@ use punctual_node::ports::{ArrivalKind, Settled};
 use super::accept::leave;
 use super::ask::{Moment, Verb};
 use super::close::{Ends, Tally, close_row};
-use super::code::attempt_outcome_code;
 use super::day::{Days, Need, Table};
 use super::facts::{Facts, Wait, lock_facts, write_facts};
 use super::gate::joins_from;
@@ -23,6 +22,7 @@ use super::plan::{push_changes, write_stops};
 use super::read::Said;
 use super::text::{Quoted, Script, list, ms};
 use super::trouble::Trouble;
+use crate::code::attempt_outcome_code;
 use crate::row::definition_from_text;
 
 /// Ends to be written.

@@ -9,12 +9,12 @@ use punctual_core::model::{
 use punctual_node::ports::{AttemptRow, RunView};
 
 use super::ask::Moment;
-use super::code::{attempt_outcome_from, outcome_from};
 use super::day::Table;
 use super::link::Line;
 use super::read::{Record, Said, readable};
 use super::text::{Script, list};
 use super::trouble::{Trouble, corrupt};
+use crate::code::{attempt_outcome_from, outcome_from};
 
 const RUN: &str =
     "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.`of`, r.key_text,

@@ -1,69 +1,8 @@
-//! The small numbers that stand for words in rows. They are in databases, so a number is never given a new meaning.
+//! How nodes are kept in rows; the rest is as in every database.
 
-use punctual_core::model::{AttemptOutcome, Decided, JobState, NodeId, Origin, Outcome, StoppedReason, When};
+use punctual_core::model::NodeId;
 
-macro_rules! code {
-    ($to:ident, $from:ident, $type:ident, $($value:ident = $code:literal),+ $(,)?) => {
-        pub(super) fn $to(value: $type) -> i64 {
-            match value {
-                $($type::$value => $code,)+
-            }
-        }
-
-        pub(super) fn $from(code: i64) -> Option<$type> {
-            match code {
-                $($code => Some($type::$value),)+
-                _ => None,
-            }
-        }
-    };
-}
-
-// The partial index of a day's runs names 0 and 3.
-code!(
-    origin_code,
-    origin_from,
-    Origin,
-    Schedule = 0,
-    Manual = 1,
-    OneShot = 2,
-    Backfill = 3,
-    Retry = 4,
-    Parent = 5,
-    Part = 6
-);
-code!(decided_code, decided_from, Decided, NotYet = 0, OnTime = 1, Late = 2, CaughtUp = 3, PassedOver = 4);
-code!(outcome_code, outcome_from, Outcome, Succeeded = 0, Failed = 1, Lost = 2, Cancelled = 3, Skipped = 4);
-code!(
-    attempt_outcome_code,
-    attempt_outcome_from,
-    AttemptOutcome,
-    Succeeded = 0,
-    Failed = 1,
-    TimedOut = 2,
-    Refused = 3,
-    Lost = 4,
-    Cancelled = 5
-);
-code!(when_code, when_from, When, Succeeded = 0, Failed = 1, Ended = 2);
-
-/// A state as a number, with the reason as text.
-pub(super) fn state_code(state: &JobState) -> (i64, String) {
-    match state {
-        JobState::Enabled => (0, String::new()),
-        JobState::Stopped(reason) => (1, reason.to_string()),
-        JobState::Deleted => (2, String::new()),
-    }
-}
-
-pub(super) fn state_from(code: i64, reason: &str) -> Option<JobState> {
-    match code {
-        0 => Some(JobState::Enabled),
-        1 => Some(JobState::Stopped(StoppedReason::from_text(reason))),
-        2 => Some(JobState::Deleted),
-        _ => None,
-    }
-}
+pub(super) use crate::code::*;
 
 /// A node as sixteen bytes, in the order of its number.
 pub(super) fn node_code(node: NodeId) -> Vec<u8> {

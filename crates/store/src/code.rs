@@ -1,16 +1,17 @@
-//! The small numbers that stand for words in rows. They are in databases, so a number is never given a new meaning.
+//! The small numbers that stand for words in rows, the same in every database. They are in databases, so a number is never
+//! given a new meaning.
 
 use punctual_core::model::{AttemptOutcome, Decided, JobState, Origin, Outcome, StoppedReason, When};
 
 macro_rules! code {
     ($to:ident, $from:ident, $type:ident, $($value:ident = $code:literal),+ $(,)?) => {
-        pub(super) fn $to(value: $type) -> i64 {
+        pub(crate) fn $to(value: $type) -> i64 {
             match value {
                 $($type::$value => $code,)+
             }
         }
 
-        pub(super) fn $from(code: i64) -> Option<$type> {
+        pub(crate) fn $from(code: i64) -> Option<$type> {
             match code {
                 $($code => Some($type::$value),)+
                 _ => None,
@@ -19,6 +20,7 @@ macro_rules! code {
     };
 }
 
+// The partial index of a day's runs names 0 and 3.
 code!(
     origin_code,
     origin_from,
@@ -47,10 +49,10 @@ code!(
 code!(when_code, when_from, When, Succeeded = 0, Failed = 1, Ended = 2);
 
 /// The number of a deleted job's state.
-pub(super) const DELETED: i64 = 2;
+pub(crate) const DELETED: i64 = 2;
 
 /// A state as a number, with the reason as text.
-pub(super) fn state_code(state: &JobState) -> (i64, String) {
+pub(crate) fn state_code(state: &JobState) -> (i64, String) {
     match state {
         JobState::Enabled => (0, String::new()),
         JobState::Stopped(reason) => (1, reason.to_string()),
@@ -58,7 +60,7 @@ pub(super) fn state_code(state: &JobState) -> (i64, String) {
     }
 }
 
-pub(super) fn state_from(code: i64, reason: &str) -> Option<JobState> {
+pub(crate) fn state_from(code: i64, reason: &str) -> Option<JobState> {
     match code {
         0 => Some(JobState::Enabled),
         1 => Some(JobState::Stopped(StoppedReason::from_text(reason))),
