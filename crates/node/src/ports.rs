@@ -12,6 +12,7 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use calendar::Timestamp;
 pub use punctual_core::cluster::Boot;
 use punctual_core::model::{
@@ -308,12 +309,16 @@ pub struct Unclear {
 pub struct Receipt(pub u64);
 
 /// The way to the other nodes: hints, never the truth. Every hint may be lost, doubled or late.
+#[async_trait]
 pub trait Peers: Send + Sync {
     /// Tells a node something that it would find out by itself, only later.
     fn tell(&self, node: NodeId, hint: Hint);
 
     /// Says who lives, and where: with every renewal.
     fn meet(&self, _nodes: &[NodeRow]) {}
+
+    /// Waits until what was told has left, as far and as long as that makes sense: whoever goes wants to be heard.
+    async fn told(&self) {}
 }
 
 /// What nodes tell each other.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
@@ -15,7 +16,7 @@ use punctual_node::ports::{Hint, NodeRow, Peers};
 use punctual_protocol::{HINTS_PATH, PeerHint};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
@@ -39,6 +40,8 @@ struct Letterbox {
     address: Url,
     inside: Mutex<Inside>,
     bell: Notify,
+    /// Whether something is in it, or on its way.
+    is_busy: watch::Sender<bool>,
 }
 
 /// Each kind once, however often it was said.
@@ -63,7 +66,12 @@ impl Post {
     }
 
     fn open(&self, address: Url) -> Arc<Letterbox> {
-        let letterbox = Arc::new(Letterbox { address, inside: Mutex::default(), bell: Notify::new() });
+        let letterbox = Arc::new(Letterbox {
+            address,
+            inside: Mutex::default(),
+            bell: Notify::new(),
+            is_busy: watch::Sender::new(false),
+        });
         let carrier = Carrier {
             letterbox: Arc::clone(&letterbox),
             token: self.token.clone(),
@@ -75,11 +83,11 @@ impl Post {
     }
 }
 
+#[async_trait]
 impl Peers for Post {
     fn tell(&self, node: NodeId, hint: Hint) {
         if let Some(letterbox) = self.boxes().get(&node) {
-            letterbox.inside().put(hint);
-            letterbox.bell.notify_one();
+            letterbox.put(hint);
         }
     }
 
@@ -100,6 +108,17 @@ impl Peers for Post {
             }
         }
     }
+
+    async fn told(&self) {
+        let boxes: Vec<Arc<Letterbox>> = self.boxes().values().cloned().collect();
+        let all = async {
+            for letterbox in boxes {
+                letterbox.emptied().await;
+            }
+        };
+        // A node that does not answer finds out by itself.
+        let _ = tokio::time::timeout(WITHIN / 2, all).await;
+    }
 }
 
 impl Drop for Post {
@@ -111,6 +130,26 @@ impl Drop for Post {
 impl Letterbox {
     fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, hint: Hint) {
+        let mut inside = self.inside();
+        inside.put(hint);
+        self.is_busy.send_replace(true);
+        drop(inside);
+        self.bell.notify_one();
+    }
+
+    /// The carrier has nothing in its hands; whether something new lies in the box, the bell says.
+    fn come_back(&self) {
+        // Under the lock, so that nothing is put in between.
+        let inside = self.inside();
+        self.is_busy.send_replace(!inside.is_empty());
+    }
+
+    async fn emptied(&self) {
+        // It cannot fail: the box itself sends.
+        let _ = self.is_busy.subscribe().wait_for(|is_busy| !is_busy).await;
     }
 
     fn close(&self) {
@@ -130,6 +169,14 @@ impl Inside {
             Hint::Drain => self.wants_drain = true,
             Hint::Missing(url) => drop(self.missing.insert(url)),
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        let has_lists = !self.arrived.is_empty()
+            || !self.changed.is_empty()
+            || !self.settled.is_empty()
+            || !self.missing.is_empty();
+        !has_lists && !self.has_vacated && !self.wants_drain
     }
 
     fn take(&mut self) -> Vec<PeerHint> {
@@ -166,6 +213,7 @@ impl Carrier {
             if !hints.is_empty() {
                 self.deliver(&hints).await;
             }
+            self.letterbox.come_back();
             if is_closed {
                 return;
             }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
 use calendar::{Timestamp, Zones};
 use punctual_api::{App, EventLog, FirstAdmin, Logbook, peer_token};
@@ -379,6 +380,7 @@ struct Meeting {
     natives: Arc<Natives>,
 }
 
+#[async_trait]
 impl Peers for Meeting {
     fn tell(&self, node: NodeId, hint: Hint) {
         self.peers.tell(node, hint);
@@ -390,6 +392,10 @@ impl Peers for Meeting {
         addresses.retain(|address| !address.is_empty());
         addresses.sort_unstable();
         self.natives.know_nodes(addresses);
+    }
+
+    async fn told(&self) {
+        self.peers.told().await;
     }
 }
 

@@ -81,6 +81,7 @@ impl Node {
         for node in others {
             self.ports.peers.tell(node, Hint::Vacated);
         }
+        self.ports.peers.told().await;
         given_back.and(ended.map(drop))
     }
 

@@ -5,16 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::StreamExt;
 use punctual_core::model::{ChangeId, JobId, NodeId, RunId, ShardId};
 use punctual_node::ports::{Hint, NodeRow, Peers};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use super::Redis;
 
 /// How long a listener waits before it listens again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long whoever goes waits for its last words to leave.
+const TOLD_WITHIN: Duration = Duration::from_millis(300);
 
 /// How many hints wait to be told; more are found by looking.
 const WAITING_MAX: usize = 10_000;
@@ -26,6 +31,7 @@ pub type Heed = Arc<dyn Fn(Hint) + Send + Sync>;
 pub struct RedisPeers {
     addresses: Mutex<BTreeMap<NodeId, String>>,
     letters: UnboundedSender<Letter>,
+    on_their_way: Arc<watch::Sender<usize>>,
     other_way: Arc<dyn Peers>,
 }
 
@@ -40,10 +46,11 @@ impl RedisPeers {
     /// Tells others through Redis, and hears what they tell at this address.
     pub fn new(redis: Arc<Redis>, address: String, heed: Heed, other_way: Arc<dyn Peers>) -> Arc<RedisPeers> {
         let (letters, taken) = unbounded_channel();
+        let on_their_way = Arc::new(watch::Sender::new(0));
         let runtime = Handle::current();
         runtime.spawn(listen(Arc::clone(&redis), address, heed));
-        runtime.spawn(carry(redis, taken, Arc::clone(&other_way)));
-        Arc::new(RedisPeers { addresses: Mutex::default(), letters, other_way })
+        runtime.spawn(carry(redis, taken, Arc::clone(&on_their_way), Arc::clone(&other_way)));
+        Arc::new(RedisPeers { addresses: Mutex::default(), letters, on_their_way, other_way })
     }
 
     fn addresses(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, String>> {
@@ -51,13 +58,17 @@ impl RedisPeers {
     }
 }
 
+#[async_trait]
 impl Peers for RedisPeers {
     fn tell(&self, node: NodeId, hint: Hint) {
         let address = self.addresses().get(&node).cloned();
         // A wish is only for those who can show who they are.
         let is_wish = hint == Hint::Drain;
         match address.filter(|address| !address.is_empty() && !is_wish) {
-            Some(address) => drop(self.letters.send(Letter { node, address, hint })),
+            Some(address) => {
+                self.on_their_way.send_modify(|count| *count += 1);
+                let _ = self.letters.send(Letter { node, address, hint });
+            }
             None => self.other_way.tell(node, hint),
         }
     }
@@ -67,11 +78,24 @@ impl Peers for RedisPeers {
         *self.addresses() = nodes.iter().map(of).collect();
         self.other_way.meet(nodes);
     }
+
+    async fn told(&self) {
+        let mut left = self.on_their_way.subscribe();
+        let gone = left.wait_for(|count| *count == 0);
+        let _ = tokio::time::timeout(TOLD_WITHIN, gone).await;
+        self.other_way.told().await;
+    }
 }
 
-async fn carry(redis: Arc<Redis>, mut letters: UnboundedReceiver<Letter>, other_way: Arc<dyn Peers>) {
+async fn carry(
+    redis: Arc<Redis>,
+    mut letters: UnboundedReceiver<Letter>,
+    on_their_way: Arc<watch::Sender<usize>>,
+    other_way: Arc<dyn Peers>,
+) {
     let mut batch = Vec::new();
     while letters.recv_many(&mut batch, WAITING_MAX).await > 0 {
+        let count = batch.len();
         let mut pipe = ::redis::pipe();
         for letter in &batch {
             pipe.cmd("PUBLISH").arg(channel(&letter.address)).arg(write(&letter.hint));
@@ -83,6 +107,7 @@ async fn carry(redis: Arc<Redis>, mut letters: UnboundedReceiver<Letter>, other_
         for (_, letter) in unheard {
             other_way.tell(letter.node, letter.hint);
         }
+        on_their_way.send_modify(|left| *left -= count);
     }
 }
 
