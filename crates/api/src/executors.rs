@@ -29,6 +29,9 @@ pub type MayReport<'a> = &'a (dyn Fn(&str) -> bool + Sync);
 pub trait Pass: Send + Sync {
     /// Whether it lets in executors of an app, now; or why nobody can say.
     async fn opens(&self, app: &str) -> Result<bool, String>;
+
+    /// Whether it is what another node of this cluster shows, which carries for executors.
+    fn is_peer(&self) -> bool;
 }
 
 /// Apps, their executors, and what those say.

@@ -7,15 +7,19 @@
 //! acknowledge ─► outbox ─► writer ─► kept
 //! ```
 //!
+//! Where an executor does not reach another node, this one carries for it ([`carry`]).
+//!
 //! Everything goes in batches: the writer takes what has gathered while it wrote. How much an executor takes is counted
 //! by the node, which sends nothing beyond its credits; so an outbox is as short as those.
 
+mod carry;
 mod hub;
 mod outbox;
 mod scroll;
 mod session;
 mod write;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +30,7 @@ use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Probe, Re
 use punctual_protocol::native::{Held, Hello, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
+use tokio_tungstenite::WebSocketStream;
 
 use crate::ledger::Sink;
 use crate::unheard;
@@ -80,13 +85,32 @@ pub struct Setup {
     pub keep: Arc<dyn Fn(RunId, Attempt, KeptLog) -> bool + Send + Sync>,
     /// This node's name.
     pub node: String,
+    /// The way to the door of another node.
+    pub dial: Dial,
 }
+
+/// Opens a WebSocket at the executors' door of the node at an address, as a node.
+pub type Dial = Arc<dyn Fn(Text) -> Dialling + Send + Sync>;
+
+/// What comes of it; or why nothing does.
+pub type Dialling = Pin<Box<dyn Future<Output = Result<PeerSocket, String>> + Send>>;
+
+/// A WebSocket to another node.
+pub type PeerSocket = WebSocketStream<Box<dyn Line>>;
+
+/// A connection, whatever it is made of.
+pub trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
 
 /// Who lets executors in, and sees them off.
 #[async_trait]
 pub trait Reception: Send + Sync {
     /// Lets an executor in, and answers what it holds that is over; or says why not. From then on it is known.
     async fn welcome(&self, hello: &Hello) -> Result<Vec<Held>, Refusal>;
+
+    /// Whether whoever comes is another node that carries for an executor.
+    fn is_carrier(&self) -> bool;
 
     /// Whether it would be let in again, as far as its token goes.
     async fn is_welcome(&self, app: &str) -> bool;
@@ -165,6 +189,14 @@ impl Dispatch for Natives {
 
     fn want(&self, wants: Vec<(Text, u64)>) {
         self.hub.want(&wants);
+    }
+
+    fn carry(&self, url: Text, node: Text) {
+        carry::start(&self.hub, url, node);
+    }
+
+    fn lend(&self, url: Text, places: u32) {
+        self.hub.lend(&url, places);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

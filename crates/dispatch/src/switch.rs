@@ -73,6 +73,14 @@ impl Dispatch for Switch {
         self.natives.want(wants);
     }
 
+    fn carry(&self, url: Text, node: Text) {
+        self.natives.carry(url, node);
+    }
+
+    fn lend(&self, url: Text, places: u32) {
+        self.natives.lend(url, places);
+    }
+
     fn acknowledge(&self, reports: Vec<Receipt>) {
         let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| is_native(*receipt));
         if !natives.is_empty() {

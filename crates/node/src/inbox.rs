@@ -15,6 +15,15 @@ impl Node {
     pub fn hear(&self, hint: Hint) {
         let mut memory = self.memory();
         match hint {
+            Hint::Carry { url, to } => {
+                // Only to whoever the store knows as a node: what goes there is not for everybody's eyes.
+                let asker = memory.nodes.iter().find(|row| row.node == to && !row.address.is_empty());
+                let address = asker.map(|row| row.address.clone());
+                if let Some(address) = address.filter(|_| memory.natives.is_reached(&url)) {
+                    drop(memory);
+                    self.ports.dispatch.carry(url, address);
+                }
+            }
             Hint::Arrived(_) => {
                 memory.has_arrivals = true;
                 memory.wakes.tend = true;
@@ -29,7 +38,7 @@ impl Node {
             }
             Hint::Vacated => memory.wakes.renew = true,
             Hint::Missing(url) => {
-                if memory.natives.is_here(&url) {
+                if memory.natives.is_reached(&url) {
                     memory.beaten_at = None;
                     memory.wakes.watch = true;
                 }

@@ -26,6 +26,7 @@ use crate::reads::{Read, Reads};
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
 use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
+use crate::step::Slowness;
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -178,6 +179,9 @@ pub(crate) struct Memory {
     pub(crate) wakes: Wakes,
     /// Until then the store is left alone.
     pub(crate) paused_until: Boot,
+    pub(crate) slowness: Slowness,
+    /// When the last renewal was answered.
+    pub(crate) renewed_at: Option<Boot>,
     /// Until then nothing is fired.
     pub(crate) held_until: Boot,
     /// Every fire time up to here was planned: all jobs of all shards we hold were looked at.
@@ -201,6 +205,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// The other nodes that live.
+    pub(crate) fn other_nodes(&self) -> Vec<NodeId> {
+        self.nodes.iter().map(|row| row.node).filter(|node| *node != self.id).collect()
+    }
+
     pub(crate) fn new(id: NodeId, settings: &Settings) -> Memory {
         Memory {
             id,
@@ -250,6 +259,8 @@ impl Memory {
             events: Vec::new(),
             wakes: Wakes::default(),
             paused_until: Boot::default(),
+            slowness: Slowness::default(),
+            renewed_at: None,
             held_until: Boot::default(),
             planned_through: Timestamp::MIN,
             swept_at: None,

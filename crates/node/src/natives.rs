@@ -21,6 +21,9 @@ use crate::settings::RegistrySettings;
 /// How often an executor is told how many runs wait for it.
 const WANT_EVERY: Duration = Duration::from_millis(200);
 
+/// How often other nodes are asked to carry.
+const CARRY_EVERY: Duration = Duration::from_secs(1);
+
 /// How their addresses begin.
 pub(crate) const NATIVE: &str = "native:";
 
@@ -34,6 +37,8 @@ pub(crate) struct Native {
     room: u32,
     /// What it offers; none if it takes everything.
     handlers: Option<Arc<FxHashSet<Text>>>,
+    /// Whether its session is with another node, which carries for us.
+    is_carried: bool,
 }
 
 impl Native {
@@ -66,6 +71,16 @@ struct Absence {
     is_asked: bool,
 }
 
+/// A native executor that comes, or comes back.
+pub(crate) struct Comer {
+    /// Where it is.
+    pub(crate) address: Arc<Address>,
+    /// What it offers; nothing if it takes everything.
+    pub(crate) handlers: Vec<Text>,
+    /// Whether another node carries for it.
+    pub(crate) is_carried: bool,
+}
+
 /// What is known of native executors.
 #[derive(Debug, Default)]
 pub(crate) struct Natives {
@@ -82,6 +97,10 @@ pub(crate) struct Natives {
     has_spare: bool,
     /// When executors may be told again how many wait for them.
     wants_from: Boot,
+    /// Executors that are there and have no session here, and since when.
+    unreached: FxHashMap<Text, Timestamp>,
+    /// When others may be asked again to carry for those.
+    carried_from: Boot,
     sessions: u64,
 }
 
@@ -90,19 +109,25 @@ impl Natives {
         self.here.contains_key(url)
     }
 
+    /// Whether it has a session with this very node.
+    pub(crate) fn is_reached(&self, url: &str) -> bool {
+        self.here.get(url).is_some_and(|native| !native.is_carried)
+    }
+
     /// Whether nobody has a session.
     pub(crate) fn is_empty(&self) -> bool {
         self.here.is_empty()
     }
 
-    /// That everybody who has a session is there.
+    /// That everybody who has a session with this very node is there.
     pub(crate) fn beats(&self) -> Vec<Beat> {
         let beat = |(url, native): (&Text, &Native)| Beat {
             app: native.app.clone(),
             address: url.clone(),
             dialect: Dialect::Native,
         };
-        let mut beats: Vec<Beat> = self.here.iter().map(beat).collect();
+        let reached = self.here.iter().filter(|(_, native)| !native.is_carried);
+        let mut beats: Vec<Beat> = reached.map(beat).collect();
         beats.sort_unstable_by(|a, b| a.address.cmp(&b.address));
         beats
     }
@@ -136,6 +161,14 @@ impl Natives {
     /// The app of whoever has a session under this address.
     pub(crate) fn app_at(&self, url: &str) -> Option<&Text> {
         self.here.get(url).map(|native| &native.app)
+    }
+
+    /// Takes places of an executor for another node that it is carried to; how many there were.
+    fn lend(&mut self, url: &str, runs: u64) -> u32 {
+        let Some(native) = self.here.get_mut(url) else { return 0 };
+        let lent = native.room.min(u32::try_from(runs).unwrap_or(u32::MAX));
+        native.room -= lent;
+        lent
     }
 
     fn drop_claims(&mut self, url: &Text) {
@@ -215,28 +248,24 @@ impl Memory {
     }
 
     /// An executor came, or came back. Whatever it was given and does not hold never arrived.
-    pub(crate) fn native_came(
-        &mut self,
-        address: Arc<Address>,
-        handlers: Vec<Text>,
-        holds: &[Claim],
-        now: Timestamp,
-    ) -> SessionId {
+    pub(crate) fn native_came(&mut self, comer: Comer, holds: &[Claim], now: Timestamp) -> SessionId {
+        let Comer { address, handlers, is_carried } = comer;
         let url = address.url.clone();
         let handlers = (!handlers.is_empty()).then(|| Arc::new(handlers.into_iter().collect()));
         self.natives.sessions += 1;
         let session = SessionId(self.natives.sessions);
-        let native = Native { app: address.app.clone(), session, room: 0, handlers };
+        let native = Native { app: address.app.clone(), session, room: 0, handlers, is_carried };
         let before = self.natives.here.insert(url.clone(), native);
         self.natives.absent.remove(&url);
+        self.natives.unreached.remove(&url);
         self.natives.drop_claims(&url);
         let held: FxHashMap<RunId, Attempt> = holds.iter().map(|claim| (claim.run, claim.attempt)).collect();
         let missing = self.flights_at(&url).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
         for (id, _) in missing.collect::<Vec<_>>() {
             match before {
-                None => self.report_unsent(id, now),
-                // Its old session may still bring it something.
-                Some(_) => self.take_for_lost(id, Text::Borrowed("the executor does not have it"), now),
+                None if !is_carried => self.report_unsent(id, now),
+                // Its old session may still bring it something; and who carries speaks of a moment that has passed.
+                _ => self.take_for_lost(id, Text::Borrowed("the executor does not have it"), now),
             }
         }
         let app = address.app.clone();
@@ -268,6 +297,11 @@ impl Memory {
             return false;
         }
         let Some(native) = self.natives.here.remove(url) else { return false };
+        if native.is_carried {
+            // Whoever carried it may do so again at once.
+            self.natives.unreached.insert(url.clone(), Timestamp::MIN);
+            self.natives.carried_from = Boot::default();
+        }
         self.recall_stalled(&native.app);
         let absence = Absence { app: native.app.clone(), since: now, is_asked: false };
         self.natives.absent.insert(url.clone(), absence);
@@ -287,6 +321,36 @@ impl Memory {
             let app = native.app.clone();
             self.recall_stalled(&app);
         }
+    }
+
+    /// Lends places of an executor to a node that it is carried to; how many.
+    pub(crate) fn lend(&mut self, url: &str, runs: u64) -> u32 {
+        self.natives.lend(url, runs)
+    }
+
+    /// Executors that others are to carry for us: those that are there and did not come here, for a while or while somebody
+    /// waits for them.
+    pub(crate) fn uncarried(&mut self, boot: Boot, now: Timestamp, patience: Duration) -> Vec<Text> {
+        if boot < self.natives.carried_from || self.held.is_empty() {
+            return Vec::new();
+        }
+        self.natives.carried_from = boot.plus(CARRY_EVERY);
+        let awaited = self.seekers.apps();
+        let mut before = std::mem::take(&mut self.natives.unreached);
+        let mut asked = Vec::new();
+        for app in self.registry.apps() {
+            let natives = self.registry.routable(&app.name).filter(|(_, dialect)| *dialect == Dialect::Native);
+            for (url, _) in natives.filter(|(url, _)| !self.natives.here.contains_key(&***url)) {
+                let url = Text::Owned(url.to_string());
+                let since = before.remove(&url).unwrap_or(now);
+                if passed(since, now) >= patience || awaited.iter().any(|name| **name == *app.name) {
+                    asked.push(url.clone());
+                }
+                self.natives.unreached.insert(url, since);
+            }
+        }
+        asked.sort_unstable();
+        asked
     }
 
     /// An executor takes more: those who wait for it ask again, the first of them first.

@@ -63,6 +63,12 @@ pub trait Dispatch: Send + Sync {
     /// Says to executors that have a session how many runs wait for them to take more.
     fn want(&self, _wants: Vec<(Text, u64)>) {}
 
+    /// Carries runs and reports between an executor that has a session here and the node at this address, which has none.
+    fn carry(&self, _url: Text, _node: Text) {}
+
+    /// Leaves so many of an executor's places to nodes that it is carried to: the answer to [`Heard::Borrow`].
+    fn lend(&self, _url: Text, _places: u32) {}
+
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
 }
@@ -271,6 +277,13 @@ pub enum Heard {
         /// How many more.
         more: u32,
     },
+    /// Another node has so many runs waiting for a native executor that is carried to it.
+    Borrow {
+        /// Who.
+        url: Text,
+        /// How many runs.
+        runs: u64,
+    },
     /// A native executor takes nothing more, and ends what it has.
     Draining {
         /// Who.
@@ -336,4 +349,11 @@ pub enum Hint {
     Drain,
     /// A native executor has no session with who tells this; whoever has one may say that it is there.
     Missing(Text),
+    /// A node that has no session with a native executor asks whoever has one to carry for it.
+    Carry {
+        /// The executor.
+        url: Text,
+        /// Who asks.
+        to: NodeId,
+    },
 }

@@ -56,6 +56,13 @@ pub struct Settings {
     pub planted: Option<Planted>,
 }
 
+impl Settings {
+    /// The longest term that any node asks for, however slow its store is.
+    pub(crate) fn term_max(&self) -> Duration {
+        self.term * 3
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

@@ -10,4 +10,5 @@ mod tend;
 mod watch;
 
 pub(crate) use plan::waiting;
+pub(crate) use renew::Slowness;
 pub(crate) use settle::Ended;

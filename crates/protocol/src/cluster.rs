@@ -97,4 +97,11 @@ pub enum PeerHint {
     Drain,
     /// A native executor has no session with who tells this.
     Missing(String),
+    /// A node has no session with a native executor, and asks whoever has one to carry for it.
+    Carry {
+        /// The executor.
+        url: String,
+        /// The node that asks, as the list of nodes names it.
+        to: String,
+    },
 }

@@ -145,11 +145,15 @@ impl Reception for Desk {
         }
         let handlers = hello.handlers.iter().map(|name| name.clone().into()).collect();
         let holds = hello.holds.iter().map(claim).collect();
-        let came = self.node.native_came(&hello.app, &url, handlers, holds).await;
+        let came = self.node.native_came(&hello.app, &url, handlers, holds, self.is_carrier()).await;
         self.rounds.nudge();
         let (session, stale) = came.map_err(refusal)?;
         let _ = self.session.set(session);
         Ok(stale.iter().map(held).collect())
+    }
+
+    fn is_carrier(&self) -> bool {
+        self.pass.is_peer()
     }
 
     async fn is_welcome(&self, app: &str) -> bool {

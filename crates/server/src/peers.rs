@@ -12,12 +12,17 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use punctual_core::model::{NodeId, RunId, ShardId, Text};
+use punctual_dispatch::stream::{Dial, Line, PeerSocket};
 use punctual_node::ports::{Hint, NodeRow, Peers};
+use punctual_protocol::native::{FRAME_MAX, PATH};
 use punctual_protocol::{HINTS_PATH, PeerHint};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsConnector;
+use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use url::Url;
 
 /// How long one message may take. A lease is renewed every second, so later it is no news.
@@ -53,6 +58,7 @@ struct Inside {
     has_vacated: bool,
     wants_drain: bool,
     missing: BTreeSet<Text>,
+    carry: BTreeMap<Text, NodeId>,
     is_closed: bool,
 }
 
@@ -168,6 +174,7 @@ impl Inside {
             Hint::Vacated => self.has_vacated = true,
             Hint::Drain => self.wants_drain = true,
             Hint::Missing(url) => drop(self.missing.insert(url)),
+            Hint::Carry { url, to } => drop(self.carry.insert(url, to)),
         }
     }
 
@@ -175,12 +182,13 @@ impl Inside {
         let has_lists = !self.arrived.is_empty()
             || !self.changed.is_empty()
             || !self.settled.is_empty()
-            || !self.missing.is_empty();
+            || !self.missing.is_empty()
+            || !self.carry.is_empty();
         !has_lists && !self.has_vacated && !self.wants_drain
     }
 
     fn take(&mut self) -> Vec<PeerHint> {
-        let Inside { arrived, changed, settled, has_vacated, wants_drain, missing, .. } =
+        let Inside { arrived, changed, settled, has_vacated, wants_drain, missing, carry, .. } =
             std::mem::take(self);
         let arrived = arrived.into_iter().map(|shard| PeerHint::Arrived(shard.0));
         let changed = changed.into_iter().map(|(job, change)| PeerHint::Changed { change, job });
@@ -188,8 +196,11 @@ impl Inside {
         let vacated = has_vacated.then_some(PeerHint::Vacated);
         let drain = wants_drain.then_some(PeerHint::Drain);
         let missing = missing.into_iter().map(|url| PeerHint::Missing(url.into_owned()));
+        let carry = carry
+            .into_iter()
+            .map(|(url, to)| PeerHint::Carry { url: url.into_owned(), to: to.to_string() });
         let hints = arrived.chain(changed).chain(settled).chain(vacated).chain(drain).chain(missing);
-        hints.take(WAITING_MAX).collect()
+        hints.chain(carry).take(WAITING_MAX).collect()
     }
 }
 
@@ -260,30 +271,48 @@ impl Carrier {
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
-        let address = &self.letterbox.address;
-        let host = address.host_str().ok_or("the address names no host")?.trim_matches(['[', ']']).to_owned();
-        let port = address.port_or_known_default().ok_or("the address names no port")?;
-        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| error.to_string())?;
-        let _ = stream.set_nodelay(true);
-        if address.scheme() == "https" {
-            let name = rustls::pki_types::ServerName::try_from(host).map_err(|error| error.to_string())?;
-            let stream = self.secured.connect(name, stream).await.map_err(|error| error.to_string())?;
-            return over(TokioIo::new(stream)).await;
-        }
-        over(TokioIo::new(stream)).await
+        let stream = reach(&self.letterbox.address, &self.secured).await?;
+        let (line, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        tokio::spawn(async move {
+            // It ends with the line, and whoever uses the line hears why.
+            let _ = connection.await;
+        });
+        Ok(line)
     }
 }
 
-async fn over<T>(stream: T) -> Result<SendRequest<Full<Bytes>>, String>
-where
-    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let (line, connection) = handshake(stream).await.map_err(|error| error.to_string())?;
-    tokio::spawn(async move {
-        // It ends with the line, and whoever uses the line hears why.
-        let _ = connection.await;
-    });
-    Ok(line)
+/// A connection to the node at an address.
+async fn reach(address: &Url, secured: &TlsConnector) -> Result<Box<dyn Line>, String> {
+    let said = |error: std::io::Error| error.to_string();
+    let host = address.host_str().ok_or("the address names no host")?.trim_matches(['[', ']']).to_owned();
+    let port = address.port_or_known_default().ok_or("the address names no port")?;
+    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(said)?;
+    let _ = stream.set_nodelay(true);
+    if address.scheme() != "https" {
+        return Ok(Box::new(stream));
+    }
+    let name = rustls::pki_types::ServerName::try_from(host).map_err(|error| error.to_string())?;
+    Ok(Box::new(secured.connect(name, stream).await.map_err(said)?))
+}
+
+/// The way to the executors' door of other nodes.
+pub(crate) fn dial(token: String, secured: TlsConnector) -> Dial {
+    Arc::new(move |address| Box::pin(knock(address, token.clone(), secured.clone())))
+}
+
+async fn knock(address: Text, token: String, secured: TlsConnector) -> Result<PeerSocket, String> {
+    let address = Url::parse(&address).map_err(|error| error.to_string())?;
+    let stream = reach(&address, &secured).await?;
+    let scheme = if address.scheme() == "https" { "wss" } else { "ws" };
+    let path = address.path().trim_end_matches('/');
+    let mut request = format!("{scheme}://{}{path}{PATH}", address.authority())
+        .into_client_request()
+        .map_err(|error| error.to_string())?;
+    let shown = format!("Bearer {token}").parse().map_err(|_| "the token is no header".to_owned())?;
+    request.headers_mut().insert(header::AUTHORIZATION, shown);
+    let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
+    let opened = client_async_with_config(request, stream, Some(config)).await;
+    opened.map(|(socket, _)| socket).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::config::Config;
 use crate::executors::Crew;
 use crate::keep::Kept;
 use crate::loops::Rounds;
-use crate::peers::Post;
+use crate::peers::{self, Post};
 
 /// A node with everything around it, ready to run.
 pub(crate) struct House {
@@ -57,7 +57,7 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
     let (strict, near) = (guard(config, &[])?, guard(config, &PRIVATE)?);
     let (inlet, archive) = archive::open();
     let now = cluster_now(&inbox);
-    let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet, &now)?);
+    let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet, &now, dial(config, place)?)?);
     let ports = Ports {
         clock: Arc::clone(&machine) as _,
         entropy: Arc::clone(&machine) as _,
@@ -211,6 +211,14 @@ fn guard(config: &Config, more: &[&str]) -> Result<Guard, String> {
     Ok(if config.allows_public { guard } else { guard.closed() })
 }
 
+/// The way to the executors' door of other nodes, if there are any.
+fn dial(config: &Config, place: &Place) -> Result<stream::Dial, String> {
+    let Some(secret) = &place.peer_secret else {
+        return Ok(Arc::new(|_| Box::pin(async { Err("there is no other node".to_owned()) })));
+    };
+    Ok(peers::dial(peer_token(secret), trust::connector(config.authorities.as_deref())?))
+}
+
 /// The way to agents and executors.
 fn switch(
     config: &Config,
@@ -219,6 +227,7 @@ fn switch(
     inbox: &Arc<OnceLock<Arc<Rounds>>>,
     inlet: &Inlet,
     now: &Now,
+    dial: stream::Dial,
 ) -> Result<Switch, String> {
     let inbox = Arc::clone(inbox);
     let sink: Sink = Arc::new(move |heard: Vec<Heard>| {
@@ -257,6 +266,7 @@ fn switch(
         }),
         // Executors tell nodes apart by it, so it has to be one of a kind.
         node: format!("{}-{:016x}", config.node.as_deref().unwrap_or("node"), Machine.bits()),
+        dial,
     });
     let (agents, executors, natives) = (Arc::new(agents), Arc::new(executors), Arc::new(natives));
     Ok(Switch { agents, executors, natives })

@@ -167,20 +167,22 @@ async fn hear(front: Arc<Front>, call: Call) -> Answer {
     if hints.len() > HINTS_MAX {
         return Err(Problem::malformed(format!("at most {HINTS_MAX} hints at once")));
     }
-    for hint in hints {
-        front.node.hear(read(hint));
+    for hint in hints.into_iter().filter_map(read) {
+        front.node.hear(hint);
     }
     (front.nudge)();
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn read(hint: PeerHint) -> Hint {
-    match hint {
+/// None if it is about nobody.
+fn read(hint: PeerHint) -> Option<Hint> {
+    Some(match hint {
         PeerHint::Arrived(shard) => Hint::Arrived(ShardId(shard)),
         PeerHint::Changed { change, job } => Hint::Changed(ChangeId(change), JobId(job)),
         PeerHint::Settled(run) => Hint::Settled(RunId(run)),
         PeerHint::Vacated => Hint::Vacated,
         PeerHint::Drain => Hint::Drain,
         PeerHint::Missing(url) => Hint::Missing(url.into()),
-    }
+        PeerHint::Carry { url, to } => Hint::Carry { url: url.into(), to: to.parse().ok()? },
+    })
 }

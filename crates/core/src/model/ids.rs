@@ -1,6 +1,8 @@
 //! Identities: small, ordered, and impossible to confuse.
 
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 use calendar::Timestamp;
 
@@ -74,6 +76,14 @@ pub struct NodeId(pub u128);
 impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<NodeId, ParseIntError> {
+        u128::from_str_radix(text, 16).map(NodeId)
     }
 }
 

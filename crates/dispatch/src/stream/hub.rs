@@ -14,9 +14,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::carry::{Carriages, Yard};
 use super::outbox::{End, Outbox};
 use super::scroll::Scrolls;
-use super::{Options, Setup};
+use super::{Dialling, Options, Setup};
 
 /// Agents number their reports from 1, executors that are called from 2^63; those that have a session in between.
 const FIRST: u64 = 1 << 62;
@@ -40,6 +41,10 @@ pub(super) struct Session {
     given: Mutex<FxHashSet<(RunId, Attempt)>>,
     /// How many of its reports are not kept yet.
     unkept: AtomicUsize,
+    /// The nodes that it is carried to.
+    pub(super) carriages: Carriages,
+    /// Whether it is another node that carries for the executor.
+    is_carried: bool,
 }
 
 impl Session {
@@ -61,6 +66,7 @@ pub(super) struct Hub {
     scrolls: Scrolls,
     /// Where nodes are.
     nodes: Mutex<Vec<String>>,
+    pub(super) yard: Yard,
     /// A session is over.
     left: Notify,
     /// Whether nobody is let in any more.
@@ -77,6 +83,7 @@ impl Hub {
             receipts: AtomicU64::new(FIRST),
             scrolls: Scrolls::default(),
             nodes: Mutex::default(),
+            yard: Yard::default(),
             left: Notify::new(),
             is_closing: AtomicBool::new(false),
         }
@@ -88,6 +95,11 @@ impl Hub {
 
     pub(super) fn options(&self) -> &Options {
         &self.setup.options
+    }
+
+    /// The way to the door of another node.
+    pub(super) fn dial(&self, node: Text) -> Dialling {
+        (self.setup.dial)(node)
     }
 
     pub(super) fn node(&self) -> &str {
@@ -133,10 +145,11 @@ impl Hub {
     // --- sessions ---
 
     /// A session is open from now on. An earlier one of the same instance ends.
-    pub(super) fn open(&self, url: Text, holds: &[Held]) -> Arc<Session> {
+    pub(super) fn open(&self, url: Text, holds: &[Held], is_carried: bool) -> Arc<Session> {
         let held = holds.iter().map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
         let (outbox, given, unkept) = (Outbox::default(), Mutex::new(held), AtomicUsize::new(0));
-        let session = Arc::new(Session { url: url.clone(), outbox, given, unkept });
+        let carriages = Carriages::default();
+        let session = Arc::new(Session { url: url.clone(), outbox, given, unkept, carriages, is_carried });
         let before = locked(&self.sessions).insert(url, Arc::clone(&session));
         if let Some(before) = before {
             before.outbox.drop_runs();
@@ -157,8 +170,14 @@ impl Hub {
         if is_its {
             locked(&self.killed).retain(|_, url| *url != session.url);
         }
+        session.carriages.end();
         self.left.notify_waiters();
         is_its
+    }
+
+    /// The session of an executor that this very node has.
+    pub(super) fn session(&self, url: &Text) -> Option<Arc<Session>> {
+        locked(&self.sessions).get(url).filter(|session| !session.is_carried).cloned()
     }
 
     pub(super) async fn close(&self, bound: Duration) {
@@ -177,6 +196,14 @@ impl Hub {
     pub(super) fn end_all(&self, reason: &str) {
         let all: Vec<Arc<Session>> = locked(&self.sessions).values().cloned().collect();
         all.iter().for_each(|session| session.outbox.end(End::Goodbye(reason.to_owned())));
+    }
+
+    /// Places that the node leaves to others. What nobody wants any more it gets back.
+    pub(super) fn lend(&self, url: &Text, places: u32) {
+        let left = self.session(url).map_or(places, |session| session.carriages.lend(places));
+        if left > 0 {
+            self.tell(vec![Heard::Credit { url: url.clone(), more: left }]);
+        }
     }
 
     // --- to executors ---
@@ -255,6 +282,7 @@ impl Hub {
     /// What an executor said about attempts, and how many more it takes. Whether there was room for it: one that goes on
     /// and on while nothing can be kept is not listened to.
     pub(super) fn hear_reports(&self, session: &Arc<Session>, said: Vec<Said>, credits: u32) -> bool {
+        let said = session.carriages.sort_out(said);
         if session.unkept.fetch_add(said.len(), Ordering::AcqRel) > UNKEPT_MAX {
             return false;
         }
@@ -272,11 +300,14 @@ impl Hub {
                 heard.push(Heard::Report(report(said, Receipt(receipt), &session.url, now)));
             }
         }
-        if credits > 0 {
-            heard.push(Heard::Credit { url: session.url.clone(), more: credits });
-        }
+        heard.extend(credit(session, credits));
         self.tell(heard);
         true
+    }
+
+    /// An executor takes more.
+    pub(super) fn hear_credit(&self, session: &Session, more: u32) {
+        self.tell(credit(session, more).into_iter().collect());
     }
 
     /// What goes with the end of an attempt: its log is whole, and a wish to end it is answered.
@@ -305,6 +336,12 @@ impl Hub {
     fn now(&self) -> Timestamp {
         (self.setup.now)()
     }
+}
+
+/// What is left for this node of the places that an executor gives.
+fn credit(session: &Session, more: u32) -> Option<Heard> {
+    let more = session.carriages.share(more);
+    (more > 0).then(|| Heard::Credit { url: session.url.clone(), more })
 }
 
 fn report(said: Said, receipt: Receipt, url: &Text, now: Timestamp) -> Report {

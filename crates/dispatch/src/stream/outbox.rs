@@ -27,6 +27,8 @@ pub(super) struct Gathered {
     pub(super) nodes: Option<Vec<String>>,
     /// How many runs wait for credits.
     pub(super) want: Option<u64>,
+    /// What other nodes say through this one, as they said it.
+    pub(super) carried: Vec<String>,
     pub(super) end: Option<End>,
 }
 
@@ -54,6 +56,10 @@ impl Outbox {
         self.add(|gathered| gathered.want = Some(runs));
     }
 
+    pub(super) fn carry(&self, said: String) {
+        self.add(|gathered| gathered.carried.push(said));
+    }
+
     /// What was not sent yet need not be; whether that is so.
     pub(super) fn cancel(&self, cancel: Cancel) -> bool {
         let (run, attempt) = (RunId(cancel.run), Attempt(cancel.attempt));
@@ -71,7 +77,9 @@ impl Outbox {
 
     /// Another session took its place: what it was to bring is no longer its own.
     pub(super) fn drop_runs(&self) {
-        self.locked().runs.clear();
+        let mut gathered = self.locked();
+        gathered.runs.clear();
+        gathered.carried.clear();
     }
 
     /// The first reason to end is the one that is told.
@@ -110,6 +118,7 @@ impl Outbox {
 impl Gathered {
     fn is_empty(&self) -> bool {
         let has_news = self.nodes.is_some() || self.want.is_some() || self.end.is_some();
-        self.kept.is_empty() && self.cancels.is_empty() && self.runs.is_empty() && !has_news
+        let has_work = !self.runs.is_empty() || !self.carried.is_empty();
+        self.kept.is_empty() && self.cancels.is_empty() && !has_work && !has_news
     }
 }

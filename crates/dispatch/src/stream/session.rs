@@ -17,10 +17,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::Reception;
 use super::hub::{Hub, Session};
 use super::outbox::End;
 use super::write::{messages, text};
+use super::{Reception, carry};
 
 /// How long whoever does not read is given to hear why it ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -59,7 +59,8 @@ where
         Ok(stale) => stale,
         Err(refusal) => return refuse(&hub, &mut socket, refusal).await,
     };
-    let session = hub.open(Text::Owned(hello.address()), &hello.holds);
+    let session = hub.open(Text::Owned(hello.address()), &hello.holds, reception.is_carrier());
+    carry::set_out(&hub, &session, &hello);
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
     // One that was replaced has another session, and is not gone.
     if hub.close_session(&session) {
@@ -181,7 +182,13 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
             }
         }
         FromExecutor::Credit(credit) => {
-            hub.tell(vec![Heard::Credit { url: session.url.clone(), more: credit.more }]);
+            hub.hear_credit(session, credit.more);
+        }
+        FromExecutor::Log(log) if session.carriages.has(log.run, log.attempt) => {
+            session.carriages.pass_on(log.run, log.attempt, FromExecutor::Log(log));
+        }
+        FromExecutor::Progress(said) if session.carriages.has(said.run, said.attempt) => {
+            session.carriages.pass_on(said.run, said.attempt, FromExecutor::Progress(said));
         }
         FromExecutor::Log(log) if session.has(RunId(log.run), Attempt(log.attempt)) => {
             hub.scrolls().write(RunId(log.run), Attempt(log.attempt), log.from, &log.lines);
@@ -191,8 +198,14 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
             let (run, attempt, note) = (RunId(said.run), Attempt(said.attempt), said.note.into());
             hub.tell(vec![Heard::Progress(Progress { run, attempt, percent: said.percent, note })]);
         }
-        FromExecutor::Drain => hub.tell(vec![Heard::Draining { url: session.url.clone() }]),
-        FromExecutor::Goodbye => return Some(Ended::Goodbye),
+        FromExecutor::Drain => {
+            session.carriages.tell_all(&FromExecutor::Drain);
+            hub.tell(vec![Heard::Draining { url: session.url.clone() }]);
+        }
+        FromExecutor::Goodbye => {
+            session.carriages.tell_all(&FromExecutor::Goodbye);
+            return Some(Ended::Goodbye);
+        }
         FromExecutor::Error(refusal) => {
             tracing::warn!(url = &*session.url, reason = refusal.reason, "an executor ends its session");
             return Some(Ended::Broken);

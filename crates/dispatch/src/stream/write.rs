@@ -36,6 +36,7 @@ pub(super) fn messages(gathered: &Gathered) -> Vec<String> {
         all.push(format!(r#"{{"type":"runs","runs":[{}]}}"#, now.join(",")));
         left = later;
     }
+    all.extend(gathered.carried.iter().cloned());
     all
 }
 

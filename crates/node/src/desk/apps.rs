@@ -13,7 +13,7 @@ use crate::Node;
 use crate::desk::DeskError;
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::natives::{Claim, SessionId};
+use crate::natives::{Claim, Comer, SessionId};
 use crate::ports::{Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
 
 /// How many runs are looked up at once for an executor that says it has them.
@@ -87,13 +87,15 @@ impl Node {
     }
 
     /// A native executor has a session with this node, offers these handlers (none: any), and holds this. Answers what of
-    /// that is over. Whatever it was given and does not hold is taken for not arrived.
+    /// that is over. Whatever it was given and does not hold is taken for not arrived. One that another node carries comes
+    /// only if it is not here already.
     pub async fn native_came(
         &self,
         app: &str,
         url: &str,
         handlers: Vec<Text>,
         holds: Vec<Claim>,
+        is_carried: bool,
     ) -> Result<(SessionId, Vec<Claim>), DeskError> {
         let is_anothers = self.memory().natives.app_at(url).is_some_and(|of| of != app);
         if is_anothers {
@@ -102,12 +104,17 @@ impl Node {
         }
         let (stale, live) = self.sort_claims(holds).await?;
         let (app, url) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
-        let beat = Beat { app: app.clone(), address: url.clone(), dialect: Dialect::Native };
-        self.beat(beat).await?;
+        if !is_carried {
+            let beat = Beat { app: app.clone(), address: url.clone(), dialect: Dialect::Native };
+            self.beat(beat).await?;
+        }
         let now = self.told_time()?;
         let mut memory = self.memory();
+        if is_carried && memory.natives.is_here(&url) {
+            return Err(DeskError::Conflict(format!("{url} has a session here already").into()));
+        }
         let address = Arc::new(Address { dialect: Dialect::Native, ..memory.executor_at(&app, &url) });
-        let session = memory.native_came(address, handlers, &live, now);
+        let session = memory.native_came(Comer { address, handlers, is_carried }, &live, now);
         Ok((session, stale))
     }
 
@@ -120,8 +127,10 @@ impl Node {
         is_final: bool,
     ) -> Result<(), DeskError> {
         let now = self.told_time()?;
-        if !self.memory().native_went(&Text::Owned(url.to_owned()), session, is_final, now) {
-            // It has another one.
+        let was_reached = self.memory().natives.is_reached(url);
+        let went = self.memory().native_went(&Text::Owned(url.to_owned()), session, is_final, now);
+        if !went || !was_reached {
+            // It has another one; or it is not ours to see off.
             return Ok(());
         }
         self.executor_left(app, url).await?;

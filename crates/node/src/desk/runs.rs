@@ -327,7 +327,7 @@ impl Node {
             let known = memory.runs.get(&id).copied();
             let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
             let is_gone = |run: &Run| match memory.jobs.get(run.job) {
-                Some(Known::Job(job)) => memory.may_have_been_sent(job, run, self.settings.term),
+                Some(Known::Job(job)) => memory.may_have_been_sent(job, run, self.settings.term_max()),
                 _ => true,
             };
             let may_be_sent = match known {

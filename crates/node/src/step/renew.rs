@@ -25,6 +25,23 @@ const RENEW_MIN: Duration = Duration::from_millis(100);
 /// When somebody who has left looks again.
 const IDLE: Duration = Duration::from_secs(3_600);
 
+/// How slow the store has lately been with renewals. Where one takes as long as a term, nodes would take each other's shards
+/// for orphaned again and again; so whoever is answered slowly asks for a longer term.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slowness(Duration);
+
+impl Slowness {
+    /// The worst counts, and is forgotten by and by.
+    fn note(&mut self, took: Duration) {
+        self.0 = took.max(self.0 / 8 * 7);
+    }
+
+    /// Room for three of them, between what is set and the most that anybody asks for.
+    fn term(self, settings: &Settings) -> Duration {
+        self.0.saturating_mul(3).clamp(settings.term, settings.term_max())
+    }
+}
+
 impl Node {
     /// Renews the node's row, learns what the store says, and takes or gives back shards. The first call joins.
     pub async fn renew(&self) -> Boot {
@@ -40,13 +57,15 @@ impl Node {
             return asked.plus(IDLE);
         }
         let renewal = self.renewal(asked);
-        let mark = renewal.mark;
+        let Renewal { mark, term, .. } = renewal;
         let answer = self.ports.store.renew(renewal).await;
         let answered = self.boot();
+        self.memory().slowness.note(answered.since(asked));
         let is_news = match answer {
             Ok(renewed) => {
                 self.ports.peers.meet(&renewed.nodes);
-                self.learn(asked, answered, mark, &renewed)
+                let tenure = Tenure::granted(asked, term, self.settings.margin, mark);
+                self.learn(asked, answered, tenure, &renewed)
             }
             Err(error) => return self.not_renewed(asked, &error),
         };
@@ -71,8 +90,7 @@ impl Node {
         let (shards, others) = {
             let mut memory = self.memory();
             memory.has_left = true;
-            let others = memory.nodes.iter().map(|row| row.node).filter(|node| *node != memory.id);
-            (memory.held.keys().copied().collect::<Vec<ShardId>>(), others.collect::<Vec<NodeId>>())
+            (memory.held.keys().copied().collect::<Vec<ShardId>>(), memory.other_nodes())
         };
         let given_back = self.give_back(shards).await;
         // A row whose term is over at once: nobody waits for this life any more, and it cannot come back.
@@ -99,9 +117,10 @@ impl Node {
     fn renewal(&self, asked: Boot) -> Renewal {
         let mut memory = self.memory();
         let now = memory.time.now(asked);
+        let term = memory.slowness.term(&self.settings);
         let mark = match now {
             // Nothing that this node could begin before its tenure ends is due later than that.
-            Some(now) if !memory.has_planted(Planted::MarkBehind) => now.saturating_add(self.settings.term),
+            Some(now) if !memory.has_planted(Planted::MarkBehind) => now.saturating_add(term),
             Some(now) => now,
             None => Timestamp::MIN,
         };
@@ -115,10 +134,10 @@ impl Node {
                 held.tell();
             }
         }
-        let Settings { term, name, address, .. } = &self.settings;
+        let Settings { name, address, .. } = &self.settings;
         Renewal {
             node: memory.id,
-            term: *term,
+            term,
             mark,
             seen: memory.seen,
             name: name.clone(),
@@ -128,15 +147,16 @@ impl Node {
     }
 
     /// Puts what the store said into memory; whether the store should hear from us at once.
-    fn learn(&self, asked: Boot, answered: Boot, mark: Timestamp, renewed: &Renewed) -> bool {
+    fn learn(&self, asked: Boot, answered: Boot, tenure: Tenure, renewed: &Renewed) -> bool {
         let mut memory = self.memory();
+        memory.renewed_at = Some(answered);
         let is_first = memory.tenure.is_none();
         let was_trusted = memory.trusted_now(answered).is_some();
         if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
             let stepped = memory.time.learn(asked, answered, renewed.now);
             memory.events.extend(stepped.map(told));
         }
-        memory.tenure = Some(Tenure::granted(asked, self.settings.term, self.settings.margin, mark));
+        memory.tenure = Some(tenure);
         let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
         if memory.seen == ChangeId(0) && is_first {
             // What is known from before may be out of date; from now on nothing is.

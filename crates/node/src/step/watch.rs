@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Close, NodeId, Outcome, RunId, Text, Then};
+use punctual_core::model::{Close, Outcome, RunId, Text, Then};
 use punctual_core::registry::{Change, ChangeKind, Dialect};
 
 use crate::Node;
@@ -72,6 +72,7 @@ impl Node {
             self.ask_around(now);
         }
         self.look_for_missing(boot, now).await?;
+        self.ask_to_carry(boot, now);
         self.memory().lose_absent(now, &settings);
         self.ask_again(now);
         self.give_up_seeking(now).await
@@ -82,9 +83,7 @@ impl Node {
     async fn look_for_missing(&self, boot: Boot, now: Timestamp) -> Result<(), StoreError> {
         let (others, missing, is_over) = {
             let mut memory = self.memory();
-            let me = memory.id;
-            let others: Vec<NodeId> =
-                memory.nodes.iter().map(|row| row.node).filter(|node| *node != me).collect();
+            let others = memory.other_nodes();
             let missing = if others.is_empty() { Vec::new() } else { memory.natives.missing() };
             let is_over = memory.natives.next_loss(&self.settings.registry).is_some_and(|at| at <= now);
             (others, missing, is_over)
@@ -97,6 +96,22 @@ impl Node {
             self.memory().looked_at = Some(boot);
         }
         Ok(())
+    }
+
+    /// Asks the other nodes to carry for executors that are there, and do not come here.
+    fn ask_to_carry(&self, boot: Boot, now: Timestamp) {
+        let (others, me, uncarried) = {
+            let mut memory = self.memory();
+            let others = memory.other_nodes();
+            let uncarried = match others.is_empty() {
+                true => Vec::new(),
+                false => memory.uncarried(boot, now, self.settings.registry.resume),
+            };
+            (others, memory.id, uncarried)
+        };
+        for (node, url) in others.iter().flat_map(|node| uncarried.iter().map(move |url| (node, url))) {
+            self.ports.peers.tell(*node, Hint::Carry { url: url.clone(), to: me });
+        }
     }
 
     /// Who has a session is there, and need not say so.
@@ -184,9 +199,17 @@ impl Node {
                 Heard::Killed(killed) => self.killed(killed),
                 Heard::Unclear(unclear) => self.unclear(unclear),
                 Heard::Credit { url, more } => self.memory().credit(&url, more),
+                Heard::Borrow { url, runs } => self.lend(url, runs),
                 Heard::Draining { url } => self.memory().native_drains(&url),
                 Heard::Progress(progress) => self.progress(progress),
             }
+        }
+    }
+
+    fn lend(&self, url: Text, runs: u64) {
+        let places = self.memory().lend(&url, runs);
+        if places > 0 {
+            self.ports.dispatch.lend(url, places);
         }
     }
 

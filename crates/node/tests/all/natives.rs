@@ -22,7 +22,7 @@ fn job(route: Route) -> Definition {
 
 fn come(node: &Node, url: &str, handlers: &[&'static str], holds: Vec<Claim>) -> (SessionId, Vec<Claim>) {
     let handlers = handlers.iter().map(|name| Text::Borrowed(*name)).collect();
-    now_or_never(node.native_came("app", url, handlers, holds)).unwrap()
+    now_or_never(node.native_came("app", url, handlers, holds, false)).unwrap()
 }
 
 fn go(node: &Node, url: &str, session: SessionId, is_final: bool) {
@@ -380,7 +380,7 @@ fn a_claim_counts_only_for_what_may_have_been_sent_and_in_its_own_app() {
     credit(&node, ONE, 1);
     house.step(&node);
     assert_eq!(house.take_sends().len(), 1, "nobody was given it before, so it is sent");
-    let other = now_or_never(node.native_came("other", ONE, vec![], vec![]));
+    let other = now_or_never(node.native_came("other", ONE, vec![], vec![], false));
     assert!(other.is_err(), "the name is taken by an executor of another app");
 }
 

@@ -1,6 +1,7 @@
 //! Several nodes over one database, as processes: sharing, handing over, draining, and telling each other.
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
+mod carried;
 mod database;
 mod outage;
 mod refusals;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::house::{Agent, Folder, Server, command, eventually, from_now, job, millis};
+use carried::an_executor_that_reaches_one_node_works_for_all;
 use database::{Database, Engine};
 
 /// What opens every node of a test.
@@ -107,6 +109,7 @@ on_both! {
     a_node_that_is_drained_does_nothing_until_it_is_resumed
     what_one_node_takes_another_starts_at_once
     after_the_answer_to_a_stop_no_node_sends
+    an_executor_that_reaches_one_node_works_for_all
 }
 
 async fn three_nodes_share_the_work_and_nothing_happens_twice(engine: Engine) {

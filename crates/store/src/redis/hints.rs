@@ -142,6 +142,7 @@ fn write(hint: &Hint) -> String {
         Hint::Vacated => "vacated".into(),
         Hint::Drain => "drain".into(),
         Hint::Missing(url) => format!("missing {url}"),
+        Hint::Carry { url, to } => format!("carry {to} {url}"),
     }
 }
 
@@ -149,6 +150,9 @@ fn write(hint: &Hint) -> String {
 fn read(text: &str) -> Option<Hint> {
     if let Some(url) = text.strip_prefix("missing ") {
         return Some(Hint::Missing(url.to_owned().into()));
+    }
+    if let Some((to, url)) = text.strip_prefix("carry ").and_then(|rest| rest.split_once(' ')) {
+        return Some(Hint::Carry { url: url.to_owned().into(), to: to.parse().ok()? });
     }
     let mut words = text.split(' ');
     let hint = match words.next()? {
@@ -173,6 +177,7 @@ mod tests {
             Hint::Settled(RunId(1 << 52)),
             Hint::Vacated,
             Hint::Missing("native:shop/one two".into()),
+            Hint::Carry { url: "native:shop/one two".into(), to: NodeId(7) },
         ] {
             assert_eq!(read(&write(&hint)), Some(hint));
         }

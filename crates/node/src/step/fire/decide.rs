@@ -62,7 +62,7 @@ impl Turn<'_> {
         if let Some((claim, address)) = self.memory.claim_of(id, run, job) {
             return self.resume(id, run, job, claim.token, address);
         }
-        if run.flags.is_doubtful && self.memory.may_have_been_sent(job, run, self.settings.term) {
+        if run.flags.is_doubtful && self.memory.may_have_been_sent(job, run, self.settings.term_max()) {
             return self.doubt(id, run, job);
         }
         if run.flags.may_be_gated {

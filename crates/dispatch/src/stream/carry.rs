@@ -1,0 +1,385 @@
+//! Carrying: an executor that does not reach another node is spoken for here. To that node this one looks like the
+//! executor: it opens a session at the same door, with the executor's own hello, and passes on what either side says.
+//!
+//! ```text
+//! other node ◄─ session, as the executor ─► carriage ◄─ session of the executor ─► executor
+//! ```
+//!
+//! A carriage lives and dies with the session that it belongs to. So the hello that opens it says all that the executor
+//! holds, and whatever was on its way when one of the two broke is asked for anew. To begin with one, the executor is
+//! therefore asked to open its session again.
+//!
+//! The places of the executor are lent: what the other node wants, and this one has or is given.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use punctual_core::model::Text;
+use punctual_node::ports::Heard;
+use punctual_protocol::native::{Credit, FromExecutor, FromNode, Hello, Report, Reports};
+use rustc_hash::FxHashSet;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::PeerSocket;
+use super::hub::{Hub, Session};
+use super::outbox::End;
+
+/// How long another node may take to open its door.
+const DIAL_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long nobody is asked to come again for a node that would not have it.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// How long places may be lent for nothing.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How long a line waits for the executor's hello.
+const HELLO_WITHIN: Duration = Duration::from_secs(3);
+
+/// Lines to other nodes that wait for their executor to come again.
+#[derive(Default)]
+pub(super) struct Yard {
+    lines: Mutex<BTreeMap<Text, Vec<(Text, PeerSocket, Instant)>>>,
+    /// What is being dialled, and what was in vain until when.
+    asked: Mutex<BTreeMap<(Text, Text), Option<Instant>>>,
+}
+
+impl Yard {
+    /// Whether it is to be dialled now; from then on it is not again.
+    fn begin(&self, url: &Text, node: &Text) -> bool {
+        let mut asked = locked(&self.asked);
+        let now = Instant::now();
+        asked.retain(|_, until| until.is_none_or(|until| until > now));
+        let key = (url.clone(), node.clone());
+        let is_new = !asked.contains_key(&key);
+        asked.entry(key).or_insert(None);
+        is_new
+    }
+
+    fn end(&self, url: &Text, node: &Text, is_in_vain: bool) {
+        let mut asked = locked(&self.asked);
+        let key = (url.clone(), node.clone());
+        if is_in_vain {
+            asked.insert(key, Some(Instant::now() + PAUSE));
+        } else {
+            asked.remove(&key);
+        }
+    }
+}
+
+/// Begins to carry for an executor, unless that is so already.
+pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
+    let is_carried = hub.session(&url).is_none_or(|session| session.carriages.reach(&node));
+    if is_carried || !hub.yard.begin(&url, &node) {
+        return;
+    }
+    let hub = Arc::clone(hub);
+    hub.runtime().clone().spawn(async move {
+        let dialled = timeout(DIAL_WITHIN, hub.dial(node.clone())).await;
+        let socket = dialled.unwrap_or_else(|_| Err("it took too long".into()));
+        match (socket, hub.session(&url)) {
+            (Ok(socket), Some(session)) => {
+                let until = Instant::now() + HELLO_WITHIN;
+                locked(&hub.yard.lines).entry(url.clone()).or_default().push((node.clone(), socket, until));
+                session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
+                hub.yard.end(&url, &node, false);
+            }
+            (Ok(_), None) => hub.yard.end(&url, &node, false),
+            (Err(error), _) => {
+                tracing::debug!(url = &*url, node = &*node, error, "cannot carry for an executor");
+                hub.yard.end(&url, &node, true);
+            }
+        }
+    });
+}
+
+/// An executor has come again: whoever waits for it sets out.
+pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
+    let lines = locked(&hub.yard.lines).remove(&session.url).unwrap_or_default();
+    let now = Instant::now();
+    for (node, socket, _) in lines.into_iter().filter(|(_, _, until)| *until > now) {
+        let (carriage, said) = session.carriages.add(node);
+        let trip = Trip { hub: Arc::clone(hub), session: Arc::clone(session), carriage };
+        hub.runtime().spawn(trip.make(socket, hello.clone(), said));
+    }
+}
+
+/// The nodes that an executor is carried to.
+#[derive(Default)]
+pub(super) struct Carriages {
+    all: Mutex<Vec<Arc<Carriage>>>,
+    /// Whether there are any: most executors have none, and are asked with every message.
+    is_used: AtomicBool,
+    /// Whose turn it is when places cannot be shared evenly.
+    turn: AtomicUsize,
+}
+
+/// One of them.
+struct Carriage {
+    node: Text,
+    inside: Mutex<Inside>,
+}
+
+struct Inside {
+    /// None when the session is over.
+    to_node: Option<UnboundedSender<FromExecutor>>,
+    /// The attempts that came this way and are not reported.
+    given: FxHashSet<(u64, u32)>,
+    /// How many places the node waits for, and how many it has and has not used.
+    wanted: u64,
+    lent: u64,
+    /// When that last grew, or shrank.
+    lent_at: Instant,
+}
+
+impl Carriages {
+    fn add(&self, node: Text) -> (Arc<Carriage>, UnboundedReceiver<FromExecutor>) {
+        let (to_node, said) = unbounded_channel();
+        let inside = Inside {
+            to_node: Some(to_node),
+            given: FxHashSet::default(),
+            wanted: 0,
+            lent: 0,
+            lent_at: Instant::now(),
+        };
+        let carriage = Arc::new(Carriage { node, inside: Mutex::new(inside) });
+        locked(&self.all).push(Arc::clone(&carriage));
+        self.is_used.store(true, Ordering::Release);
+        (carriage, said)
+    }
+
+    fn all(&self) -> Vec<Arc<Carriage>> {
+        match self.is_used.load(Ordering::Acquire) {
+            true => locked(&self.all).clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Whether one goes to this node.
+    fn reach(&self, node: &Text) -> bool {
+        self.all().iter().any(|carriage| carriage.node == *node)
+    }
+
+    /// The session is over, and they with it.
+    pub(super) fn end(&self) {
+        for carriage in locked(&self.all).drain(..) {
+            carriage.inside().to_node = None;
+        }
+    }
+
+    /// Whether an attempt came from another node.
+    pub(super) fn has(&self, run: u64, attempt: u32) -> bool {
+        self.all().iter().any(|carriage| carriage.has(run, attempt))
+    }
+
+    /// Passes on what was said about an attempt.
+    pub(super) fn pass_on(&self, run: u64, attempt: u32, said: FromExecutor) {
+        if let Some(carriage) = self.all().iter().find(|carriage| carriage.has(run, attempt)) {
+            carriage.say(said);
+        }
+    }
+
+    pub(super) fn tell_all(&self, said: &FromExecutor) {
+        self.all().iter().for_each(|carriage| carriage.say(said.clone()));
+    }
+
+    /// Passes on the reports about what came from other nodes; the others are left.
+    pub(super) fn sort_out(&self, mut said: Vec<Report>) -> Vec<Report> {
+        for carriage in self.all() {
+            let (theirs, rest) = said.into_iter().partition::<Vec<_>, _>(|report| carriage.end_of(report));
+            if !theirs.is_empty() {
+                carriage.say(FromExecutor::Reports(Reports { reports: theirs, credits: 0 }));
+            }
+            said = rest;
+        }
+        said
+    }
+
+    /// Shares places that an executor gives, evenly among those that want some and this node; how many are left for it.
+    pub(super) fn share(&self, more: u32) -> u32 {
+        let wanting: Vec<Arc<Carriage>> =
+            self.all().into_iter().filter(|carriage| carriage.inside().wanted > 0).collect();
+        if wanting.is_empty() {
+            return more;
+        }
+        let parties = wanting.len() as u32 + 1;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) as u32 % parties;
+        let part = |place: u32| more / parties + u32::from((place + turn) % parties < more % parties);
+        let lent = wanting.iter().zip(1..).map(|(carriage, place)| carriage.lend(part(place)));
+        more - lent.sum::<u32>()
+    }
+
+    /// Gives places to those that want some; how many are left.
+    pub(super) fn lend(&self, places: u32) -> u32 {
+        self.all().iter().fold(places, |left, carriage| left - carriage.lend(left))
+    }
+}
+
+impl Carriage {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        locked(&self.inside)
+    }
+
+    fn has(&self, run: u64, attempt: u32) -> bool {
+        self.inside().given.contains(&(run, attempt))
+    }
+
+    fn end_of(&self, report: &Report) -> bool {
+        self.inside().given.remove(&(report.run, report.attempt))
+    }
+
+    /// Whoever does not hear it any more has ended, and what is said is said again after that.
+    fn say(&self, said: FromExecutor) {
+        let _ = self.inside().to_node.as_ref().map(|to_node| to_node.send(said));
+    }
+
+    /// Whether it has had places for a while and does not use them. It is asked again with every ping.
+    fn is_idle(&self) -> bool {
+        let inside = self.inside();
+        inside.lent > 0 && inside.lent_at.elapsed() > IDLE
+    }
+
+    /// At most as many as are wanted; how many.
+    fn lend(&self, places: u32) -> u32 {
+        let more = {
+            let mut inside = self.inside();
+            let more = u64::from(places).min(inside.wanted);
+            inside.wanted -= more;
+            inside.lent += more;
+            inside.lent_at = Instant::now();
+            more as u32
+        };
+        if more > 0 {
+            self.say(FromExecutor::Credit(Credit { more }));
+        }
+        more
+    }
+}
+
+/// A carriage under way.
+struct Trip {
+    hub: Arc<Hub>,
+    session: Arc<Session>,
+    carriage: Arc<Carriage>,
+}
+
+impl Trip {
+    async fn make(self, mut socket: PeerSocket, hello: Hello, said: UnboundedReceiver<FromExecutor>) {
+        let url = &self.session.url;
+        tracing::info!(url = &**url, node = &*self.carriage.node, "carrying for an executor");
+        let why = match self.open(&mut socket, hello).await {
+            Ok(silence) => self.go(&mut socket, silence, said).await,
+            Err(why) => {
+                self.hub.yard.end(url, &self.carriage.node, true);
+                why
+            }
+        };
+        let _ = timeout(HELLO_WITHIN, socket.close(None)).await;
+        tracing::info!(url = &**url, node = &*self.carriage.node, why, "no longer carrying for an executor");
+        // What was on its way is known when the executor has said what it holds.
+        self.session.outbox.end(End::Goodbye("say what you hold: another node is no longer reached".into()));
+    }
+
+    /// Says who the executor is, and waits to be let in; after what silence the node is gone.
+    async fn open(&self, socket: &mut PeerSocket, hello: Hello) -> Result<Duration, String> {
+        let opened = async {
+            send(socket, &FromExecutor::Hello(hello)).await.map_err(|error| error.to_string())?;
+            loop {
+                match socket.next().await {
+                    Some(Ok(Message::Text(text))) => match FromNode::read(&text) {
+                        Ok(FromNode::Welcome(welcome)) => {
+                            return Ok(Duration::from_millis(welcome.silence_ms.max(1_000)));
+                        }
+                        Ok(FromNode::Error(refusal)) | Err(refusal) => return Err(refusal.reason),
+                        Ok(_) => return Err("it did not say welcome".into()),
+                    },
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Err(error.to_string()),
+                    None => return Err("it hung up".into()),
+                }
+            }
+        };
+        timeout(DIAL_WITHIN, opened).await.unwrap_or_else(|_| Err("it did not say welcome in time".into()))
+    }
+
+    /// Passes on what both say, until one of them ends; why.
+    async fn go(
+        &self,
+        socket: &mut PeerSocket,
+        silence: Duration,
+        mut said: UnboundedReceiver<FromExecutor>,
+    ) -> String {
+        let mut heard_at = Instant::now();
+        loop {
+            if self.carriage.is_idle() {
+                return "it does not use what it was lent".into();
+            }
+            tokio::select! {
+                heard = socket.next() => {
+                    heard_at = Instant::now();
+                    match heard {
+                        Some(Ok(Message::Text(text))) => {
+                            if let Err(why) = self.hear(text.as_str()) {
+                                return why;
+                            }
+                        }
+                        Some(Ok(Message::Close(_))) | None => return "it hung up".into(),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => return error.to_string(),
+                    }
+                }
+                told = said.recv() => {
+                    // The session has gone, and its carriages with it.
+                    let Some(told) = told else { return "the executor's session is over".into() };
+                    let is_last = told == FromExecutor::Goodbye;
+                    if let Err(error) = send(socket, &told).await {
+                        return error.to_string();
+                    }
+                    if is_last {
+                        return "the executor has gone".into();
+                    }
+                }
+                () = sleep_until(heard_at + silence) => return "it is silent".into(),
+            }
+        }
+    }
+
+    /// What the other node says; or why it ends.
+    fn hear(&self, text: &str) -> Result<(), String> {
+        let (session, url) = (&self.session, &self.session.url);
+        match FromNode::read(text).map_err(|refusal| refusal.reason)? {
+            FromNode::Runs(runs) => {
+                let mut inside = self.carriage.inside();
+                inside.lent = inside.lent.saturating_sub(runs.runs.len() as u64);
+                inside.lent_at = Instant::now();
+                inside.given.extend(runs.runs.iter().map(|run| (run.run, run.attempt)));
+                drop(inside);
+                session.outbox.carry(text.to_owned());
+            }
+            FromNode::Kept(_) | FromNode::Cancel(_) => session.outbox.carry(text.to_owned()),
+            FromNode::Want(want) => {
+                self.carriage.inside().wanted = want.runs;
+                session.outbox.want(want.runs);
+                self.hub.tell(vec![Heard::Borrow { url: url.clone(), runs: want.runs }]);
+            }
+            FromNode::Goodbye(goodbye) => return Err(goodbye.reason),
+            FromNode::Error(refusal) => return Err(refusal.reason),
+            FromNode::Nodes(_) | FromNode::Welcome(_) | FromNode::Unknown => {}
+        }
+        Ok(())
+    }
+}
+
+async fn send(socket: &mut PeerSocket, said: &FromExecutor) -> Result<(), Error> {
+    // These types have no value that cannot be written as JSON.
+    socket.send(Message::text(serde_json::to_string(said).unwrap_or_default())).await
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
