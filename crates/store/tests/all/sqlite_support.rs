@@ -1,7 +1,5 @@
 //! What the tests of the embedded store share: a folder each, options, and short words for runs and their ends.
 
-#![allow(dead_code, reason = "no test needs all of it")]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

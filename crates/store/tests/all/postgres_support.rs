@@ -1,8 +1,6 @@
 //! Databases for tests: each test has one of its own, copied from a template that is migrated. To copy takes longer than most
 //! tests, so one that leaves the schema as it is hands its database on, emptied.
 
-#![allow(dead_code, reason = "no test file uses all of it")]
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -10,7 +10,7 @@ use punctual_core::model::{
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::RequestKey;
 
-use super::model_verbs::NewJob;
+use super::verbs::NewJob;
 use super::{BEGIN_MS, SHARDS};
 
 /// One of few instants, on three days.

@@ -1,8 +1,5 @@
 //! Databases for tests: one for each, on the server that the environment names, gone with the test.
 
-#![allow(dead_code, reason = "every test file is a program of its own, and none needs everything")]
-#![expect(clippy::disallowed_methods, reason = "the test runner says by the environment where its server is")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -28,8 +25,9 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 
 /// The server's administrator.
 pub(crate) fn admin_url() -> String {
-    std::env::var("PUNCTUAL_TEST_MARIADB")
-        .expect("PUNCTUAL_TEST_MARIADB names no server: `cargo xtask test` starts one and sets it")
+    #[expect(clippy::disallowed_methods, reason = "where the server is, only the environment knows")]
+    let url = std::env::var("PUNCTUAL_TEST_MARIADB");
+    url.expect("PUNCTUAL_TEST_MARIADB names no server: `cargo xtask test` starts one and sets it")
 }
 
 /// The first day that lies far ahead when the cases begin, on 2026-11-15.

@@ -1,5 +1,4 @@
 //! Redis beside a store: claims that are seen, leases that are asked for, hints that travel, and going on without it.
-#![expect(clippy::disallowed_methods, reason = "the test command says where its servers are")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,9 @@ use punctual_store::redis::{Redis, RedisPeers};
 
 /// A database of Redis for each test: they must not see each other's leases.
 fn redis(database: u8) -> Option<String> {
-    let url = std::env::var("PUNCTUAL_TEST_REDIS")
+    #[expect(clippy::disallowed_methods, reason = "where the server is, only the environment knows")]
+    let url = std::env::var("PUNCTUAL_TEST_REDIS");
+    let url = url
         .unwrap_or_else(|_| panic!("PUNCTUAL_TEST_REDIS is not set: `cargo xtask test` starts the servers"));
     (url != "without").then(|| format!("{}/{database}", url.trim_end_matches('/')))
 }

@@ -1,7 +1,5 @@
 //! Opening a file: who may, and what is found in it afterwards.
 
-mod sqlite_support;
-
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, ChangeId, Http, JobId, LogId, NodeId, Outcome, RunId, RunState, ShardId, Target, Then, Token,
@@ -11,7 +9,8 @@ use punctual_node::ports::{
 };
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use rusqlite::Connection;
-use sqlite_support::{
+
+use crate::sqlite_support::{
     Folder, SHARDS, START, block_on, close, hold_all, one_shot, options, second, sent, short_tail,
 };
 
@@ -47,7 +46,7 @@ fn a_schema_of_a_newer_program_is_refused() {
 /// As the first program that made one: its schema, two days of runs, and a job with an HTTP target as it was kept then.
 fn make_first_schema(path: &std::path::Path) {
     let conn = Connection::open(path).unwrap();
-    conn.execute_batch(include_str!("../migrations/sqlite/0001_first.sql")).unwrap();
+    conn.execute_batch(include_str!("../../migrations/sqlite/0001_first.sql")).unwrap();
     conn.execute_batch(
         "create table schema_version (version integer primary key) strict;
          insert into schema_version (version) values (1);

@@ -1,17 +1,18 @@
 //! How rows lie: the indexes that are taken, days far ahead and their coming near, days that are dropped.
 
-mod mysql_support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use calendar::Timestamp;
-use mysql_support::{Database, accepted, creation, end, gate, hold_all, options, run, runtime, second};
 use punctual_core::model::{JobId, NewRun, Origin, Outcome, RunId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Accepted, Browse, Gated, RunFilter, Settled, Store};
 use punctual_store::Options;
 use punctual_store::mysql::{Look, MySql};
+
+use crate::mysql_support::{
+    Database, accepted, creation, end, gate, hold_all, options, run, runtime, second,
+};
 
 const DAY_MS: i64 = 86_400_000;
 

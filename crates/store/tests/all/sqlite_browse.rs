@@ -1,7 +1,5 @@
 //! Lists of a store that is large: every page is a bounded step, and all pages together are whole.
 
-mod sqlite_support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,7 +8,8 @@ use punctual_core::model::{JobId, NewRun, RunId, RunState, ScheduleKind};
 use punctual_node::ports::{Browse, JobFilter, RunFilter, Store};
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use rusqlite::Connection;
-use sqlite_support::{Folder, block_on, create, definition, one_shot, options, second};
+
+use crate::sqlite_support::{Folder, block_on, create, definition, one_shot, options, second};
 
 /// A store with so many jobs of the app `app`, every thousandth of the app `other`.
 fn with_jobs(count: u32, options: Options, check: impl AsyncFnOnce(&Sqlite)) {

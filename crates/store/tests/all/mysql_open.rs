@@ -1,11 +1,10 @@
 //! Opening: what is refused, and in which words; migrations; what is told about a database.
 
-mod mysql_support;
-
-use mysql_support::{Database, SHARDS, admin_url, options, runtime, second};
 use punctual_node::ports::{Browse, Store, StoreError};
 use punctual_store::Options;
 use punctual_store::mysql::MySql;
+
+use crate::mysql_support::{Database, SHARDS, admin_url, options, renewal, runtime, second};
 
 /// What opening says when it refuses; it never says the password.
 async fn refusal(url: &str, options: Options) -> String {
@@ -170,7 +169,7 @@ fn the_clock_of_the_database_is_asked_where_none_is_told() {
     runtime().block_on(async {
         let database = Database::create().await;
         let store = MySql::open(&database.url(), Options { clock: None, ..options() }).await.unwrap();
-        let renewed = store.renew(mysql_support::renewal(1)).await.unwrap();
+        let renewed = store.renew(renewal(1)).await.unwrap();
         let inspected = MySql::inspect(&database.url()).await.unwrap();
         assert!(renewed.now > second(-86_400 * 365), "{}", renewed.now);
         assert!(inspected.now - renewed.now.as_millis() < 60_000);

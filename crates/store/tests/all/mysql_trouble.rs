@@ -1,16 +1,15 @@
 //! A server that kills connections, does not answer, or takes no writes: the store says that it does not know, and goes on.
 
-mod mysql_support;
-
 use std::time::Duration;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use mysql_support::{Database, accepted, connect, end, options, run, runtime, second};
 use punctual_core::model::{Outcome, RunId};
 use punctual_node::ports::{Accepted, Browse, Settled, Store, StoreError};
 use punctual_store::Options;
 use punctual_store::mysql::MySql;
+
+use crate::mysql_support::{Database, accepted, connect, end, options, run, runtime, second};
 
 /// A store on a database, and a connection of the administrator in it.
 async fn open(database: &Database, options: Options) -> (MySql, Conn) {

@@ -1,14 +1,9 @@
 //! Eight nodes that do the same at once: exactly one of them wins, and nothing is lost.
 
-mod mysql_support;
-
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use futures_util::future::join_all;
-use mysql_support::{
-    Database, accepted, creation, end, gate, hold_all, open_all, renewal, run, runtime, second,
-};
 use punctual_core::model::{Hold, JobId, NewRun, NodeId, Origin, Outcome, Part, RunId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
@@ -16,6 +11,10 @@ use punctual_node::ports::{
     StoreError,
 };
 use punctual_store::mysql::MySql;
+
+use crate::mysql_support::{
+    Database, accepted, creation, end, gate, hold_all, open_all, renewal, run, runtime, second,
+};
 
 const NODES: usize = 8;
 

@@ -4,8 +4,6 @@
 //! The child is this very test binary. It writes and says on its output what was acknowledged; the parent reads along and
 //! kills it after as many lines as a seed says.
 
-mod sqlite_support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +16,8 @@ use punctual_core::model::{
 use punctual_node::ports::{Accepted, ClockRow, Gate, Gated, Lease, Plan, Planned, Settled, Store, Waiting};
 use punctual_store::sqlite::Sqlite;
 use rusqlite::{Connection, OpenFlags};
-use sqlite_support::{
+
+use crate::sqlite_support::{
     Folder, START, block_on, close, create, definition, hold_all, one_shot, options, second, sent, short_tail,
 };
 
@@ -42,7 +41,7 @@ fn a_hundred_kills_lose_nothing_that_was_acknowledged() {
         kill_after(&folder.database(), seed, 1 + dice.below(LINES_MAX), &mut acknowledged);
         check_acknowledged(&read_tables(&folder.database()), &acknowledged, seed);
         // In a process of its own, which ends without closing the file either.
-        let checked = child("checker", &folder.database(), seed).status().unwrap();
+        let checked = child("sqlite_kill::checker", &folder.database(), seed).status().unwrap();
         assert!(checked.success(), "seed {seed}: the checker says why");
         // Now and then a clean close in between, which writes all indexes.
         if seed % 7 == 0 {
@@ -87,7 +86,7 @@ fn child(test: &str, database: &Path, seed: u64) -> Command {
 }
 
 fn kill_after(database: &Path, seed: u64, lines: u64, acknowledged: &mut Acknowledged) {
-    let mut child = child("writer", database, seed).spawn().unwrap();
+    let mut child = child("sqlite_kill::writer", database, seed).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut read = 0;
     while read < lines {

@@ -1,8 +1,6 @@
 //! A full disk: what does not fit is refused and nothing of it is there, what was there stays and is served, and when there is
 //! room again everything goes on.
 
-mod sqlite_support;
-
 use std::path::Path;
 
 use calendar::Timestamp;
@@ -10,7 +8,8 @@ use punctual_core::model::{NewRun, Outcome, RunId, Then};
 use punctual_node::ports::{Accepted, Browse, Lease, Settled, Store, StoreError};
 use punctual_store::sqlite::{Limits, Sqlite};
 use rusqlite::Connection;
-use sqlite_support::{Folder, START, block_on, close, hold_all, one_shot, options, second, sent};
+
+use crate::sqlite_support::{Folder, START, block_on, close, hold_all, one_shot, options, second, sent};
 
 /// The tables of the schema and of one day take some eighty pages.
 const PAGES: u32 = 160;

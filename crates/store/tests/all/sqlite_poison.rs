@@ -1,7 +1,5 @@
 //! Rows that hold what cannot be: only they are affected.
 
-mod sqlite_support;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +14,8 @@ use punctual_node::ports::{
 };
 use punctual_store::sqlite::{Limits, Sqlite};
 use rusqlite::Connection;
-use sqlite_support::{
+
+use crate::sqlite_support::{
     Folder, START, block_on, close, create, definition, hold_all, one_shot, options, second, sent,
 };
 

@@ -1,12 +1,7 @@
-//! Memory and MySQL side by side: random sequences of verbs from small spaces, so that things collide, and every answer of
-//! the one must be the answer of the other.
+//! Memory and another store side by side: every answer of the one must be the answer of the other.
 //!
-//! The same verbs as in `model.rs`, except that numbers of gates and of arrivals are each store's own: they are left out of
-//! the comparison, and looked up where a verb needs them.
-
-mod model_values;
-mod model_verbs;
-mod mysql_support;
+//! A verb is drawn as a few small numbers. What they stand for is decided when its turn comes, from what the memory
+//! store holds then: so most verbs speak of things that are there, and some of things that are not.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,13 +10,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use model_values::{
-    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
-};
-use model_verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb, verb};
-use mysql_support::{Database, runtime};
-use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Epoch, Fence, Hold, JobId, LogId,
     NewRun, NodeId, Origin, Outcome, Part, RunId, RunState, Settlement, ShardId, StoppedReason, Then, Token,
@@ -32,48 +20,31 @@ use punctual_node::ports::{
     AppRow, ArrivalKind, AttemptRow, Beat, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, KeptAnswer,
     KeptLog, KillNote, Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError, TokenRow,
 };
-use punctual_store::conformance::Whole;
+use punctual_store::conformance::{Open, Whole};
 use punctual_store::memory::{Dump, JobDump, RunDump};
-use punctual_store::mysql::MySql;
-use punctual_store::{Memory, Options, StoreClock};
+use punctual_store::{Memory, StoreClock};
 
-const SHARDS: u16 = 4;
-const JOBS: u8 = 5;
-const KEY_TTL: Duration = Duration::from_secs(5);
-const BEGIN_MS: i64 = 1_794_736_800_000;
+use super::values::{
+    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
+};
+use super::verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb};
+use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
 
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn memory_and_mysql_give_the_same_answers(verbs in prop::collection::vec(verb(), 1..160)) {
-        runtime().block_on(async {
-            let mut pair = Pair::new().await;
-            for verb in verbs {
-                pair.perform(verb).await;
-            }
-            pair.compare_everything().await;
-        });
-    }
-}
-
-/// The same cases on every run; `PROPTEST_CASES` asks for more of them.
-fn config() -> ProptestConfig {
-    let cases = ProptestConfig::default().cases / 16;
-    ProptestConfig {
-        cases,
-        rng_seed: RngSeed::Fixed(20_261_116),
-        failure_persistence: None,
-        ..Default::default()
-    }
+/// Whether a store counts its gates and arrivals as the memory does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    Same,
+    /// They are left out of the comparison, and looked up where a verb needs them.
+    Own,
 }
 
 /// Both stores, told the same time.
-struct Pair {
+pub(crate) struct Pair {
     clock: Arc<AtomicI64>,
     memory: Memory,
     other: Option<Arc<dyn Whole>>,
-    database: Database,
+    open: Open,
+    numbers: Numbers,
     /// Which life each node is in.
     lives: [u128; 2],
     /// Every lease that was ever given.
@@ -81,18 +52,25 @@ struct Pair {
 }
 
 impl Pair {
-    async fn new() -> Pair {
+    pub(crate) async fn new(open: Open, numbers: Numbers) -> Pair {
         let clock = Arc::new(AtomicI64::new(BEGIN_MS));
         let memory = Memory::new(SHARDS, KEY_TTL, told(&clock));
-        let database = Database::reuse().await;
-        let mut pair = Pair { clock, memory, other: None, database, lives: [0, 0], leases: Vec::new() };
+        let mut pair = Pair { clock, memory, other: None, open, numbers, lives: [0, 0], leases: Vec::new() };
         pair.reopen().await;
         pair
     }
 
+    /// Performs the verbs one after the other, and at last compares everything there is.
+    pub(crate) async fn play(mut self, verbs: Vec<Verb>) {
+        for verb in verbs {
+            self.perform(verb).await;
+        }
+        self.compare_everything().await;
+    }
+
     async fn reopen(&mut self) {
         self.other = None;
-        self.other = Some(open(&self.database, told(&self.clock)).await);
+        self.other = Some((self.open)(told(&self.clock)).await);
     }
 
     fn now(&self) -> Timestamp {
@@ -107,7 +85,7 @@ impl Pair {
         let expected = ask(&self.memory).await.map_err(|error| kind(&error));
         let other = self.other.as_deref().expect("it is open");
         let found = ask(other).await.map_err(|error| kind(&error));
-        assert_eq!(found, expected, "MySQL on the left, memory on the right");
+        assert_eq!(found, expected, "the other store on the left, memory on the right");
         expected
     }
 
@@ -128,7 +106,7 @@ impl Pair {
                     term: Duration::from_secs([2, 5, 3_600][usize::from(term)]),
                     mark: at(mark),
                     seen: self.change_id(seen),
-                    name: format!("name {node}").into(),
+                    name: format!("n{node}").into(),
                     address: format!("node {node}").into(),
                     checkpoints: checkpoint.into_iter().collect(),
                 };
@@ -192,7 +170,7 @@ impl Pair {
             Verb::Gate(drawn) => {
                 let dump = self.dump();
                 let gates: Vec<Gate> = drawn.into_iter().map(|gate| self.gate(&dump, gate)).collect();
-                let gate = async |store: &dyn Whole| Ok(without_numbers(store.gate(gates.clone()).await?));
+                let gate = async |store: &dyn Whole| Ok(self.said(store.gate(gates.clone()).await?));
                 self.same(gate).await.unwrap();
             }
             Verb::Split(drawn) => {
@@ -201,7 +179,7 @@ impl Pair {
                 for (gate, parts) in drawn {
                     splits.push(self.split(self.gate(&dump, gate), &parts).await);
                 }
-                let split = async |store: &dyn Whole| Ok(without_numbers(store.split(splits.clone()).await?));
+                let split = async |store: &dyn Whole| Ok(self.said(store.split(splits.clone()).await?));
                 self.same(split).await.unwrap();
             }
             Verb::Sent(numbers) => {
@@ -591,7 +569,7 @@ impl Pair {
         let adopt = async |store: &dyn Whole| {
             let mut adopted = store.adopt(leases).await?;
             adopted.sends.sort_by_key(|send| send.run.run);
-            adopted.sends.iter_mut().for_each(|send| send.log = LogId(0));
+            adopted.sends.iter_mut().for_each(|send| send.log = self.log(send.log));
             adopted.parked.sort_unstable();
             Ok(adopted)
         };
@@ -605,12 +583,12 @@ impl Pair {
             for run in runs {
                 gates.extend(store.sends(*run).await?);
             }
-            let logs: Vec<LogId> = gates.iter().map(|gate| gate.log).collect();
-            let mut rows = store.sent(&logs).await?;
-            let distinct: BTreeSet<LogId> = logs.iter().copied().collect();
-            assert_eq!(rows.len(), distinct.len(), "a number is that of one gate");
+            let logs: BTreeSet<LogId> = gates.iter().map(|gate| gate.log).collect();
+            let asked: Vec<LogId> = logs.iter().copied().chain([NO_LOG]).collect();
+            let mut rows = store.sent(&asked).await?;
+            assert_eq!(rows.len(), logs.len(), "a number is that of one gate");
             rows.sort_by_key(|row| (row.run, row.attempt));
-            gates.iter_mut().chain(&mut rows).for_each(|row| row.log = LogId(0));
+            gates.iter_mut().chain(&mut rows).for_each(|row| row.log = self.log(row.log));
             Ok((gates, rows))
         };
         self.same(sent).await.unwrap();
@@ -618,10 +596,39 @@ impl Pair {
 
     async fn arrivals(&self, leases: &[Lease], max: usize) {
         let arrivals = async |store: &dyn Whole| {
-            let arrivals = store.arrivals(leases, max).await?;
-            Ok(arrivals.iter().map(|arrival| (arrival.shard, arrival.kind)).collect::<Vec<_>>())
+            let mut arrivals = store.arrivals(leases, max).await?;
+            if self.numbers == Numbers::Own {
+                arrivals.iter_mut().for_each(|arrival| arrival.id = 0);
+            }
+            Ok(arrivals)
         };
         self.same(arrivals).await.unwrap();
+    }
+
+    /// A number as far as it is the same everywhere.
+    fn log(&self, log: LogId) -> LogId {
+        match self.numbers {
+            Numbers::Same => log,
+            Numbers::Own => LogId(0),
+        }
+    }
+
+    /// What was said to gates.
+    fn said(&self, said: Vec<Gated>) -> Vec<Gated> {
+        let shown = |said| match said {
+            Gated::Through(log) => Gated::Through(self.log(log)),
+            said => said,
+        };
+        said.into_iter().map(shown).collect()
+    }
+
+    /// What people see of a run.
+    fn view(&self, view: &mut RunView) {
+        for attempt in &mut view.attempts {
+            if let AttemptRow::Open { log, .. } = attempt {
+                *log = self.log(*log);
+            }
+        }
     }
 
     async fn pages(&self, filter: &RunFilter, limit: usize) {
@@ -629,7 +636,7 @@ impl Pair {
         loop {
             let page = async |store: &dyn Whole| {
                 let mut page = store.run_list(filter, before, limit).await?;
-                page.items.iter_mut().for_each(without_log);
+                page.items.iter_mut().for_each(|run| self.view(run));
                 Ok(page)
             };
             let Some(next) = self.same(page).await.unwrap().next else { break };
@@ -713,10 +720,9 @@ impl Pair {
         self.same(fetch).await.unwrap();
         for id in &ids {
             let views = async |store: &dyn Whole| {
-                let mut views = store.parts(*id).await?;
-                views.extend(store.run(*id).await?);
-                views.iter_mut().for_each(without_log);
-                Ok(views)
+                let (mut run, mut parts) = (store.run(*id).await?, store.parts(*id).await?);
+                run.iter_mut().chain(&mut parts).for_each(|run| self.view(run));
+                Ok((run, parts))
             };
             self.same(views).await.unwrap();
             self.same(async |store: &dyn Whole| store.open_parts(*id).await).await.unwrap();
@@ -735,6 +741,9 @@ impl Pair {
     }
 }
 
+/// A number that no gate has.
+const NO_LOG: LogId = LogId(u32::MAX as u64);
+
 const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 
 fn told(clock: &Arc<AtomicI64>) -> StoreClock {
@@ -750,33 +759,4 @@ fn kind(error: &StoreError) -> &'static str {
         StoreError::Conflict(_) => "conflict",
         StoreError::Corrupt { .. } => "corrupt",
     }
-}
-
-/// What was said to gates, without the numbers.
-fn without_numbers(said: Vec<Gated>) -> Vec<Gated> {
-    let without = |said| match said {
-        Gated::Through(_) => Gated::Through(LogId(0)),
-        said => said,
-    };
-    said.into_iter().map(without).collect()
-}
-
-fn without_log(view: &mut RunView) {
-    for attempt in &mut view.attempts {
-        if let AttemptRow::Open { log, .. } = attempt {
-            *log = LogId(0);
-        }
-    }
-}
-
-async fn open(database: &Database, clock: StoreClock) -> Arc<dyn Whole> {
-    let options = Options {
-        shards: SHARDS,
-        key_ttl: KEY_TTL,
-        clock: Some(clock),
-        connections: 2,
-        readers: 1,
-        ..Options::default()
-    };
-    Arc::new(MySql::open(&database.url(), options).await.unwrap())
 }
