@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper::upgrade::OnUpgrade;
+use tokio::time::timeout;
 
 use crate::app::Front;
 use crate::caller::{Caller, Peer, bearer};
@@ -22,15 +25,49 @@ use crate::{body, caller};
 /// The media type of a stream of lines.
 const LINES: &str = "application/x-ndjson";
 
-/// Lets a request through to its handler, or says why not.
-pub(crate) async fn pass(
+/// Whether an answer was read from a copy, because the database was away.
+const STALE: HeaderName = HeaderName::from_static("punctual-stale");
+
+/// How often it is looked whether the store is still there while somebody waits for it.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Lets a request through; but nobody waits for a store that is away. What was begun goes on by itself.
+pub(crate) async fn admit(
     front: &Arc<Front>,
     operation: &Arc<Operation>,
     request: Request,
     request_id: &str,
 ) -> Answer {
+    let is_away = || operation.needs_store(front.browse.has_copy()) && front.node.is_store_away();
+    if is_away() {
+        return Err(away());
+    }
+    let mut passing = std::pin::pin!(pass(front, operation, request, request_id));
+    loop {
+        match timeout(LOOK_EVERY, &mut passing).await {
+            Ok(answer) => return answer.map(|answer| mark(front, operation, answer)),
+            Err(_) if is_away() => return Err(Problem { may_be_done: true, ..away() }),
+            Err(_) => {}
+        }
+    }
+}
+
+fn away() -> Problem {
+    Problem::unavailable("the database does not answer; what is stored is safe, and this node tries again")
+}
+
+/// Says so if an answer comes from a copy, which may be behind.
+fn mark(front: &Front, operation: &Operation, mut answer: Response) -> Response {
+    if operation.method == Method::GET && operation.needs_store(false) && front.browse.is_copy() {
+        answer.headers_mut().insert(STALE, HeaderValue::from_static("true"));
+    }
+    answer
+}
+
+/// Lets a request through to its handler, or says why not.
+async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, request_id: &str) -> Answer {
     let (mut parts, body) = request.into_parts();
-    let caller = admit(front, operation, &parts).await?;
+    let caller = caller_of(front, operation, &parts).await?;
     let query = match operation.is_for_executors() {
         true => Query::default(),
         false => Query::read(&parts.uri, operation.query)?,
@@ -76,7 +113,7 @@ pub(crate) async fn pass(
 }
 
 /// Who asks, if the operation allows them to.
-async fn admit(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
+async fn caller_of(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
     // The router does not start with an operation that has none; if it did, nobody could use it.
     let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
     let is_asked_later = matches!(permission, Permission::Executor | Permission::Session);

@@ -73,7 +73,7 @@ async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Re
     let answer: Answer = match found {
         None if is_door => Ok(doors::wrong_method()),
         None => Err(not_allowed(&operations)),
-        Some(operation) => gate::pass(&front, operation, request, &request_id).await,
+        Some(operation) => gate::admit(&front, operation, request, &request_id).await,
     };
     let name = found.map_or("none", |operation| operation.id);
     let answer = if is_door { answer.or_else(|problem| Ok(doors::refusal(&problem))) } else { answer };

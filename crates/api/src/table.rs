@@ -269,6 +269,12 @@ impl Operation {
         self.permission == Some(Permission::Executor)
     }
 
+    /// Whether it cannot be answered without the store; reading can, where there is a copy.
+    pub(crate) fn needs_store(&self, has_copy: bool) -> bool {
+        let is_peoples = matches!(self.permission, Some(Permission::Role(_) | Permission::Whole(_)));
+        is_peoples && self.path.starts_with("/api/") && !(has_copy && self.method == Method::GET)
+    }
+
     /// Whether it can be described as a question and an answer.
     pub(crate) fn is_documented(&self) -> bool {
         let is_between_programs = matches!(self.permission, Some(Permission::Session | Permission::Peer));

@@ -22,6 +22,7 @@ mod settings;
 mod step;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
@@ -64,6 +65,9 @@ pub struct Node {
     memory: Mutex<Memory>,
 }
 
+/// How much later than expected a store that does not answer is away.
+const AWAY_AFTER: Duration = Duration::from_secs(2);
+
 impl Node {
     /// A node that has not yet joined: its first [`Node::renew`] does that.
     pub fn new(ports: Ports, settings: Settings, zones: Arc<Zones>) -> Node {
@@ -88,6 +92,14 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         memory.trusted_now(boot).is_some() && !memory.has_left
+    }
+
+    /// Whether the store has not answered for longer than it should: what is asked of it now is not worth waiting for.
+    pub fn is_store_away(&self) -> bool {
+        let boot = self.boot();
+        let memory = self.memory();
+        let patience = self.settings.renew_every + AWAY_AFTER;
+        !memory.has_left && memory.renewed_at.is_some_and(|last| boot.since(last) > patience)
     }
 
     /// How many shards it acts for.

@@ -339,7 +339,8 @@ impl Memory {
         let mut before = std::mem::take(&mut self.natives.unreached);
         let mut asked = Vec::new();
         for app in self.registry.apps() {
-            let natives = self.registry.routable(&app.name).filter(|(_, dialect)| *dialect == Dialect::Native);
+            let natives =
+                self.registry.routable(&app.name).filter(|(_, dialect)| *dialect == Dialect::Native);
             for (url, _) in natives.filter(|(url, _)| !self.natives.here.contains_key(&***url)) {
                 let url = Text::Owned(url.to_string());
                 let since = before.remove(&url).unwrap_or(now);

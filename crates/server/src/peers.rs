@@ -196,9 +196,8 @@ impl Inside {
         let vacated = has_vacated.then_some(PeerHint::Vacated);
         let drain = wants_drain.then_some(PeerHint::Drain);
         let missing = missing.into_iter().map(|url| PeerHint::Missing(url.into_owned()));
-        let carry = carry
-            .into_iter()
-            .map(|(url, to)| PeerHint::Carry { url: url.into_owned(), to: to.to_string() });
+        let carry =
+            carry.into_iter().map(|(url, to)| PeerHint::Carry { url: url.into_owned(), to: to.to_string() });
         let hints = arrived.chain(changed).chain(settled).chain(vacated).chain(drain).chain(missing);
         hints.chain(carry).take(WAITING_MAX).collect()
     }

@@ -32,7 +32,6 @@ mod trouble;
 mod upkeep;
 mod view;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ use punctual_node::ports::{
 
 use self::ask::{Desk, Verb};
 use self::link::{Lines, opts_of};
-use crate::sql::{Inspection, Migrated, Options};
+use crate::sql::{Detour, Inspection, Migrated, Options};
 
 pub use self::explain::Look;
 
@@ -68,7 +67,8 @@ pub struct MySql {
     readers: Desk,
     /// For people, while the primary is away.
     replica: Option<Desk>,
-    is_stale: AtomicBool,
+    /// While the primary is away, people's questions go to the replica.
+    detour: Detour,
     /// Numbers for gates that were fetched and not given yet.
     logs: Mutex<Vec<u64>>,
 }
@@ -101,7 +101,7 @@ impl MySql {
             readers: desk(opts, options.readers, patience, &days),
             // It may be behind, so what it knows of the days is its own.
             replica: replica.map(|opts| desk(opts, options.readers, patience, &Arc::default())),
-            is_stale: AtomicBool::new(false),
+            detour: Detour::default(),
             logs: Mutex::default(),
         };
         store.engine.look().await?;
@@ -138,11 +138,6 @@ impl MySql {
         })
     }
 
-    /// Whether the last question of people was answered by the replica, because the primary was away.
-    pub fn is_stale(&self) -> bool {
-        self.is_stale.load(Ordering::Relaxed)
-    }
-
     /// How the server finds clocks that are due, and open runs of a day: for whoever wonders why it is slow.
     pub async fn explain(
         &self,
@@ -156,12 +151,20 @@ impl MySql {
 
     /// Asks for people: the primary, or while it is away the replica.
     async fn read<V: Verb>(&self, verb: &V) -> Result<V::Answer, StoreError> {
+        if let Some(replica) = self.replica.as_ref().filter(|_| self.detour.is_next()) {
+            return replica.ask(verb).await;
+        }
         let asked = self.readers.ask(verb).await;
         let is_away = matches!(asked, Err(StoreError::Unknown(_)));
-        self.is_stale.store(is_away && self.replica.is_some(), Ordering::Relaxed);
         match &self.replica {
-            Some(replica) if is_away => replica.ask(verb).await,
-            _ => asked,
+            Some(replica) if is_away => {
+                self.detour.begin();
+                replica.ask(verb).await
+            }
+            _ => {
+                self.detour.end();
+                asked
+            }
         }
     }
 
@@ -310,6 +313,14 @@ impl Store for MySql {
 
 #[async_trait]
 impl Browse for MySql {
+    fn has_copy(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    fn is_copy(&self) -> bool {
+        self.detour.is_on()
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
         self.read(&browse::OneJob::Id(id)).await
     }
@@ -383,7 +394,7 @@ impl Browse for MySql {
 #[async_trait]
 impl Door for MySql {
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        self.engine.ask(&door::Tokens).await
+        self.read(&door::Tokens).await
     }
 
     async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {

@@ -35,7 +35,6 @@ mod trouble;
 mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual_node::ports::StoreError;
@@ -45,7 +44,7 @@ use self::day::Days;
 use self::line::{Line, Pool};
 use self::trouble::Trouble;
 use crate::StoreClock;
-use crate::sql::{Inspection, Migrated, Options};
+use crate::sql::{Detour, Inspection, Migrated, Options};
 
 /// How often a verb begins again when others were faster.
 const TRIES: u32 = 10;
@@ -58,7 +57,8 @@ pub struct Postgres {
     engine: Arc<Pool>,
     readers: Arc<Pool>,
     replica: Option<Arc<Pool>>,
-    is_stale: AtomicBool,
+    /// While the primary is away, people's questions go to the copy.
+    detour: Detour,
     days: Days,
     /// Whether tables can be detached without anybody waiting.
     is_concurrent: bool,
@@ -77,7 +77,7 @@ impl Postgres {
             engine: address.pool(options.connections, options.deadline),
             readers: address.pool(options.readers, patience),
             replica: replica.map(|replica| replica.pool(options.readers, patience)),
-            is_stale: AtomicBool::new(false),
+            detour: Detour::default(),
             days: Days::default(),
             is_concurrent: false,
         };
@@ -111,11 +111,6 @@ impl Postgres {
         let pool = Address::of(url, &options)?.pool(1, options.deadline);
         let line = pool.line().await.map_err(opening)?;
         inspect::inspect(&line).await.map_err(opening)
-    }
-
-    /// Whether the last answer to a person came from the copy, because the primary was away.
-    pub fn is_stale(&self) -> bool {
-        self.is_stale.load(Ordering::Relaxed)
     }
 
     /// The statements that say what is due and what is to be loaded, for whoever looks at how the server finds it.

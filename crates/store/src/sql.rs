@@ -1,9 +1,11 @@
 //! What the two stores of clusters, PostgreSQL and MySQL, have in common before any statement is sent: what they are
 //! opened with, and what is told about a database.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use punctual_core::model::Text;
+use tokio::time::Instant;
 
 use crate::StoreClock;
 
@@ -103,4 +105,45 @@ pub struct Setting {
     pub value: Text,
     /// What to do, if there is something to do.
     pub advice: Option<Text>,
+}
+
+/// How often the primary is tried while it is away.
+const TRY_EVERY: Duration = Duration::from_secs(2);
+
+/// Whether people's questions go to the copy for now, because the primary did not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Detour {
+    /// When the primary was last tried.
+    tried_at: Mutex<Option<Instant>>,
+}
+
+impl Detour {
+    /// Whether to ask the copy at once. Now and then one question goes to the primary, and finds out for all.
+    pub(crate) fn is_next(&self) -> bool {
+        let mut tried_at = self.tried_at();
+        let is_time = tried_at.is_some_and(|at| at.elapsed() >= TRY_EVERY);
+        if is_time {
+            *tried_at = Some(Instant::now());
+        }
+        tried_at.is_some() && !is_time
+    }
+
+    /// Whether the last answer came from the copy.
+    pub(crate) fn is_on(&self) -> bool {
+        self.tried_at().is_some()
+    }
+
+    /// The primary is away.
+    pub(crate) fn begin(&self) {
+        *self.tried_at() = Some(Instant::now());
+    }
+
+    /// The primary answers.
+    pub(crate) fn end(&self) {
+        *self.tried_at() = None;
+    }
+
+    fn tried_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.tried_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

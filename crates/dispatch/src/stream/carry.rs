@@ -33,7 +33,7 @@ use super::outbox::End;
 const DIAL_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long nobody is asked to come again for a node that would not have it.
-const PAUSE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// How long places may be lent for nothing.
 const IDLE: Duration = Duration::from_secs(10);
@@ -61,14 +61,9 @@ impl Yard {
         is_new
     }
 
-    fn end(&self, url: &Text, node: &Text, is_in_vain: bool) {
-        let mut asked = locked(&self.asked);
-        let key = (url.clone(), node.clone());
-        if is_in_vain {
-            asked.insert(key, Some(Instant::now() + PAUSE));
-        } else {
-            asked.remove(&key);
-        }
+    /// Nobody dials it again for so long.
+    fn end(&self, url: &Text, node: &Text, pause: Duration) {
+        locked(&self.asked).insert((url.clone(), node.clone()), Some(Instant::now() + pause));
     }
 }
 
@@ -87,12 +82,12 @@ pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
                 let until = Instant::now() + HELLO_WITHIN;
                 locked(&hub.yard.lines).entry(url.clone()).or_default().push((node.clone(), socket, until));
                 session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
-                hub.yard.end(&url, &node, false);
+                hub.yard.end(&url, &node, HELLO_WITHIN);
             }
-            (Ok(_), None) => hub.yard.end(&url, &node, false),
+            (Ok(_), None) => hub.yard.end(&url, &node, Duration::ZERO),
             (Err(error), _) => {
                 tracing::debug!(url = &*url, node = &*node, error, "cannot carry for an executor");
-                hub.yard.end(&url, &node, true);
+                hub.yard.end(&url, &node, PAUSE);
             }
         }
     });
@@ -103,6 +98,9 @@ pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
     let lines = locked(&hub.yard.lines).remove(&session.url).unwrap_or_default();
     let now = Instant::now();
     for (node, socket, _) in lines.into_iter().filter(|(_, _, until)| *until > now) {
+        if session.carriages.reach(&node) {
+            continue;
+        }
         let (carriage, said) = session.carriages.add(node);
         let trip = Trip { hub: Arc::clone(hub), session: Arc::clone(session), carriage };
         hub.runtime().spawn(trip.make(socket, hello.clone(), said));
@@ -163,6 +161,10 @@ impl Carriages {
     /// Whether one goes to this node.
     fn reach(&self, node: &Text) -> bool {
         self.all().iter().any(|carriage| carriage.node == *node)
+    }
+
+    fn remove(&self, carriage: &Arc<Carriage>) {
+        locked(&self.all).retain(|one| !Arc::ptr_eq(one, carriage));
     }
 
     /// The session is over, and they with it.
@@ -272,13 +274,15 @@ impl Trip {
     async fn make(self, mut socket: PeerSocket, hello: Hello, said: UnboundedReceiver<FromExecutor>) {
         let url = &self.session.url;
         tracing::info!(url = &**url, node = &*self.carriage.node, "carrying for an executor");
-        let why = match self.open(&mut socket, hello).await {
-            Ok(silence) => self.go(&mut socket, silence, said).await,
+        let silence = match self.open(&mut socket, hello).await {
+            Ok(silence) => silence,
             Err(why) => {
-                self.hub.yard.end(url, &self.carriage.node, true);
-                why
+                tracing::info!(url = &**url, node = &*self.carriage.node, why, "not let in for an executor");
+                self.session.carriages.remove(&self.carriage);
+                return self.hub.yard.end(url, &self.carriage.node, PAUSE);
             }
         };
+        let why = self.go(&mut socket, silence, said).await;
         let _ = timeout(HELLO_WITHIN, socket.close(None)).await;
         tracing::info!(url = &**url, node = &*self.carriage.node, why, "no longer carrying for an executor");
         // What was on its way is known when the executor has said what it holds.

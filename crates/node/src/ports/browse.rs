@@ -172,6 +172,16 @@ pub struct Revision {
 /// Reading, for people.
 #[async_trait]
 pub trait Browse: Send + Sync {
+    /// Whether there is a copy to read from while the store is away.
+    fn has_copy(&self) -> bool {
+        false
+    }
+
+    /// Whether the last answer came from it, and may be behind.
+    fn is_copy(&self) -> bool {
+        false
+    }
+
     /// A job that is not deleted.
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError>;
 

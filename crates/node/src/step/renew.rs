@@ -364,3 +364,25 @@ fn told(stepped: Stepped) -> Event {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_answered_slowly_asks_for_longer_until_that_is_over() {
+        let (settings, mut slowness) = (Settings::default(), Slowness::default());
+        let seconds = Duration::from_secs;
+        slowness.note(Duration::from_millis(900));
+        assert_eq!(slowness.term(&settings), seconds(4), "what is quick enough changes nothing");
+        slowness.note(seconds(3));
+        assert_eq!(slowness.term(&settings), seconds(9));
+        slowness.note(seconds(30));
+        assert_eq!(slowness.term(&settings), seconds(12), "there is an end to patience");
+        let calm = (0..40).position(|_| {
+            slowness.note(Duration::from_millis(5));
+            slowness.term(&settings) == seconds(4)
+        });
+        assert!(calm.is_some_and(|renewals| (5..30).contains(&renewals)), "{calm:?}");
+    }
+}

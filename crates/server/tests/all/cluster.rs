@@ -5,6 +5,7 @@ mod carried;
 mod database;
 mod outage;
 mod refusals;
+mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use crate::house::{Agent, Folder, Server, command, eventually, from_now, job, millis};
 use carried::an_executor_that_reaches_one_node_works_for_all;
 use database::{Database, Engine};
+use upgrade::old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one;
 
 /// What opens every node of a test.
 const TOKEN: &str = "pct_cluster_test_0123456789abcdefghij";
@@ -110,6 +112,7 @@ on_both! {
     what_one_node_takes_another_starts_at_once
     after_the_answer_to_a_stop_no_node_sends
     an_executor_that_reaches_one_node_works_for_all
+    old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one
 }
 
 async fn three_nodes_share_the_work_and_nothing_happens_twice(engine: Engine) {

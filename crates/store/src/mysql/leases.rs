@@ -12,6 +12,7 @@ use punctual_node::ports::{Lease, NodeRow, Renewal, Renewed, ShardRow, StoreErro
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
+use super::migrate;
 use super::read::{Record, Said};
 use super::text::{Quoted, Script, list, maybe_ms, ms, node};
 use super::trouble::Trouble;
@@ -33,6 +34,7 @@ impl Verb for Renew<'_> {
         let shards = list(checkpoints.iter().map(|(lease, _)| lease.shard));
         let mut script = Script::transaction();
         script.push(clamp(at));
+        let reader = script.push("select cast(coalesce(max(min_reader), 0) as unsigned) from schema_version");
         let renewed = script.push(self.update(at));
         let own = script.push(format!("select mark from nodes where node = {}", node(*id)));
         let births = script
@@ -43,6 +45,11 @@ impl Verb for Renew<'_> {
             "select shard, checkpoint_due, checkpoint_run from shards where shard in ({shards})"
         ));
         let said = line.ask(script).await?;
+        let needed = said[reader].first().map(|row| row.uint(0)).transpose()?.unwrap_or(0);
+        if needed > u64::from(migrate::NEWEST) {
+            line.say("rollback").await?;
+            return Err(migrate::too_new(needed).into());
+        }
         let mut is_latest = true;
         match (said[renewed].affected, said[own].first()) {
             (1, Some(row)) => is_latest = row.at(0)? == *mark,

@@ -162,15 +162,19 @@ fn foreign(table: &str) -> StoreError {
     StoreError::Conflict(said.into())
 }
 
+/// What is said of a schema that this program must not touch.
+pub(super) fn too_new(schema: u64) -> StoreError {
+    let said = format!(
+        "the database was migrated by a newer Punctual (schema {schema}, this one knows {NEWEST}): start the newer version"
+    );
+    StoreError::Conflict(said.into())
+}
+
 /// Refuses a schema that this program must not work with.
 fn check(applied: &BTreeMap<u32, Applied>) -> Result<(), StoreError> {
     let min_reader = applied.values().map(|applied| applied.min_reader).max().unwrap_or(0);
     if min_reader > NEWEST {
-        let said = format!(
-            "the database was migrated by a newer Punctual (schema {}, this one knows {NEWEST}): start the newer version",
-            applied.keys().last().copied().unwrap_or(0)
-        );
-        return Err(StoreError::Conflict(said.into()));
+        return Err(too_new(u64::from(applied.keys().last().copied().unwrap_or(0))));
     }
     for migration in &MIGRATIONS {
         let there = applied.get(&migration.version);

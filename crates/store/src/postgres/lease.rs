@@ -15,6 +15,7 @@ use super::Postgres;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::code::{node_code, node_from};
 use super::line::Line;
+use super::migrate;
 use super::trouble::{Trouble, corrupt};
 
 /// How many changes one renewal answers with at most.
@@ -33,7 +34,8 @@ impl Postgres {
                 .with(i64::try_from(renewal.seen.0).unwrap_or(i64::MAX))
                 .with(text_code(&renewal.address))
                 .with(now)
-                .with(text_code(&renewal.name)),
+                .with(text_code(&renewal.name))
+                .with(i64::from(migrate::NEWEST)),
         );
         move_checkpoints(&mut flight, renewal, now);
         let nodes = flight.add(Ask::new(NODES).with(now));
@@ -50,6 +52,8 @@ impl Postgres {
         flight.commit();
         let mut landed = line.fly(flight).await?;
         if landed.take(alive).is_empty() {
+            // A newer program may have made the schema one that this one must not touch any more.
+            migrate::schema(line).await?.check()?;
             return Err(expired(renewal.node).into());
         }
         let nodes = landed.take(nodes);
@@ -147,7 +151,8 @@ const TRIM: &str = "
 /// held, so a renewal that had to wait is judged by the time at which it goes on.
 const RENEW: &str = "
     insert into nodes as n (node, expires_at, term, mark, seen, address, name)
-    values ($1, coalesce($6, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) + $2, $2, $3, $4, $5, $7)
+    select $1, coalesce($6, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) + $2, $2, $3, $4, $5, $7
+    where (select max(min_reader) from schema_version) <= $8
     on conflict (node) do update
     set expires_at = excluded.expires_at, term = excluded.term, mark = greatest(n.mark, excluded.mark),
         seen = excluded.seen, address = excluded.address, name = excluded.name

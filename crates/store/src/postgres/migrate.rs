@@ -27,7 +27,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
 }];
 
 /// The newest schema that this program knows.
-const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
 /// Some of our tables, to know a database of somebody else by.
 const OURS: [&str; 6] = ["meta", "jobs", "clocks", "runs", "shards", "nodes"];
@@ -99,7 +99,7 @@ pub(super) async fn schema(line: &Line<'_>) -> Result<Schema, Trouble> {
 
 impl Schema {
     /// Refuses a schema that this program cannot work with.
-    fn check(&self) -> Result<(), Trouble> {
+    pub(super) fn check(&self) -> Result<(), Trouble> {
         if self.min_reader > NEWEST {
             return Err(refused(format!(
                 "the database has schema {}, which needs a newer Punctual (this one knows up to {NEWEST}): upgrade this node",

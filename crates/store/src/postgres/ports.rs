@@ -1,6 +1,5 @@
 //! The ports, each verb as a try that is repeated when others were faster, or asked of the copy when the primary is away.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,7 +36,10 @@ macro_rules! engine {
 macro_rules! people {
     ($store:ident, |$line:ident| $read:expr) => {{
         let mut tries = 0;
-        let mut pool = &$store.readers;
+        let mut pool = match &$store.replica {
+            Some(replica) if $store.detour.is_next() => replica,
+            _ => &$store.readers,
+        };
         loop {
             let answer = match pool.line().await {
                 Err(trouble) => Err(trouble),
@@ -46,7 +48,9 @@ macro_rules! people {
                     if answer.as_ref().is_err_and(Trouble::is_away) {
                         answer
                     } else if let Some(answer) = $store.judge($line, answer, &mut tries).await {
-                        $store.is_stale.store(!std::ptr::eq(pool, &$store.readers), Ordering::Relaxed);
+                        if std::ptr::eq(pool, &$store.readers) {
+                            $store.detour.end();
+                        }
                         break answer;
                     } else {
                         continue;
@@ -55,6 +59,7 @@ macro_rules! people {
             };
             match (answer, &$store.replica) {
                 (Err(trouble), Some(replica)) if trouble.is_away() && std::ptr::eq(pool, &$store.readers) => {
+                    $store.detour.begin();
                     pool = replica;
                 }
                 (answer, _) => break answer.map_err(Trouble::told),
@@ -172,6 +177,14 @@ impl Store for Postgres {
 
 #[async_trait]
 impl Browse for Postgres {
+    fn has_copy(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    fn is_copy(&self) -> bool {
+        self.detour.is_on()
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
         people!(self, |line| self.read_job(&line, id))
     }
@@ -246,7 +259,7 @@ impl Door for Postgres {
     }
 
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        engine!(self, |line| self.try_tokens(&line))
+        people!(self, |line| self.try_tokens(&line))
     }
 
     async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {

@@ -155,10 +155,10 @@ fn people_are_answered_by_the_replica_while_the_primary_is_away() {
         let options = Options { read_url: Some(replica.url()), ..options() };
         let store = MySql::open(&primary.url(), options).await.unwrap();
         store.storage().await.unwrap();
-        assert!(!store.is_stale());
+        assert!(!store.is_copy());
         primary.run(&format!("drop database {}", primary.name)).await;
         assert_eq!(store.storage().await.unwrap(), []);
-        assert!(store.is_stale(), "and says so");
+        assert!(store.is_copy(), "and says so");
         let said = store.allot(1, 1).await;
         assert!(matches!(said, Err(StoreError::Unknown(_))), "the engine is not: {said:?}");
     });

@@ -202,7 +202,11 @@ pub(super) async fn an_executor_that_reaches_one_node_works_for_all(engine: Engi
     eventually("what it wrote is kept", async || {
         let logs = runs.iter().map(|run| format!("/runs/{run}/log"));
         for log in logs {
-            if !cluster.node(1).get(&log).await.json()["text"].as_str().unwrap_or("").contains("done far away") {
+            if !cluster.node(1).get(&log).await.json()["text"]
+                .as_str()
+                .unwrap_or("")
+                .contains("done far away")
+            {
                 return false;
             }
         }

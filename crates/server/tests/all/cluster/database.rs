@@ -33,17 +33,21 @@ impl Engine {
 
     /// Lets the server's own client say something, as the admin.
     pub(super) fn tell(self, words: &str) {
-        let admin = self.admin();
+        self.tell_at(&self.admin(), words);
+    }
+
+    fn tell_at(self, admin: &str, words: &str) {
         let mut command = match self {
             Engine::Postgres => {
                 let mut command = Command::new("psql");
-                command.args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", &admin, "--command", words]);
+                command.args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", admin, "--command", words]);
                 command
             }
             Engine::MariaDb => {
-                let (host, port) = place(&admin);
+                let (host, port) = place(admin);
+                let (_, database) = admin.rsplit_once('/').expect("an address with a database");
                 let mut command = Command::new("mariadb");
-                command.args(["--no-defaults", "--user=root", "--protocol=tcp"]);
+                command.args(["--no-defaults", "--user=root", "--protocol=tcp", "--database", database]);
                 command.args([format!("--host={host}"), format!("--port={port}")]).args(["--execute", words]);
                 command
             }
@@ -76,8 +80,17 @@ impl Database {
         Database { engine, url: format!("{server}/{name}"), name }
     }
 
+    pub(super) fn engine(&self) -> Engine {
+        self.engine
+    }
+
     pub(super) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Lets the server's own client say something in this database.
+    pub(super) fn tell(&self, words: &str) {
+        self.engine.tell_at(&self.url, words);
     }
 
     pub(super) fn name(&self) -> &str {

@@ -1,10 +1,13 @@
 //! The database goes away while a node runs: nothing that was acknowledged is lost, no process ends, and people are told.
 
+use std::time::{Duration, Instant};
+
+use punctual_faults::proxy::{Proxy, Way};
 use punctual_scratch::{MariaDb, Postgres};
 use serde_json::json;
 
 use super::TOKEN;
-use super::database::Engine;
+use super::database::{Database, Engine};
 use crate::house::{Agent, Folder, Server, eventually, job};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,6 +22,33 @@ async fn a_node_outlives_its_mariadb() {
     if Engine::MariaDb.is_wanted() {
         outlives(MariaDb { fsync: true, ..MariaDb::default() }.start().expect("a server")).await;
     }
+}
+
+/// The database is not gone, it only says nothing any more: nobody may wait for it for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_falls_silent_is_told_soon() {
+    if !Engine::Postgres.is_wanted() {
+        return;
+    }
+    let database = Database::new(Engine::Postgres);
+    let mut url = url::Url::parse(database.url()).expect("a URL");
+    let port = url.port().expect("a port");
+    let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await.expect("a proxy");
+    url.set_port(Some(proxy.address().port())).expect("a port");
+    let folder = Folder::new();
+    let server = Server::start_as(&folder, &["--database", url.as_str()], Some(TOKEN)).await;
+    assert_eq!(server.get("/jobs").await.status, 200);
+
+    proxy.set(Way::Silent, Way::Silent);
+    let asked = Instant::now();
+    let refused = server.get("/jobs").await;
+    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true));
+    assert!(asked.elapsed() < Duration::from_secs(7), "after {:?}", asked.elapsed());
+    let asked = Instant::now();
+    assert_eq!(server.post("/runs", json!({"job": 1})).await.status, 503);
+    assert!(asked.elapsed() < Duration::from_secs(1), "by then it is known: after {:?}", asked.elapsed());
+    proxy.heal();
+    eventually("it goes on", async || server.get("/jobs").await.status == 200).await;
 }
 
 async fn outlives(mut database: punctual_scratch::Server) {
