@@ -334,7 +334,6 @@ impl Memory {
         if boot < self.natives.carried_from || self.held.is_empty() {
             return Vec::new();
         }
-        self.natives.carried_from = boot.plus(CARRY_EVERY);
         let awaited = self.seekers.apps();
         let mut before = std::mem::take(&mut self.natives.unreached);
         let mut asked = Vec::new();
@@ -349,6 +348,9 @@ impl Memory {
                 }
                 self.natives.unreached.insert(url, since);
             }
+        }
+        if !asked.is_empty() {
+            self.natives.carried_from = boot.plus(CARRY_EVERY);
         }
         asked.sort_unstable();
         asked
@@ -395,6 +397,14 @@ impl Memory {
         let mut wants: Vec<(Text, u64)> = full.filter_map(waiting).collect();
         wants.sort_unstable();
         wants
+    }
+
+    /// When that is to be said again. It may have been lost, or heard by somebody who had nothing to give just then, so it
+    /// is said as long as it is so.
+    pub(crate) fn next_want(&self) -> Option<Boot> {
+        let is_wanting =
+            self.seekers.stalled_count() > 0 && self.natives.here.values().any(|native| native.room == 0);
+        is_wanting.then_some(self.natives.wants_from)
     }
 
     /// Lets a run wait until an executor takes more: any of its app that offers the handler, or this one only.

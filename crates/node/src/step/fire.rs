@@ -88,7 +88,8 @@ impl Node {
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
         }
-        self.next_moment()
+        let (next, next_want) = (self.next_moment(), self.memory().next_want());
+        next_want.map_or(next, |want| want.min(next))
     }
 
     /// While the store is away, what is loaded and needs nothing from it goes on, as long as our lease lasts.
