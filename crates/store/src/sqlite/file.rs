@@ -38,7 +38,15 @@ const STATEMENTS: usize = 1_024;
 
 /// The right to be the only one who has the file open.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Not left to the closing of the file: a process that is just being started has it too, for a moment. Should this
+        // fail, the closing does it.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -50,7 +58,7 @@ impl Lock {
         let file =
             OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(unknown)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Conflict(
                 format!("{} is in use by another process: stop that one first", database.display()).into(),
             )),
