@@ -237,10 +237,10 @@ impl Checker {
                 self.called_back(runs, *at);
                 Ok(())
             }
-            (Request::Prune(before), Answer::Prune(pruned)) => {
+            (Request::Prune(keep), Answer::Prune(pruned)) => {
                 if pruned.buckets > 0 {
                     self.counters.pruned += 1;
-                    self.pruned_before = self.pruned_before.max(before.as_millis());
+                    self.pruned_before = self.pruned_before.max(keep.before.as_millis());
                 }
                 Ok(())
             }

@@ -13,8 +13,8 @@ use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settle
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Change, Changed, ClockRow, Gate,
-    Gated, JobRow, Lease, Loaded, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow, SentRow,
-    Settled, Split, Store, StoreError,
+    Gated, JobRow, Keep, Lease, Loaded, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow, SentRow,
+    Settled, Split, Store, StoreError, Thinned,
 };
 use punctual_store::memory::Memory;
 
@@ -69,7 +69,9 @@ pub enum Request {
     /// [`Store::is_in_force`].
     IsInForce(ChangeId),
     /// [`Store::prune`].
-    Prune(Timestamp),
+    Prune(Box<Keep>),
+    /// [`Store::thin`].
+    Thin(Box<Keep>, u32, RunId, usize),
     /// [`Apps::registered`].
     Registered,
     /// [`Apps::beat`].
@@ -123,6 +125,8 @@ pub enum Answer {
     IsInForce(bool),
     /// To [`Request::Prune`].
     Prune(Pruned),
+    /// To [`Request::Thin`].
+    Thin(Thinned),
     /// To [`Request::Registered`].
     Registered(Registered),
     /// To [`Request::Leave`].
@@ -157,6 +161,7 @@ impl Request {
             Request::Change(..) => "change",
             Request::IsInForce(..) => "is in force",
             Request::Prune(..) => "prune",
+            Request::Thin(..) => "thin",
             Request::Registered => "registered",
             Request::Beat(..) => "beat",
             Request::Leave(..) => "leave",
@@ -226,7 +231,8 @@ pub fn apply(store: &Memory, request: Request) -> Reply {
         Request::Consume(arrivals) => ready(store.consume(&arrivals)).map(Answer::Done),
         Request::Change(change) => ready(store.change(*change)).map(Answer::Change),
         Request::IsInForce(change) => ready(store.is_in_force(change)).map(Answer::IsInForce),
-        Request::Prune(before) => ready(store.prune(before)).map(Answer::Prune),
+        Request::Prune(keep) => ready(store.prune(&keep)).map(Answer::Prune),
+        Request::Thin(keep, day, from, max) => ready(store.thin(&keep, day, from, max)).map(Answer::Thin),
         Request::Registered => ready(store.registered()).map(Answer::Registered),
         Request::Beat(beats) => ready(Apps::beat(store, beats)).map(Answer::Done),
         Request::Leave(app, address) => ready(Apps::leave(store, &app, &address)).map(Answer::Leave),
@@ -366,8 +372,12 @@ impl Store for Distant {
         expect!(self.link.ask(Request::IsInForce(change)), Answer::IsInForce)
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
-        expect!(self.link.ask(Request::Prune(before)), Answer::Prune)
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
+        expect!(self.link.ask(Request::Prune(Box::new(keep.clone()))), Answer::Prune)
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        expect!(self.link.ask(Request::Thin(Box::new(keep.clone()), day, from, max)), Answer::Thin)
     }
 }
 

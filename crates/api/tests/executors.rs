@@ -34,8 +34,8 @@ async fn an_app_is_shown_with_its_executors() {
     let (_, door) = open().await;
     let app = get(&door, "/api/v1/apps/reports").await;
     let expected = json!({
-        "name": "reports", "title": "", "addresses": "auto", "access_token": null, "executors": 1, "routable": 1,
-        "version": 1,
+        "name": "reports", "title": "", "addresses": "auto", "access_token": null, "retention": null,
+        "executors": 1, "routable": 1, "version": 1,
     });
     assert_eq!(app, expected);
     assert_eq!(get(&door, "/api/v1/apps").await, json!({"items": [expected]}));
@@ -59,6 +59,22 @@ async fn an_app_is_made_changed_and_removed() {
     let answer = ask(&door, request("DELETE", "/api/v1/apps/mail", "admin", "")).await;
     assert_eq!(answer.status, 204);
     assert_eq!(ask(&door, request("GET", "/api/v1/apps/mail", "viewer", "")).await.status, 404);
+}
+
+#[tokio::test]
+async fn how_long_an_app_keeps_its_runs_is_set_kept_and_taken_back() {
+    let (_, door) = open().await;
+    let put = async |body: Value| send(&door, "PUT", "/api/v1/apps/mail", "admin", body).await;
+    let (status, made) = put(json!({"retention": "7d"})).await;
+    assert_eq!((status, &made["retention"]), (201, &json!("7d")));
+    assert_eq!(get(&door, "/api/v1/apps/mail").await["retention"], json!("7d"));
+    let (_, changed) = put(json!({"title": "Mail"})).await;
+    assert_eq!(changed["retention"], json!("7d"), "whoever leaves it out keeps it");
+    let (status, refused) = put(json!({"retention": "59m"})).await;
+    assert_eq!((status, &refused["errors"][0]["pointer"]), (422, &json!("/retention")));
+    assert!(refused.to_string().contains("at least 1h"), "{refused}");
+    let (_, changed) = put(json!({"retention": null})).await;
+    assert_eq!(changed["retention"], Value::Null);
 }
 
 #[tokio::test]

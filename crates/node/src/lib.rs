@@ -16,6 +16,7 @@ mod memory;
 mod natives;
 pub mod ports;
 mod reads;
+mod retention;
 mod run;
 mod seek;
 mod settings;

@@ -21,8 +21,9 @@ use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
 use crate::natives::Natives;
-use crate::ports::{Address, Boot, Gate, Lease, NodeRow, OpenSend, Report, Waiting};
+use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Report, Waiting};
 use crate::reads::{Read, Reads};
+use crate::retention::Thinning;
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
 use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
@@ -152,6 +153,8 @@ pub(crate) struct Memory {
     pub(crate) crews: FxHashMap<Text, (u64, Crew)>,
     /// The versions of apps, as far as they are known.
     pub(crate) versions: BTreeMap<Text, u64>,
+    /// How long apps keep their runs, where they say so.
+    pub(crate) retentions: BTreeMap<Text, Duration>,
     /// Who had a turn.
     pub(crate) routes: Routes,
     pub(crate) seekers: Seekers,
@@ -188,6 +191,8 @@ pub(crate) struct Memory {
     pub(crate) planned_through: Timestamp,
     pub(crate) swept_at: Option<Boot>,
     pub(crate) pruned_at: Option<Boot>,
+    /// Days that are looked through for runs that are old.
+    pub(crate) thinning: Thinning,
     /// When the store was last asked who is there.
     pub(crate) looked_at: Option<Boot>,
     /// When those who have a session were last said to be there.
@@ -241,6 +246,7 @@ impl Memory {
             tokens: None,
             crews: FxHashMap::default(),
             versions: BTreeMap::new(),
+            retentions: BTreeMap::new(),
             routes: Routes::default(),
             seekers: Seekers::default(),
             natives: Natives::default(),
@@ -265,6 +271,7 @@ impl Memory {
             planned_through: Timestamp::MIN,
             swept_at: None,
             pruned_at: None,
+            thinning: Thinning::default(),
             looked_at: None,
             beaten_at: None,
             buried_at: None,
@@ -288,6 +295,14 @@ impl Memory {
 
     pub(crate) fn shard_count(&self) -> u16 {
         u16::try_from(self.owners.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Takes note of how long an app keeps its runs.
+    pub(crate) fn note_retention(&mut self, app: &AppRow) {
+        match app.retention {
+            Some(kept) => self.retentions.insert(app.name.clone(), kept),
+            None => self.retentions.remove(&app.name),
+        };
     }
 
     pub(crate) fn lease(&self, shard: ShardId) -> Option<Lease> {

@@ -29,8 +29,8 @@ pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
-    JobRow, Lease, Loaded, NodeRow, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow,
-    SentRow, Settled, ShardRow, Split, Store, StoreError, Waiting,
+    JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal,
+    Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError, THIN_LOOK, Thinned, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
+use crate::span::Span;
 
 /// An app as people set it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +23,10 @@ pub struct AppDraft {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::access_token")]
     pub access_token: Option<String>,
+    /// How long its finished runs are kept after their day, at least `1h`; null for as long as the node keeps others. Left
+    /// out, it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Span>,
 }
 
 /// Where executors are.
@@ -61,6 +66,8 @@ pub struct App {
     pub addresses: Addresses,
     /// `…` if it has a token of its own.
     pub access_token: Option<String>,
+    /// How long its finished runs are kept after their day; null for as long as the node keeps others.
+    pub retention: Option<Span>,
     /// How many executors of it are known.
     pub executors: u64,
     /// To how many of them runs are sent now.

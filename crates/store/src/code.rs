@@ -1,6 +1,8 @@
 //! The small numbers that stand for words in rows, the same in every database. They are in databases, so a number is never
 //! given a new meaning.
 
+use std::time::Duration;
+
 use punctual_core::model::{AttemptOutcome, Decided, JobState, Origin, Outcome, StoppedReason, When};
 
 macro_rules! code {
@@ -47,6 +49,15 @@ code!(
     Cancelled = 5
 );
 code!(when_code, when_from, When, Succeeded = 0, Failed = 1, Ended = 2);
+
+/// How long an app keeps its runs, in milliseconds.
+pub(crate) fn retention_code(kept: Duration) -> i64 {
+    i64::try_from(kept.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn retention_from(kept: i64) -> Duration {
+    Duration::from_millis(u64::try_from(kept).unwrap_or(0))
+}
 
 /// The number of a deleted job's state.
 pub(crate) const DELETED: i64 = 2;

@@ -305,6 +305,15 @@ macro_rules! conformance_cases {
                 a_number_of_a_dropped_day_is_not_given_again
                 a_key_outlives_the_day_of_its_run_but_not_its_own_time
                 an_empty_store_has_nothing_to_drop
+                a_day_is_kept_for_the_app_that_keeps_it_longest
+                an_app_that_keeps_shorter_loses_its_runs_and_no_other_does
+                what_is_open_is_not_removed
+                what_is_removed_is_gone_for_every_verb
+                a_key_outlives_its_run_that_was_removed
+                runs_are_removed_in_portions_in_the_order_of_their_ids
+                the_parts_of_a_broadcast_go_with_their_whole
+                no_instant_whose_run_was_removed_runs_again
+                a_day_in_which_nobody_keeps_anything_is_dropped_whole
             }
         }
     };

@@ -1,18 +1,34 @@
-//! What cannot be known any more: whether an instant ran whose day was dropped.
+//! What cannot be known any more: whether an instant ran whose records were dropped.
 
-use punctual_core::model::{NewRun, Origin};
+use std::collections::BTreeMap;
+
+use punctual_core::model::{JobId, NewRun, Origin};
 use punctual_node::ports::StoreError;
 
-/// Refuses backfills of days before `pruned_to`. After the clock was set back such a day may lie within the retention
-/// again, but which of its instants ran is forgotten, and none may run twice.
-pub(crate) fn check_remembered(runs: &[NewRun], pruned_to: u32) -> Result<(), StoreError> {
-    let is_forgotten = |run: &&NewRun| run.origin == Origin::Backfill && run.id.day() < pruned_to;
-    match runs.iter().find(is_forgotten) {
-        None => Ok(()),
-        Some(run) => {
-            let said =
-                "the records of its day were dropped, so nobody knows whether it ran; choose a later start";
-            Err(StoreError::Conflict(format!("{}: {said}", run.fire_time).into()))
+/// Up to which days records were dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Forgotten {
+    /// Whole days before this one, of every job.
+    pub(crate) days: u32,
+    /// Days before these, of jobs whose apps keep their runs for another time. Only of jobs that were asked for.
+    pub(crate) jobs: BTreeMap<JobId, u32>,
+}
+
+impl Forgotten {
+    /// Whether what became of a run of this job and day may be forgotten.
+    pub(crate) fn has(&self, run: &NewRun) -> bool {
+        run.id.day() < self.days.max(self.jobs.get(&run.job).copied().unwrap_or(0))
+    }
+
+    /// Refuses backfills of days that are forgotten. After the clock was set back, or an app was given a longer time, such a day
+    /// may be one that is kept again; but which of its instants ran nobody knows, and none may run twice.
+    pub(crate) fn check(&self, runs: &[NewRun]) -> Result<(), StoreError> {
+        match runs.iter().find(|run| run.origin == Origin::Backfill && self.has(run)) {
+            None => Ok(()),
+            Some(run) => {
+                let said = "the records of its day were dropped, so nobody knows whether it ran; choose a later start";
+                Err(StoreError::Conflict(format!("{}: {said}", run.fire_time).into()))
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod row;
 mod sql;
 pub mod sqlite;
 mod tally;
+mod thin;
 
 use std::sync::Arc;
 

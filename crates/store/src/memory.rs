@@ -32,9 +32,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
-    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
-    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
+    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
+    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
+    TokenRow,
 };
 
 use self::state::State;
@@ -208,9 +209,13 @@ impl Store for Memory {
         Ok(self.state().is_in_force(now, change))
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
         let now = self.now();
-        Ok(self.state().prune(now, before))
+        Ok(self.state().prune(now, keep))
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        Ok(self.state().thin(keep, day, from, max))
     }
 }
 

@@ -28,6 +28,7 @@ mod run_list;
 mod server;
 mod settle;
 mod text;
+mod thin;
 mod trouble;
 mod upkeep;
 mod view;
@@ -43,9 +44,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
-    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
-    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
+    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
+    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
+    TokenRow,
 };
 
 use self::ask::{Desk, Verb};
@@ -303,11 +305,15 @@ impl Store for MySql {
         self.engine.ask(&leases::IsInForce(change)).await
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
         self.engine.ask(&upkeep::Sweep).await?;
-        let pruned = upkeep::prune(&self.engine, before).await?;
+        let pruned = upkeep::prune(&self.engine, keep).await?;
         upkeep::prepare(&self.engine).await?;
         Ok(pruned)
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        self.engine.ask(&thin::Thin { keep, day, from, max }).await
     }
 }
 

@@ -31,6 +31,7 @@ mod settle;
 mod sheet;
 mod split;
 mod text;
+mod thin;
 mod trouble;
 mod view;
 
@@ -113,10 +114,11 @@ impl Postgres {
         inspect::inspect(&line).await.map_err(opening)
     }
 
-    /// The statements that say what is due and what is to be loaded, for whoever looks at how the server finds it.
+    /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for whoever looks at how the
+    /// server finds it.
     #[doc(hidden)]
-    pub fn statements() -> (String, String) {
-        (plan::DUE.to_owned(), load::born("runs", "closes"))
+    pub fn statements() -> [String; 3] {
+        [plan::DUE.to_owned(), load::born("runs", "closes"), thin::NEXT.to_owned()]
     }
 
     /// The told clock in milliseconds; none where the database's own decides.

@@ -15,8 +15,9 @@ use calendar::Timestamp;
 use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Lease,
-    Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split, Store, StoreError,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Keep,
+    Lease, Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split, Store,
+    StoreError, Thinned,
 };
 
 pub use hints::{Heed, RedisPeers};
@@ -311,7 +312,11 @@ impl Store for Coordinated {
         self.store.is_in_force(change).await
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
-        self.store.prune(before).await
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
+        self.store.prune(keep).await
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        self.store.thin(keep, day, from, max).await
     }
 }

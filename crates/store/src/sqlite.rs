@@ -46,9 +46,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
-    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
-    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
+    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
+    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
+    TokenRow,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -329,8 +330,14 @@ impl Store for Sqlite {
         self.look(move |keeper| keeper.is_in_force(change)).await
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
-        self.ask(1, move |keeper| keeper.prune(before)).await
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
+        let keep = keep.clone();
+        self.ask(1, move |keeper| keeper.prune(&keep)).await
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        let keep = keep.clone();
+        self.ask(max.max(1), move |keeper| keeper.thin(&keep, day, from, max)).await
     }
 }
 

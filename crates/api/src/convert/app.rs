@@ -1,5 +1,7 @@
 //! Apps: from JSON to what is kept, and back without the token.
 
+use std::time::Duration;
+
 use punctual_core::model::Text;
 use punctual_core::registry::{Dialect, Secret};
 use punctual_node::ports::AppRow;
@@ -23,6 +25,9 @@ const ADDRESSES_MAX: usize = 1_000;
 /// The longest access token.
 const TOKEN_MAX: usize = 256;
 
+/// The shortest time for which an app may keep its runs, as for the node's.
+const RETENTION_MIN: Duration = Duration::from_secs(3_600);
+
 /// What reading an app depends on.
 pub(crate) struct Context<'a> {
     pub(crate) name: &'a str,
@@ -45,12 +50,14 @@ fn row(object: &Object<'_>, context: &Context<'_>) -> Option<AppRow> {
     let title = object.may("title").map_or(Some(String::new()), |spot| spot.prose(TITLE_MAX));
     let addresses = object.may("addresses").map_or(Some(None), |spot| addresses(&spot, context));
     let token = access_token(object, context);
+    let retention = retention(object, context);
     object.end();
     Some(AppRow {
         name: context.name.to_owned().into(),
         title: title?.into(),
         addresses: addresses?,
         access_token: token?,
+        retention: retention?,
         version: context.before.map_or(0, |before| before.version),
     })
 }
@@ -118,6 +125,20 @@ fn access_token(object: &Object<'_>, context: &Context<'_>) -> Option<Option<Sec
     }
 }
 
+/// Left out, it stays as it is: whoever knows nothing of it must not shorten what is kept.
+fn retention(object: &Object<'_>, context: &Context<'_>) -> Option<Option<Duration>> {
+    let Some(spot) = object.may("retention") else {
+        return Some(context.before.and_then(|before| before.retention));
+    };
+    if spot.is_null() {
+        return Some(None);
+    }
+    match spot.span()? {
+        kept if kept < RETENTION_MIN => spot.refuse("is too short: at least 1h"),
+        kept => Some(Some(kept)),
+    }
+}
+
 /// An app, its token masked.
 pub(crate) fn show(view: &AppView) -> wire::App {
     let row = &view.row;
@@ -129,6 +150,7 @@ pub(crate) fn show(view: &AppView) -> wire::App {
             Some(listed) => wire::Addresses::Listed(listed.iter().map(|one| one.to_string()).collect()),
         },
         access_token: row.access_token.as_ref().map(|_| MASKED.into()),
+        retention: row.retention.map(wire::Span),
         executors: view.executors.len() as u64,
         routable: view.executors.iter().filter(|executor| executor.is_routable).count() as u64,
         version: row.version,
@@ -184,6 +206,20 @@ mod tests {
         let row = try_read(&json!({"access_token": "s3cret"}), None).unwrap();
         assert_eq!(try_read(&json!({"title": "x"}), Some(&row)).unwrap().access_token, row.access_token);
         assert_eq!(try_read(&json!({"access_token": null}), Some(&row)).unwrap().access_token, None);
+    }
+
+    #[test]
+    fn how_long_runs_are_kept_stays_when_nobody_speaks_of_it_and_goes_with_null() {
+        let row = try_read(&json!({"retention": "7d"}), None).unwrap();
+        assert_eq!(row.retention, Some(Duration::from_secs(7 * 86_400)));
+        let shown = show(&AppView { row: row.clone(), executors: vec![] });
+        assert_eq!(serde_json::to_value(shown).unwrap()["retention"], json!("7d"));
+        assert_eq!(try_read(&json!({"title": "x"}), Some(&row)).unwrap().retention, row.retention);
+        assert_eq!(try_read(&json!({"retention": null}), Some(&row)).unwrap().retention, None);
+        for wrong in ["59m", "a week", "0s"] {
+            assert_eq!(try_read(&json!({"retention": wrong}), None).unwrap_err(), ["/retention"], "{wrong}");
+        }
+        assert_eq!(try_read(&json!({"retention": 7}), None).unwrap_err(), ["/retention"]);
     }
 
     #[test]

@@ -161,10 +161,11 @@ async fn write(
 ) -> Result<Response, DeskError> {
     let keeps_token =
         row.access_token.is_some() && value.get("access_token").is_none_or(|said| said == "\u{2026}");
+    let keeps_retention = row.retention.is_some() && value.get("retention").is_none();
     let expected = match &before {
         // An executor made it a moment ago, and its version is not known yet.
         Some(view) if view.row.version == 0 => None,
-        Some(view) => (is_guarded || keeps_token).then_some(view.row.version),
+        Some(view) => (is_guarded || keeps_token || keeps_retention).then_some(view.row.version),
         None => None,
     };
     let version = front.executors.put_app(row.clone(), expected).await?;

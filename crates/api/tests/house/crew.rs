@@ -40,6 +40,7 @@ pub(crate) fn view(name: &'static str, token: Option<&str>) -> AppView {
         title: "".into(),
         addresses: None,
         access_token: token.map(Secret::new),
+        retention: None,
         version: 1,
     };
     AppView { row, executors: vec![executor] }

@@ -147,7 +147,10 @@ impl Store for House {
     async fn is_in_force(&self, _: ChangeId) -> Result<bool, StoreError> {
         silent()
     }
-    async fn prune(&self, _: Timestamp) -> Result<Pruned, StoreError> {
+    async fn prune(&self, _: &Keep) -> Result<Pruned, StoreError> {
+        silent()
+    }
+    async fn thin(&self, _: &Keep, _: u32, _: RunId, _: usize) -> Result<Thinned, StoreError> {
         silent()
     }
 }

@@ -174,6 +174,7 @@ impl Node {
             let mut memory = self.memory();
             let name = app.name.clone();
             memory.versions.insert(name.clone(), version);
+            memory.note_retention(&app);
             memory.registry.put_app(app_of(app), now);
             memory.renew_tokens();
             memory.recall(&name);
@@ -187,6 +188,7 @@ impl Node {
         if let Some(now) = self.now() {
             let mut memory = self.memory();
             let changes = memory.registry.remove_app(name, now);
+            memory.retentions.remove(name);
             memory.renew_tokens();
             memory.note_changes(changes, now);
         }
@@ -315,6 +317,7 @@ impl Memory {
                 Addresses::Manual(list) => Some(list.iter().map(|one| one.clone().into()).collect()),
             },
             access_token: app.access_token.clone(),
+            retention: self.retentions.get(&*app.name).copied(),
             version: self.versions.get(&*app.name).copied().unwrap_or(0),
         }
     }

@@ -14,6 +14,7 @@ use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Place, Run};
 use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
+use crate::retention::before;
 use crate::step::Ended;
 use std::sync::Arc;
 
@@ -165,8 +166,8 @@ impl Node {
         let job = self.knows(job).await?;
         let now = self.told_time()?;
         let to = to.min(now);
-        let kept = i64::try_from(self.settings.retention.as_millis()).unwrap_or(i64::MAX);
-        if from.as_millis() < now.as_millis().saturating_sub(kept) {
+        let own = self.memory().retentions.get(&*job.definition.app).copied();
+        if from < before(now, own.unwrap_or(self.settings.retention)) {
             let reason = "is older than what is kept: which of its instants ran is forgotten";
             return Err(DeskError::Invalid {
                 pointer: Text::Borrowed("/from"),

@@ -1,5 +1,7 @@
 //! Apps and their executors, as they are kept: who registered, and what people set.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::Text;
@@ -18,6 +20,8 @@ pub struct AppRow {
     pub addresses: Option<Vec<Text>>,
     /// What its executors show, and are shown.
     pub access_token: Option<Secret>,
+    /// How long its finished runs are kept after their day; none for as long as the node keeps others.
+    pub retention: Option<Duration>,
     /// Grows with every change.
     pub version: u64,
 }
@@ -70,7 +74,7 @@ pub trait Apps: Send + Sync {
     async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError>;
 
     /// Forgets executors that were not heard of for longer than `dead`, by the store's clock; which.
-    async fn bury(&self, dead: std::time::Duration) -> Result<Vec<(Text, Text)>, StoreError>;
+    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError>;
 
     /// Creates or replaces an app, if it has this version (0: it must not be there; none: whatever it is). Its version
     /// from now on; a conflict otherwise.

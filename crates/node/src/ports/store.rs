@@ -4,6 +4,7 @@
 //! not, so whoever asked reads by key or asks again; after every other error nothing was written. Every verb that
 //! writes can be asked again with the same values and then changes nothing more.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -440,13 +441,96 @@ pub enum ArrivalKind {
     Reschedule(RunId, Timestamp),
 }
 
+/// How long finished runs are kept: as instants, each after the end of the last day that is old.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// For every app that is not among `apps`.
+    pub before: Timestamp,
+    /// Apps whose runs are kept for another time.
+    pub apps: BTreeMap<Text, Timestamp>,
+    /// Days in which, when they had so many runs, [`Store::thin`] found none that is still kept.
+    pub needless: BTreeMap<u32, u64>,
+}
+
+impl Keep {
+    /// The same for every app.
+    pub fn since(before: Timestamp) -> Keep {
+        Keep { before, ..Keep::default() }
+    }
+
+    /// Whether runs of an app that were born on a day are old.
+    pub fn is_old(&self, app: &str, day: u32) -> bool {
+        is_over(day, self.apps.get(app).copied().unwrap_or(self.before))
+    }
+
+    /// Whether a day with so many runs is kept by nobody.
+    pub fn is_dropped(&self, day: u32, runs: u64) -> bool {
+        self.is_old_for_all(day) || self.needless.get(&day) == Some(&runs)
+    }
+
+    /// Whether a day is old, whoever has runs in it.
+    pub fn is_old_for_all(&self, day: u32) -> bool {
+        self.limits().all(|before| is_over(day, before))
+    }
+
+    /// Whether a day is old for somebody who may have runs in it.
+    pub fn is_old_for_some(&self, day: u32) -> bool {
+        self.limits().any(|before| is_over(day, before))
+    }
+
+    /// Whether a day is old for apps that have no time of their own.
+    pub fn is_old_for_others(&self, day: u32) -> bool {
+        is_over(day, self.before)
+    }
+
+    /// The apps with a time of their own for which a day is old.
+    pub fn old_apps(&self, day: u32) -> impl Iterator<Item = &Text> {
+        self.apps.iter().filter(move |(_, before)| is_over(day, **before)).map(|(app, _)| app)
+    }
+
+    fn limits(&self) -> impl Iterator<Item = Timestamp> {
+        self.apps.values().copied().chain([self.before])
+    }
+}
+
+fn is_over(day: u32, before: Timestamp) -> bool {
+    RunId::day_start(day.saturating_add(1)) <= before
+}
+
 /// What was dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Days that are gone.
     pub buckets: u32,
     /// Old days that stay because something in them is open.
     pub kept_open: u32,
+    /// Days that are old for some apps and not for all, oldest first.
+    pub old: Vec<OldDay>,
+}
+
+/// A day that stays, and may hold runs that are old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldDay {
+    /// Days since 2020.
+    pub day: u32,
+    /// How many runs it has.
+    pub runs: u64,
+    /// How many of them are closed.
+    pub closed: u64,
+}
+
+/// How many runs [`Store::thin`] looks at.
+pub const THIN_LOOK: usize = 2_000;
+
+/// What was found, and removed, in a stretch of a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thinned {
+    /// How many runs are gone, parts included.
+    pub removed: u64,
+    /// How many of those that were looked at are open, or still kept.
+    pub stays: u64,
+    /// The first run that was not looked at; none at the end of the day.
+    pub rest: Option<RunId>,
 }
 
 /// Keeping, in the words of the steps.
@@ -568,8 +652,14 @@ pub trait Store: Send + Sync {
 
     // --- keeping house ---
 
-    /// Drops whole days before `before` in which nothing is open, and keys that have expired by the store's clock. Of such a
-    /// day no instant gets a second run, however far the clock is set back: a plan leaves out what was reserved before,
-    /// and a backfill is refused as a conflict.
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError>;
+    /// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired by the store's clock. Of
+    /// such a day no instant gets a second run, however far the clock is set back: a plan leaves out what was reserved
+    /// before, and a backfill is refused as a conflict.
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError>;
+
+    /// Looks at the next [`THIN_LOOK`] runs of a day, in the order of their ids, and removes those that are closed and old with
+    /// all that became of them, at most `max`; with 0 it only looks. The parts of a broadcast go with their whole, on
+    /// whatever day they are, and not before it. What is removed is gone for every verb as if its day had been dropped;
+    /// keys and counts stay.
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError>;
 }

@@ -10,7 +10,8 @@ use punctual_core::wheel::Mark;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::Parked;
-use crate::ports::{ArrivalKind, Boot, Gate, Gated, Lease, StoreError};
+use crate::ports::{ArrivalKind, Boot, Gate, Gated, Keep, Lease, StoreError};
+use crate::retention::{Stretch, Thinning, Took, before, retentions};
 
 /// How many arrivals are seen to in one step.
 const ARRIVALS_MAX: usize = 1_000;
@@ -20,6 +21,9 @@ const NOTES_MAX: usize = 1_000;
 
 /// How often old days are looked for.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
+
+/// The pause between two stretches of a day: what is removed in one of them is a small part of what a second can write.
+const THIN_EVERY: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Sees to what was left for us, notes what has been on its way for long, calls back what is parked, and now and
@@ -34,6 +38,9 @@ impl Node {
             return boot.plus(self.settings.pause);
         }
         let memory = self.memory();
+        if memory.thinning.is_busy() {
+            return boot.plus(THIN_EVERY);
+        }
         let is_waiting = !memory.held_back.is_empty();
         let has_unnoted = memory.flights.values().any(|flight| !flight.is_gated);
         let every =
@@ -59,12 +66,48 @@ impl Node {
             self.memory().swept_at = Some(boot);
         }
         if is_time(self.memory().pruned_at, PRUNE_EVERY) {
-            let kept = i64::try_from(self.settings.retention.as_millis()).unwrap_or(i64::MAX);
-            let before = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
-            self.ports.store.prune(before).await?;
+            self.prune(now).await?;
             self.memory().pruned_at = Some(boot);
         }
+        self.thin(now).await
+    }
+
+    /// Drops days that nobody keeps, and takes note of those that some keep longer than others.
+    async fn prune(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut keep = self.keep(now).await?;
+        keep.needless = self.memory().thinning.needless(&keep);
+        let pruned = self.ports.store.prune(&keep).await?;
+        self.memory().thinning.note(&keep, &pruned.old);
         Ok(())
+    }
+
+    /// Removes some of what is old in a day that stays. One node does: who holds the first shard.
+    async fn thin(&self, now: Timestamp) -> Result<(), StoreError> {
+        {
+            let mut memory = self.memory();
+            if memory.lease(ShardId(0)).is_none() {
+                memory.thinning = Thinning::default();
+            }
+            if !memory.thinning.is_busy() {
+                return Ok(());
+            }
+        }
+        let keep = self.keep(now).await?;
+        let Some(Stretch { day, from, max }) = self.memory().thinning.next(&keep) else { return Ok(()) };
+        let thinned = self.ports.store.thin(&keep, day, from, max).await?;
+        let mut memory = self.memory();
+        if memory.thinning.took(day, &thinned) == Took::Needless {
+            // It can be dropped as a whole.
+            memory.pruned_at = None;
+        }
+        Ok(())
+    }
+
+    /// How long runs are kept, as it is written now: what a person has just set counts.
+    async fn keep(&self, now: Timestamp) -> Result<Keep, StoreError> {
+        let retentions = retentions(&self.ports.apps.registered().await?);
+        let apps = retentions.into_iter().map(|(app, kept)| (app, before(now, kept))).collect();
+        Ok(Keep { apps, ..Keep::since(before(now, self.settings.retention)) })
     }
 
     async fn look_up_heard_of(&self) -> Result<(), StoreError> {

@@ -14,6 +14,7 @@ use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::ports::{Address, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, StoreError, Unclear};
+use crate::retention::retentions;
 use crate::step::Ended;
 
 /// How many executors are asked in one round.
@@ -127,6 +128,7 @@ impl Node {
         let settings = self.settings.registry;
         let mut memory = self.memory();
         memory.versions = registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
+        memory.retentions = retentions(&registered);
         let now = memory.time.now(self.boot()).unwrap_or(begun);
         let mut changes = memory.registry.replace(now, snapshot(begun, registered), settings.dead);
         // Who has a session is there, whatever another node wrote when its own was over.

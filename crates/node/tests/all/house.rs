@@ -182,6 +182,15 @@ impl House {
         }
     }
 
+    /// Lets much time pass at once, and then all steps be taken for a while.
+    pub(crate) fn sleep(&self, node: &Node, time: Duration) {
+        self.hands.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+        for _ in 0..10 {
+            self.hands.0.fetch_add(1_000, Ordering::Relaxed);
+            self.step(node);
+        }
+    }
+
     /// The time of day that much later, as text.
     pub(crate) fn later(&self, by: Duration) -> String {
         self.now().saturating_add(by).to_string()[11..].trim_end_matches('Z').to_owned()

@@ -12,7 +12,7 @@ use punctual_core::model::{
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
 use punctual_core::registry::Dialect;
-use punctual_node::ports::{Accepted, Beat, Browse, Store};
+use punctual_node::ports::{Accepted, AppRow, Beat, Browse, Store};
 use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 
 use crate::house::{House, at, closed, definition, every, now_or_never};
@@ -408,6 +408,78 @@ fn a_backfill_fills_gaps_only_and_its_preview_writes_nothing() {
     sent.sort();
     assert_eq!(sent, ["09:58:00 #1", "09:59:00 #1", "10:00:00 #1"]);
     assert_eq!(now_or_never(node.backfill(job, at("09:58:00"), at("10:02:30"), false)).unwrap().created, 0);
+}
+
+#[test]
+fn an_app_keeps_its_finished_runs_for_its_own_time() {
+    let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+    let house = House::with(Settings { retention: hours(72), ..Settings::default() });
+    let node = house.node();
+    for (app, kept) in [("other", None), ("longer", Some(hours(240))), ("shorter", Some(hours(1)))] {
+        let row = AppRow {
+            name: app.into(),
+            title: "".into(),
+            addresses: None,
+            access_token: None,
+            retention: kept,
+            version: 0,
+        };
+        now_or_never(node.put_app(row, None)).unwrap();
+        let definition = definition("job", ScheduleKind::Once { at: at("10:00:10") });
+        house.create(&node, Definition { app: app.into(), ..definition });
+    }
+    let open = house.create(&node, definition("open", ScheduleKind::Manual));
+    house.until(&[&node], "10:00:10");
+    for send in house.take_sends() {
+        house.report(&node, &send, AttemptOutcome::Succeeded);
+    }
+    now_or_never(node.submit(vec![one_shot(open, "10:00:11")])).unwrap();
+    now_or_never(node.stop(open, "test".into())).unwrap();
+    let apps = || {
+        let app = |run: &punctual_node::ports::RunView| {
+            now_or_never(house.store.job(run.job)).unwrap().unwrap().definition.app
+        };
+        let mut apps: Vec<String> = house.runs().iter().map(app).collect();
+        apps.sort_unstable();
+        apps
+    };
+    // The day ends 14 hours later.
+    house.sleep(&node, hours(14));
+    assert_eq!(apps(), ["app", "longer", "other", "shorter"]);
+    house.sleep(&node, hours(1));
+    assert_eq!(apps(), ["app", "longer", "other"]);
+    house.sleep(&node, hours(72));
+    assert_eq!(apps(), ["app", "longer"], "what is open is nobody's history yet");
+    house.sleep(&node, hours(240));
+    assert_eq!(
+        apps(),
+        ["app", "longer"],
+        "with something open in it, a day that is over for all stays whole"
+    );
+    assert_eq!(now_or_never(house.store.storage()).unwrap()[0].runs, 2);
+}
+
+#[test]
+fn a_day_that_only_a_short_lived_app_has_runs_in_is_dropped_whole() {
+    let house = House::new();
+    let node = house.node();
+    let row = AppRow {
+        name: "app".into(),
+        title: "".into(),
+        addresses: None,
+        access_token: None,
+        retention: Some(Duration::from_secs(3_600)),
+        version: 0,
+    };
+    now_or_never(node.put_app(row, None)).unwrap();
+    house.create(&node, definition("job", ScheduleKind::Once { at: at("10:00:10") }));
+    house.until(&[&node], "10:00:10");
+    for send in house.take_sends() {
+        house.report(&node, &send, AttemptOutcome::Succeeded);
+    }
+    assert_eq!(now_or_never(house.store.storage()).unwrap().len(), 1);
+    house.sleep(&node, Duration::from_secs(16 * 3_600));
+    assert_eq!(now_or_never(house.store.storage()).unwrap(), []);
 }
 
 #[test]

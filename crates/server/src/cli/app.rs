@@ -46,6 +46,7 @@ Examples:
   punctual app set reports --title 'Nightly reports'
   punctual app set reports --address http://10.0.0.5:9999 --address http://10.0.0.6:9999
   punctual app set reports --auto
+  punctual app set reports --retention 90d
   punctual app set reports --access-token-file reports-token
   openssl rand -hex 24 | punctual app set reports --access-token-file -"
     )]
@@ -87,6 +88,12 @@ struct Set {
     /// Take its token away, so that the server's counts
     #[arg(long, conflicts_with = "access_token_file")]
     no_access_token: bool,
+    /// How long its finished runs are kept after their day, such as 7d
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// Keep its runs for as long as the node keeps others
+    #[arg(long, conflicts_with = "retention")]
+    no_retention: bool,
 }
 
 #[derive(Args)]
@@ -143,6 +150,10 @@ fn token(app: &Value) -> String {
     if app["access_token"].is_null() { "the server's".into() } else { "its own".into() }
 }
 
+fn retention(app: &Value) -> String {
+    app["retention"].as_str().map_or_else(|| "the server's".into(), str::to_owned)
+}
+
 async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
     let app = session.client.get(Route::to(["apps", app])).await?;
     if session.wants_json() {
@@ -156,6 +167,7 @@ async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
         ("executors", cell(&app, "/executors")),
         ("routable", cell(&app, "/routable")),
         ("token", token(&app)),
+        ("retention", retention(&app)),
         ("version", cell(&app, "/version")),
     ]);
     session.print_text(&text);
@@ -209,7 +221,8 @@ impl Set {
         Ok(())
     }
 
-    /// What was there, with what is said instead. The token is left out unless it is spoken of: the server keeps it then.
+    /// What was there, with what is said instead. The token and the retention are left out unless they are
+    /// spoken of: the server keeps them then.
     fn body(&self, before: Option<&Value>) -> Result<Value, Failure> {
         let old = |name: &str, none: Value| before.map_or(none, |before| before[name].clone());
         let mut body =
@@ -227,6 +240,12 @@ impl Set {
         }
         if self.no_access_token {
             body["access_token"] = Value::Null;
+        }
+        if let Some(retention) = &self.retention {
+            body["retention"] = json!(retention);
+        }
+        if self.no_retention {
+            body["retention"] = Value::Null;
         }
         Ok(body)
     }

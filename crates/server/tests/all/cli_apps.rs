@@ -34,6 +34,7 @@ addresses  http://a, http://b
 executors  2
 routable   1
 token      the server's
+retention  the server's
 version    3
 ";
     assert_eq!(told(&output), (Some(0), expected, ""));
@@ -51,6 +52,31 @@ fn what_is_not_said_of_an_app_stays() {
     let requests = server.requests();
     assert_eq!(requests[1].json(), json!({"title": "New", "addresses": ["http://a"]}));
     assert!(requests[1].has("if-match: \"3\""));
+}
+
+#[test]
+fn how_long_runs_are_kept_is_set_and_taken_back() {
+    let shown = |retention: Value| {
+        let mut app = app(json!("auto"), Value::Null);
+        app["retention"] = retention;
+        app
+    };
+    let server = Server::start(vec![
+        answers("GET /api/v1/apps/reports", 200, shown(Value::Null)),
+        answers("PUT /api/v1/apps/reports", 200, shown(json!("90d"))),
+        answers("GET /api/v1/apps/reports", 200, shown(json!("90d"))),
+        answers("GET /api/v1/apps/reports", 200, shown(json!("90d"))),
+        answers("PUT /api/v1/apps/reports", 200, shown(Value::Null)),
+    ]);
+    let output = punctual(&server.url, &["app", "set", "reports", "--retention", "90d"]);
+    assert_eq!(told(&output), (Some(0), "", "changed app reports\n"));
+    let output = punctual(&server.url, &["app", "get", "reports"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("retention  90d\n"), "{output:?}");
+    punctual(&server.url, &["app", "set", "reports", "--no-retention"]);
+    let requests = server.requests();
+    let title = "Nightly reports";
+    assert_eq!(requests[1].json(), json!({"title": title, "addresses": "auto", "retention": "90d"}));
+    assert_eq!(requests[4].json(), json!({"title": title, "addresses": "auto", "retention": null}));
 }
 
 #[test]

@@ -103,6 +103,7 @@ pub(super) async fn an_app_is_kept_as_it_was_put(t: &mut Subject) {
             // In this order, and twice.
             addresses: Some(texts.iter().rev().chain(&texts).cloned().collect()),
             access_token: Some(Secret::new(text)),
+            retention: Some(Duration::from_millis(3_600_000 + text.len() as u64)),
             version: 1,
         });
     }
@@ -212,7 +213,14 @@ fn executor(
 
 /// An app of which nobody has said anything.
 fn app(name: &'static str) -> AppRow {
-    AppRow { name: name.into(), title: "".into(), addresses: None, access_token: None, version: 1 }
+    AppRow {
+        name: name.into(),
+        title: "".into(),
+        addresses: None,
+        access_token: None,
+        retention: None,
+        version: 1,
+    }
 }
 
 /// An app of which people have said everything.

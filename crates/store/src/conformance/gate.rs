@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::model::{Hold, LogId, Outcome, RunId, Text, Then};
-use punctual_node::ports::{Gate, Gated, SentRow, Settled};
+use punctual_node::ports::{Gate, Gated, Keep, SentRow, Settled};
 
 use super::subject::{A, JOB, Subject, close, gate, park, second, sent, token, unsent, wait};
 
@@ -196,7 +196,7 @@ pub(super) async fn a_gate_is_found_by_its_number_until_its_day_is_dropped(t: &m
     let unknown = [LogId(0), LogId(logs[logs.len() - 1].0 + 1), LogId(u64::MAX)];
     assert_eq!(t.sent(&unknown).await, []);
     assert_eq!(t.sent(&[]).await, []);
-    t.store().prune(RunId::day_start(expected[0].run.day())).await.unwrap();
+    t.store().prune(&Keep::since(RunId::day_start(expected[0].run.day()))).await.unwrap();
     let day = expected[2].run.day();
     expected.retain(|row| row.run.day() != day);
     assert_eq!(t.sent(&logs).await, expected);

@@ -15,7 +15,7 @@ use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, Apps, Browse, Change, Changed, ClockEdit, ClockRow, Door, Gate, Gated,
-    JobRow, Lease, Loaded, Logs, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView,
+    JobRow, Keep, Lease, Loaded, Logs, Plan, Planned, PlannedTo, Pruned, Renewal, Renewed, RunRow, RunView,
     Settled, Store,
 };
 
@@ -139,7 +139,7 @@ impl Subject {
 
     /// Prunes as if the world had ended.
     pub(super) async fn prune_everything(&self) -> Pruned {
-        self.store().prune(Timestamp::MAX).await.unwrap()
+        self.store().prune(&Keep::since(Timestamp::MAX)).await.unwrap()
     }
 
     // --- jobs ---

@@ -4,8 +4,6 @@ use calendar::Timestamp;
 use punctual_core::model::{NewRun, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
-use crate::forgotten::check_remembered;
-
 use super::leases::shards_of;
 use super::merge::least;
 use super::state::{State, Wish};
@@ -25,7 +23,7 @@ impl State {
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        check_remembered(&runs, self.pruned_to)?;
+        self.forgotten(runs.iter().map(|run| run.job)).check(&runs)?;
         for (shard, kind) in left {
             self.leave(shard, kind);
         }

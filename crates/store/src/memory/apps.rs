@@ -36,8 +36,9 @@ impl State {
     pub(super) fn ensure_app(&mut self, name: &str) {
         if !self.apps.contains_key(name) {
             let name = Text::from(name.to_owned());
-            let (title, addresses, access_token) = (Text::default(), None, None);
-            self.apps.insert(name.clone(), AppRow { name, title, addresses, access_token, version: 1 });
+            let (title, addresses, access_token, retention) = (Text::default(), None, None, None);
+            let row = AppRow { name: name.clone(), title, addresses, access_token, retention, version: 1 };
+            self.apps.insert(name, row);
         }
     }
 

@@ -55,7 +55,8 @@ impl State {
         }
         let before = self.jobs[&id].planned.reserved;
         // It had its run, and what became of that is forgotten with its day.
-        let is_forgotten = |run: &NewRun| run.id.day() < self.pruned_to && run.fire_time <= before;
+        let forgotten = self.forgotten([id]);
+        let is_forgotten = |run: &NewRun| forgotten.has(run) && run.fire_time <= before;
         let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !is_forgotten(run)).collect();
         let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         self.edit_job(id, |job| {

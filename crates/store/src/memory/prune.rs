@@ -1,19 +1,28 @@
-//! Keeping house: days that are over, and keys that have expired.
+//! Keeping house: days that are over, runs that are old in days that stay, and keys that have expired.
 
 use calendar::Timestamp;
-use punctual_core::model::RunId;
-use punctual_node::ports::{Bucket, Pruned};
+use punctual_core::model::{JobId, Origin, RunId};
+use punctual_node::ports::{Keep, OldDay, Pruned, THIN_LOOK, Thinned};
 
-use super::state::{GateKey, State};
+use super::state::{GateKey, Run, State};
+use crate::forgotten::Forgotten;
+use crate::thin::{Chosen, Found, Kin};
 
 impl State {
-    pub(super) fn prune(&mut self, now: Timestamp, before: Timestamp) -> Pruned {
-        let old = |bucket: &&Bucket| RunId::day_start(bucket.day + 1) <= before;
-        let (open, closed): (Vec<&Bucket>, Vec<&Bucket>) =
-            self.buckets.values().take_while(old).partition(|bucket| bucket.closed < bucket.runs);
-        let pruned = Pruned { buckets: closed.len() as u32, kept_open: open.len() as u32 };
-        for day in closed.iter().map(|bucket| bucket.day).collect::<Vec<u32>>() {
-            self.drop_day(day);
+    pub(super) fn prune(&mut self, now: Timestamp, keep: &Keep) -> Pruned {
+        let mut pruned = Pruned::default();
+        let mut dropped = Vec::new();
+        for bucket in self.buckets.values().take_while(|bucket| keep.is_old_for_some(bucket.day)) {
+            let (day, runs, closed) = (bucket.day, bucket.runs, bucket.closed);
+            match keep.is_dropped(day, runs) {
+                true if closed < runs => pruned.kept_open += 1,
+                true => dropped.push(day),
+                false => pruned.old.push(OldDay { day, runs, closed }),
+            }
+        }
+        pruned.buckets = dropped.len() as u32;
+        for day in dropped {
+            self.drop_day(keep, day);
         }
         self.keys.retain(|_, key| key.expires_at.is_none_or(|at| now < at));
         pruned
@@ -21,20 +30,75 @@ impl State {
 
     /// Gates, attempts, closes and what is kept beside them go with their runs. Clocks stay where they are, so nothing
     /// of the day is planned again.
-    fn drop_day(&mut self, day: u32) {
+    fn drop_day(&mut self, keep: &Keep, day: u32) {
+        if keep.is_old_for_others(day) {
+            self.pruned_to = self.pruned_to.max(day + 1);
+        } else {
+            keep.old_apps(day).for_each(|app| self.note_thinned(app, day));
+        }
+        let ids: Vec<RunId> = self.of_day(RunId::new(day, 0), day).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.remove(id));
         self.buckets.remove(&day);
-        self.pruned_to = self.pruned_to.max(day + 1);
-        let of_day = RunId::new(day, 0)..=RunId::new(day, RunId::PER_DAY - 1);
-        let ids: Vec<RunId> = self.runs.range(of_day).map(|(id, _)| *id).collect();
-        for run in ids.iter().filter_map(|id| self.runs.remove(id)) {
-            for key in run.gates.values() {
-                if let GateKey::Sent(send) = key {
-                    self.logs.remove(&send.log);
-                }
+    }
+
+    pub(super) fn thin(&mut self, keep: &Keep, day: u32, from: RunId, max: usize) -> Thinned {
+        let found: Vec<Found> =
+            self.of_day(from, day).take(THIN_LOOK).map(|(_, run)| self.found(run)).collect();
+        let chosen = Chosen::from(keep, day, &found, &self.kin(&found), max);
+        chosen.runs.iter().for_each(|run| self.remove(*run));
+        chosen.apps.iter().for_each(|app| self.note_thinned(app, day));
+        chosen.thinned()
+    }
+
+    fn of_day(&self, from: RunId, day: u32) -> impl Iterator<Item = (&RunId, &Run)> {
+        let first = from.max(RunId::new(day, 0));
+        self.runs.range(first..).take_while(move |(id, _)| id.day() == day)
+    }
+
+    fn found(&self, run: &Run) -> Found {
+        Found {
+            run: run.new.id,
+            app: self.app_of(run.new.job),
+            is_closed: run.close.is_some(),
+            whole: run.new.of.filter(|_| run.new.origin == Origin::Part),
+        }
+    }
+
+    fn kin(&self, found: &[Found]) -> Kin {
+        let part = |run: &Run| (run.new.id, run.close.is_some());
+        let parts = |one: &Found| (one.run, self.parts(one.run).into_iter().map(part).collect());
+        let wholes = found.iter().filter_map(|one| one.whole).filter(|whole| self.runs.contains_key(whole));
+        Kin { parts: found.iter().map(parts).collect(), wholes: wholes.collect() }
+    }
+
+    fn app_of(&self, job: JobId) -> String {
+        self.jobs.get(&job).map(|job| job.definition.app.clone()).unwrap_or_default()
+    }
+
+    fn note_thinned(&mut self, app: &str, day: u32) {
+        let to = self.thinned.entry(app.to_owned()).or_default();
+        *to = (*to).max(day + 1);
+    }
+
+    /// What is forgotten of these jobs.
+    pub(super) fn forgotten(&self, jobs: impl IntoIterator<Item = JobId>) -> Forgotten {
+        let to = |job: JobId| Some((job, *self.thinned.get(&self.app_of(job))?));
+        Forgotten { days: self.pruned_to, jobs: jobs.into_iter().filter_map(to).collect() }
+    }
+
+    /// Removes a closed run with all that became of it.
+    fn remove(&mut self, id: RunId) {
+        let Some(run) = self.runs.remove(&id) else { return };
+        for key in run.gates.values() {
+            if let GateKey::Sent(send) = key {
+                self.logs.remove(&send.log);
             }
-            if run.new.is_named() {
-                self.planned.remove(&(run.new.fire_time, run.new.job));
-            }
+        }
+        if run.new.is_named() {
+            self.planned.remove(&(run.new.fire_time, run.new.job));
+        }
+        if let Some(bucket) = self.buckets.get_mut(&id.day()) {
+            (bucket.runs, bucket.closed) = (bucket.runs - 1, bucket.closed - 1);
         }
     }
 }

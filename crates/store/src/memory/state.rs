@@ -62,6 +62,8 @@ pub(super) struct State {
     pub(super) buckets: BTreeMap<u32, Bucket>,
     /// Of days before this one, something was dropped.
     pub(super) pruned_to: u32,
+    /// Of days before this one, runs of an app were removed.
+    pub(super) thinned: BTreeMap<String, u32>,
 
     pub(super) arrivals: BTreeMap<u64, Arrival>,
     pub(super) arrivals_by_shard: BTreeSet<(ShardId, u64)>,
@@ -251,6 +253,7 @@ impl State {
             sequences: BTreeMap::new(),
             buckets: BTreeMap::new(),
             pruned_to: 0,
+            thinned: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             arrivals_by_shard: BTreeSet::new(),
             left: BTreeSet::new(),

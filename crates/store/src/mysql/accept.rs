@@ -14,8 +14,8 @@ use super::link::Line;
 use super::newborn::Cradle;
 use super::read::Record;
 use super::text::{Script, list, ms};
+use super::thin::{ask_forgotten, read_forgotten};
 use super::trouble::{Trouble, corrupt};
-use crate::forgotten::check_remembered;
 
 /// Numbers for runs of a day.
 pub(super) struct Allot {
@@ -76,10 +76,11 @@ impl Verb for Accept<'_> {
         // Mostly there is nothing to ask, and everything goes in one flight.
         if touches_far || has_backfills || at.is_careful {
             let days = at.days.watch(&mut script);
-            let pruned_to = script.push("select value from meta where name = 'pruned_to'");
+            let backfills = self.runs.iter().filter(|run| run.origin == Origin::Backfill);
+            let forgotten = ask_forgotten(&mut script, backfills);
             let said = line.ask(std::mem::take(&mut script)).await?;
             at.days.check(&said[days])?;
-            check_remembered(self.runs, said[pruned_to].number()?.unwrap_or_default() as u32)?;
+            read_forgotten(&said, forgotten)?.check(self.runs)?;
         }
         let mut cradle = Cradle::prepare(line, at, self.runs).await?;
         let take = |run| match cradle.take(run) {

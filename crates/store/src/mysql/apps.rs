@@ -11,7 +11,7 @@ use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{Maybe, Quoted, Script, Sum};
 use super::trouble::{Trouble, corrupt};
-use crate::code::DELETED;
+use crate::code::{DELETED, retention_code, retention_from};
 
 /// Everything that is kept about apps.
 pub(super) struct AllApps;
@@ -22,7 +22,11 @@ impl Verb for AllApps {
     /// Rows that cannot be read are left out: the others are still sent to.
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Registered, Trouble> {
         let mut script = Script::snapshot();
-        let apps = script.push("select name, title, addresses, access_token, version from apps");
+        let apps = script.push(
+            "select name, title, addresses, access_token, version, kept
+             from apps
+             left join retentions on app_key = name_key",
+        );
         let executors = script.push("select app, address, dialect, beat_at, joined_at from executors");
         script.push("commit");
         let said = line.ask(script).await?;
@@ -52,6 +56,7 @@ fn app(row: &Record) -> Result<AppRow, Trouble> {
         addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
         access_token: row.maybe(3, Record::string)?.map(|token| Secret::new(&token)),
         version: row.uint(4)?,
+        retention: row.maybe(5, Record::int)?.map(retention_from),
     })
 }
 
@@ -213,6 +218,14 @@ impl Verb for PutApp<'_> {
                  where name_key = {key}"
             ),
         });
+        script.push(match app.retention.map(retention_code) {
+            None => format!("delete from retentions where app_key = {key}"),
+            Some(kept) => format!(
+                "insert into retentions (app_key, kept)
+                 values ({key}, {kept})
+                 on duplicate key update kept = values(kept)"
+            ),
+        });
         script.push("commit");
         line.ask(script).await?;
         Ok(next)
@@ -239,6 +252,7 @@ impl Verb for RemoveApp<'_> {
             );
         }
         let mut script = Script::of(format!("delete from executors where app_key = {key}"));
+        script.push(format!("delete from retentions where app_key = {key}"));
         script.push(format!("delete from apps where name_key = {key}"));
         script.push("commit");
         line.ask(script).await?;

@@ -228,9 +228,8 @@ impl Verb for Storage {
     type Answer = Vec<Bucket>;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<Bucket>, Trouble> {
-        let mut script = Script::of(
-            "select day, sum(runs), sum(closed) from tallies group by day having sum(runs) > 0 order by day",
-        );
+        let mut script =
+            Script::of("select day, sum(runs), sum(closed) from tallies group by day order by day");
         // What the server last knew of its tables, which is near enough.
         let sizes = script.push(
             "select table_name, coalesce(data_length + index_length, 0)

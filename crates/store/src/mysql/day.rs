@@ -343,6 +343,11 @@ async fn make_locked(line: &mut Line, needs: &BTreeSet<Need>) -> Result<Days, Tr
     Days::read(line).await
 }
 
+/// The first and the last run of a day.
+pub(super) fn span(day: u32) -> (RunId, RunId) {
+    (RunId::new(day, 0), RunId::new(day, RunId::PER_DAY - 1))
+}
+
 /// Between which instants the runs of a day are due, as long as none was born elsewhere than it is due.
 pub(super) fn bounds(day: u32) -> (i64, i64) {
     match day {

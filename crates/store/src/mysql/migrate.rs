@@ -26,12 +26,20 @@ struct Migration {
     min_reader: u32,
 }
 
-const MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "0001_first",
-    sql: include_str!("../../migrations/mysql/0001_first.sql"),
-    min_reader: 1,
-}];
+const MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "0001_first",
+        sql: include_str!("../../migrations/mysql/0001_first.sql"),
+        min_reader: 1,
+    },
+    Migration {
+        version: 2,
+        name: "0002_retention",
+        sql: include_str!("../../migrations/mysql/0002_retention.sql"),
+        min_reader: 1,
+    },
+];
 
 /// The schema that this program knows best.
 pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;

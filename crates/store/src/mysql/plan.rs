@@ -15,8 +15,10 @@ use super::link::Line;
 use super::newborn::Cradle;
 use super::read::{Record, Said};
 use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
+use super::thin::{ask_forgotten, read_forgotten};
 use super::trouble::{Trouble, corrupt};
 use crate::code::{state_code, state_from, when_from};
+use crate::forgotten::Forgotten;
 use crate::row::definition_from_text;
 
 /// Clocks that are due.
@@ -190,7 +192,11 @@ impl Verb for PlanAll<'_> {
         let mut script = Script::transaction();
         at.days.keep_far(&mut script, self.runs().map(|run| run.id.day()));
         let days = at.days.watch(&mut script);
-        let pruned_to = script.push("select value from meta where name = 'pruned_to'");
+        let again = self
+            .plans
+            .iter()
+            .flat_map(|plan| plan.runs.iter().filter(|run| run.fire_time <= plan.clock.planned.reserved));
+        let forgotten = ask_forgotten(&mut script, again);
         let clocks = script.push(format!(
             "select {} from clocks where job in ({}) order by job for update",
             Clock::COLUMNS,
@@ -201,7 +207,7 @@ impl Verb for PlanAll<'_> {
         at.days.check(&said[days])?;
         let mut clocks = Clock::read(&said[clocks])?;
         let held = current(&said[held])?;
-        let pruned_to = said[pruned_to].number()?.unwrap_or_default() as u32;
+        let forgotten = read_forgotten(&said, forgotten)?;
         let mut cradle = Cradle::prepare(line, at, self.runs()).await?;
         let mut stopped = Vec::new();
         let mut moved: BTreeMap<JobId, ()> = BTreeMap::new();
@@ -218,7 +224,7 @@ impl Verb for PlanAll<'_> {
                 clock.is_enabled = false;
                 stopped.push((job, JobState::Stopped(reason.clone())));
             }
-            planned.push(Planned::Moved(write_plan(&mut cradle, clock, plan, pruned_to)));
+            planned.push(Planned::Moved(write_plan(&mut cradle, clock, plan, &forgotten)));
         }
         let mut script = Script::new();
         let mut ends = Ends::new(self.key_ttl, line.slot());
@@ -237,11 +243,11 @@ fn write_plan<'p>(
     cradle: &mut Cradle<'p>,
     clock: &mut Clock,
     plan: &'p Plan,
-    pruned_to: u32,
+    forgotten: &Forgotten,
 ) -> Vec<punctual_core::model::RunId> {
     let before = clock.planned.reserved;
     // It had its run, and what became of that is forgotten with its day.
-    let is_forgotten = |run: &&NewRun| run.id.day() < pruned_to && run.fire_time <= before;
+    let is_forgotten = |run: &&NewRun| forgotten.has(run) && run.fire_time <= before;
     let runs: Vec<&NewRun> = plan.runs.iter().filter(|run| !is_forgotten(run)).collect();
     let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
     clock.next_fire = plan.next;

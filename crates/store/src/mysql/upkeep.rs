@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::RunId;
-use punctual_node::ports::{Pruned, StoreError};
+use punctual_node::ports::{Keep, OldDay, Pruned, StoreError};
 
 use super::ask::{Desk, Moment, Verb};
-use super::day::{Days, FAR, NEAR_DAYS, Need, Table, bounds, lock_days, unlock_days};
+use super::day::{Days, FAR, NEAR_DAYS, Need, Table, bounds, lock_days, span, unlock_days};
 use super::link::{Line, refusal};
-use super::read::Record;
+use super::read::{Record, Said};
 use super::text::{Quoted, Script, list};
+use super::thin::note_thinned;
 use super::trouble::Trouble;
 
 /// How many days have their tables before they begin.
@@ -57,12 +58,11 @@ impl Verb for Ready {
 struct Tallies;
 
 impl Verb for Tallies {
-    type Answer = Vec<(u32, u64, u64)>;
+    type Answer = Vec<OldDay>;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
-        let said =
-            line.say("select day, sum(runs), sum(closed) from tallies group by day having sum(runs) > 0");
-        let row = |row: &Record| Ok((row.number(0)?, row.uint(1)?, row.uint(2)?));
+        let said = line.say("select day, sum(runs), sum(closed) from tallies group by day order by day");
+        let row = |row: &Record| Ok(OldDay { day: row.number(0)?, runs: row.uint(1)?, closed: row.uint(2)? });
         said.await?.rows.iter().map(row).collect()
     }
 }
@@ -97,12 +97,13 @@ pub(super) async fn prepare(desk: &Desk) -> Result<(), StoreError> {
     bring_near(desk, today.saturating_add(NEAR_DAYS + 1)).await
 }
 
-/// Drops whole days before an instant in which nothing is open, and keys that have expired.
-pub(super) async fn prune(desk: &Desk, before: Timestamp) -> Result<Pruned, StoreError> {
+/// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired.
+pub(super) async fn prune(desk: &Desk, keep: &Keep) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
-    let days = desk.ask(&Tallies).await?;
-    for (day, runs, closed) in days.into_iter().filter(|(day, _, _)| RunId::day_start(day + 1) <= before) {
-        if closed >= runs && drop_day(desk, day).await? {
+    for old in desk.ask(&Tallies).await?.into_iter().filter(|old| keep.is_old_for_some(old.day)) {
+        if !keep.is_dropped(old.day, old.runs) {
+            pruned.old.push(old);
+        } else if old.closed >= old.runs && drop_day(desk, keep, old.day).await? {
             pruned.buckets += 1;
         } else {
             pruned.kept_open += 1;
@@ -113,16 +114,16 @@ pub(super) async fn prune(desk: &Desk, before: Timestamp) -> Result<Pruned, Stor
 }
 
 /// Drops a day, unless something in it is open.
-async fn drop_day(desk: &Desk, day: u32) -> Result<bool, StoreError> {
-    within(drop_alone(desk, day)).await
+async fn drop_day(desk: &Desk, keep: &Keep, day: u32) -> Result<bool, StoreError> {
+    within(drop_alone(desk, keep, day)).await
 }
 
 /// On a connection of its own, because it holds locks of tables.
-async fn drop_alone(desk: &Desk, day: u32) -> Result<bool, StoreError> {
+async fn drop_alone(desk: &Desk, keep: &Keep, day: u32) -> Result<bool, StoreError> {
     let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
     let mut last = None;
     for _ in 0..DROP_TRIES {
-        match drop_on(desk, &mut house, day).await {
+        match drop_on(desk, &mut house, keep, day).await {
             Ok(is_dropped) => {
                 desk.look().await?;
                 house.hang_up().await;
@@ -138,12 +139,12 @@ async fn drop_alone(desk: &Desk, day: u32) -> Result<bool, StoreError> {
     Err(last.unwrap_or_else(|| StoreError::Unknown("the day cannot be dropped".into())))
 }
 
-async fn drop_on(desk: &Desk, house: &mut Line, day: u32) -> Result<bool, Trouble> {
+async fn drop_on(desk: &Desk, house: &mut Line, keep: &Keep, day: u32) -> Result<bool, Trouble> {
     lock_days(house).await?;
     let days = Days::read(house).await?;
     let dropped = match days.home(day) {
-        FAR => drop_far(house, &days, day).await,
-        _ => drop_near(desk, house, &days, day).await,
+        FAR => drop_far(house, &days, keep, day).await,
+        _ => drop_near(desk, house, &days, keep, day).await,
     };
     unlock_days(house).await?;
     dropped
@@ -152,7 +153,13 @@ async fn drop_on(desk: &Desk, house: &mut Line, day: u32) -> Result<bool, Troubl
 /// With its tables locked, nobody can write into the day any more, and what was written before is counted: so what is closed
 /// then stays closed. The count is read by another connection, because one that holds locks of tables sees no others.
 /// Writers of other days never wait; one of this day waits for a moment, finds the table gone, and makes it anew.
-async fn drop_near(desk: &Desk, house: &mut Line, days: &Days, day: u32) -> Result<bool, Trouble> {
+async fn drop_near(
+    desk: &Desk,
+    house: &mut Line,
+    days: &Days,
+    keep: &Keep,
+    day: u32,
+) -> Result<bool, Trouble> {
     let tables: Vec<String> = tables_of(days, day);
     if tables.is_empty() {
         return Ok(false);
@@ -161,7 +168,7 @@ async fn drop_near(desk: &Desk, house: &mut Line, days: &Days, day: u32) -> Resu
     let mut script = Script::of("set session lock_wait_timeout = 1");
     script.push(format!("lock tables {}", locks.join(", ")));
     house.ask(script).await?;
-    let is_closed = desk.ask(&Unlist(day)).await.map_err(Trouble::Refused)?;
+    let is_closed = desk.ask(&Unlist { keep, day }).await.map_err(Trouble::Refused)?;
     if is_closed {
         house.say(format!("drop table {}", tables.join(", "))).await?;
     }
@@ -170,19 +177,19 @@ async fn drop_near(desk: &Desk, house: &mut Line, days: &Days, day: u32) -> Resu
 }
 
 /// The runs of a far day lie beside others, so they are deleted.
-async fn drop_far(house: &mut Line, days: &Days, day: u32) -> Result<bool, Trouble> {
+async fn drop_far(house: &mut Line, days: &Days, keep: &Keep, day: u32) -> Result<bool, Trouble> {
     let mut script = Script::transaction();
     script.push("select value from meta where name = 'far_from' for update");
     let tally = script.push(is_closed(day));
     let said = house.ask(script).await?;
-    if said[tally].first().is_none() {
+    if !is_dropped(keep, day, &said[tally])? {
         house.say("rollback").await?;
         return Ok(false);
     }
     let (first, last) = span(day);
     let mut script = Script::of(format!("delete from runs_far where id between {first} and {last}"));
     script.push(format!("delete from closes_far where run between {first} and {last}"));
-    unlist(&mut script, day);
+    unlist(&mut script, keep, day);
     script.push("commit");
     let tables = tables_of(days, day);
     if !tables.is_empty() {
@@ -193,44 +200,53 @@ async fn drop_far(house: &mut Line, days: &Days, day: u32) -> Result<bool, Troub
 }
 
 /// Takes a day from the list, if everything in it is closed: whether it is.
-struct Unlist(u32);
+struct Unlist<'a> {
+    keep: &'a Keep,
+    day: u32,
+}
 
-impl Verb for Unlist {
+impl Verb for Unlist<'_> {
     type Answer = bool;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<bool, Trouble> {
         let mut script = Script::transaction();
-        let tally = script.push(is_closed(self.0));
-        let is_closed = line.ask(script).await?[tally].first().is_some();
+        let tally = script.push(is_closed(self.day));
+        let is_dropped = is_dropped(self.keep, self.day, &line.ask(script).await?[tally])?;
         let mut script = Script::new();
-        if is_closed {
-            unlist(&mut script, self.0);
+        if is_dropped {
+            unlist(&mut script, self.keep, self.day);
         }
         script.push("commit");
         line.ask(script).await?;
-        Ok(is_closed)
+        Ok(is_dropped)
     }
 }
 
+/// How many runs a day has, if all of them are closed.
 fn is_closed(day: u32) -> String {
-    format!("select 1 from tallies where day = {day} having sum(runs) = sum(closed)")
+    format!("select sum(runs) from tallies where day = {day} having sum(runs) = sum(closed)")
 }
 
-fn unlist(script: &mut Script, day: u32) {
+/// Whether a day may go: somebody may have written there since it was looked through.
+fn is_dropped(keep: &Keep, day: u32, runs: &Said) -> Result<bool, Trouble> {
+    let runs = runs.first().map(|row| row.uint(0)).transpose()?;
+    Ok(runs.is_some_and(|runs| keep.is_dropped(day, runs)))
+}
+
+fn unlist(script: &mut Script, keep: &Keep, day: u32) {
     script.push(format!("delete from days where day = {day}"));
     script.push(format!("delete from tallies where day = {day}"));
-    script.push(format!("update meta set value = greatest(value, {}) where name = 'pruned_to'", day + 1));
+    if keep.is_old_for_others(day) {
+        script.push(format!("update meta set value = greatest(value, {}) where name = 'pruned_to'", day + 1));
+    } else {
+        note_thinned(script, keep.old_apps(day).map(|app| &**app), day);
+    }
     script.push("update meta set value = value + 1 where name = 'days_version'");
 }
 
 fn tables_of(days: &Days, day: u32) -> Vec<String> {
     let tables = Table::ALL.into_iter().filter(|table| days.has(day, *table));
     tables.map(|table| table.of(day)).collect()
-}
-
-/// The first and the last run of a day.
-fn span(day: u32) -> (RunId, RunId) {
-    (RunId::new(day, 0), RunId::new(day, RunId::PER_DAY - 1))
 }
 
 /// Moves the runs of far days up to `to` into tables of their own, a day in one transaction each.

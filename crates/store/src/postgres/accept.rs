@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, RunId, ShardId};
+use punctual_core::model::{NewRun, Origin, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
 use super::Postgres;
@@ -14,7 +14,6 @@ use super::insert::insert_arrivals;
 use super::line::Line;
 use super::load::shards_of;
 use super::trouble::{Trouble, corrupt};
-use crate::forgotten::check_remembered;
 
 impl Postgres {
     pub(super) async fn try_allot(&self, line: &Line<'_>, day: u32, count: u64) -> Result<u64, Trouble> {
@@ -54,9 +53,14 @@ impl Postgres {
                 return self.accept_plain(line, runs, left).await;
             }
         }
-        let wanted = Wanted { fresh: runs.iter().collect(), ..Wanted::default() };
+        let backfills = runs.iter().filter(|run| run.origin == Origin::Backfill);
+        let wanted = Wanted {
+            fresh: runs.iter().collect(),
+            thinned: backfills.map(|run| run.job).collect(),
+            ..Wanted::default()
+        };
         let mut sheet = self.gather(line, &wanted).await?;
-        check_remembered(runs, sheet.pruned_to)?;
+        sheet.forgotten.check(runs)?;
         for (shard, kind) in left {
             sheet.leave(*shard, *kind);
         }

@@ -11,6 +11,7 @@ use super::Postgres;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
+use crate::code::{retention_code, retention_from};
 
 /// Apps that nobody has made get a row, so that people find them.
 pub(super) fn ensure_apps(mut names: Vec<String>) -> Ask {
@@ -28,7 +29,7 @@ impl Postgres {
     /// Rows that cannot be read are left out: the others are still sent to.
     pub(super) async fn try_registered(&self, line: &Line<'_>) -> Result<Registered, Trouble> {
         let mut flight = Flight::snapshot();
-        let apps = "select name, title, addresses, access_token, version from apps";
+        let apps = "select name, title, addresses, access_token, version, retention from apps";
         let apps = flight.add(Ask::new(apps));
         let executors =
             flight.add(Ask::new("select app, address, dialect, beat_at, joined_at from executors"));
@@ -133,12 +134,12 @@ impl Postgres {
     ) -> Result<u64, Trouble> {
         let addresses = app.addresses.as_ref();
         let ask = Ask::new(
-            "insert into apps as a (name, title, addresses, access_token, version)
-             select $1, $2, $3, $4, 1
+            "insert into apps as a (name, title, addresses, access_token, version, retention)
+             select $1, $2, $3, $4, 1, $6
              where coalesce($5, 0) = 0 or exists (select from apps where md5(name) = md5($1))
              on conflict (md5(name)) do update
              set title = excluded.title, addresses = excluded.addresses, access_token = excluded.access_token,
-                 version = a.version + 1
+                 version = a.version + 1, retention = excluded.retention
              where $5::bigint is null or a.version = $5
              returning version",
         )
@@ -146,7 +147,8 @@ impl Postgres {
         .with(text_code(&app.title))
         .with(addresses.map(|list| text_code(&serde_json::to_string(list).expect("texts always serialize"))))
         .with(app.access_token.as_ref().map(|token| text_code(token.expose())))
-        .with(expected.map(|expected| i64::try_from(expected).unwrap_or(i64::MAX)));
+        .with(expected.map(|expected| i64::try_from(expected).unwrap_or(i64::MAX)))
+        .with(app.retention.map(retention_code));
         if let Some(row) = line.ask(ask).await?.first() {
             return row.bits(0);
         }
@@ -188,6 +190,7 @@ fn app(row: &Row) -> Result<Option<AppRow>, Trouble> {
         addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
         access_token: row.maybe_string(3)?.map(|token| Secret::new(&token)),
         version: row.bits(4)?,
+        retention: row.maybe(5)?.map(retention_from),
     }))
 }
 

@@ -17,6 +17,7 @@ use super::code::outcome_from;
 use super::day::{come_near, hold_far};
 use super::line::Line;
 use super::sheet::{ClockNow, JoinNow, Key, RunNow, Sheet, Wait};
+use super::thin::{read_thinned, thinned_of};
 use super::trouble::{Trouble, corrupt};
 use crate::row::definition_from_text;
 
@@ -40,12 +41,15 @@ pub(super) struct Wanted<'v> {
     /// Resources whose places are asked for.
     pub(super) resources: BTreeSet<Text>,
     pub(super) leases: BTreeSet<Lease>,
+    /// Jobs of which it matters whether runs were removed.
+    pub(super) thinned: BTreeSet<JobId>,
 }
 
 /// The questions of a gathering that may be left out.
 struct Seats {
     near: Option<Seat>,
     context: Seat,
+    thinned: Option<Seat>,
     leases: Option<Seat>,
     clocks: Option<Seat>,
     definitions: Option<Seat>,
@@ -80,8 +84,9 @@ impl Postgres {
         let mut sheet = Sheet { key_ttl: self.key_ttl, shards: self.shards, far_days, ..Sheet::default() };
         for row in rows(Some(seats.context)) {
             sheet.now = row.instant(0)?;
-            sheet.pruned_to = row.number(1)? as u32;
+            sheet.forgotten.days = row.number(1)? as u32;
         }
+        sheet.forgotten.jobs = read_thinned(&rows(seats.thinned))?;
         for row in rows(seats.leases) {
             sheet
                 .current
@@ -202,6 +207,7 @@ impl Wanted<'_> {
             counts,
             joins,
             context: flight.add(Ask::new(CONTEXT).with(now)),
+            thinned: (!self.thinned.is_empty()).then(|| flight.add(thinned_of(&self.thinned))),
             leases: (!self.leases.is_empty()).then(|| flight.add(current_leases(&self.leases, now))),
             definitions: (!self.clocks_of.is_empty()).then(|| flight.add(self.clocks(DEFINITIONS))),
             closes: has_runs.then(|| flight.add(of_runs(CLOSES))),

@@ -20,11 +20,18 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_first",
-    sql: include_str!("../../migrations/postgres/0001_first.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_first",
+        sql: include_str!("../../migrations/postgres/0001_first.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "0002_retention",
+        sql: include_str!("../../migrations/postgres/0002_retention.sql"),
+    },
+];
 
 /// The newest schema that this program knows.
 pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;

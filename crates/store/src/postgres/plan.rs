@@ -105,6 +105,7 @@ impl Postgres {
             clocks: plans.iter().map(|plan| plan.clock.job).collect(),
             counts: plans.iter().filter_map(|plan| Some(plan.skipped.as_ref()?.0.job)).collect(),
             leases: plans.iter().map(|plan| plan.lease).collect(),
+            thinned: plans.iter().filter(|plan| is_again(plan)).map(|plan| plan.clock.job).collect(),
             ..Wanted::default()
         };
         let mut sheet = self.gather(line, &wanted).await?;
@@ -118,7 +119,6 @@ impl Sheet {
     fn plan(&mut self, plan: Plan) -> Planned {
         let id = plan.clock.job;
         let is_current = self.current.contains(&plan.lease);
-        let pruned_to = self.pruned_to;
         let Some(clock) = self.clocks.get_mut(&id).filter(|clock| {
             clock.is_enabled
                 && clock.version == plan.clock.version
@@ -129,7 +129,8 @@ impl Sheet {
         };
         let before = clock.reserved;
         // It had its run, and what became of that is forgotten with its day.
-        let is_forgotten = |run: &NewRun| run.id.day() < pruned_to && run.fire_time <= before;
+        let forgotten = &self.forgotten;
+        let is_forgotten = |run: &NewRun| forgotten.has(run) && run.fire_time <= before;
         let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !is_forgotten(run)).collect();
         let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         clock.next_fire = plan.next;
@@ -144,6 +145,11 @@ impl Sheet {
         }
         Planned::Moved(runs.into_iter().filter_map(|run| self.insert(run).ok()).collect())
     }
+}
+
+/// Whether a plan names instants that had runs before.
+fn is_again(plan: &Plan) -> bool {
+    plan.runs.iter().any(|run| run.fire_time <= plan.clock.planned.reserved)
 }
 
 fn job_row(row: &Row, id: JobId) -> Result<JobRow, Trouble> {

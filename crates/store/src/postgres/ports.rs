@@ -10,9 +10,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, KeptAnswer, KeptLog,
-    KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed, RequestKey,
-    Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
+    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
+    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
+    TokenRow,
 };
 
 use super::Postgres;
@@ -170,8 +171,12 @@ impl Store for Postgres {
         engine!(self, |line| self.try_is_in_force(&line, change))
     }
 
-    async fn prune(&self, before: Timestamp) -> Result<Pruned, StoreError> {
-        engine!(self, |line| self.try_prune(&line, before))
+    async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
+        engine!(self, |line| self.try_prune(&line, keep))
+    }
+
+    async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
+        engine!(self, |line| self.try_thin(&line, keep, day, from, max))
     }
 }
 

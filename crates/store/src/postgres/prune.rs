@@ -4,22 +4,32 @@ use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use punctual_core::model::RunId;
-use punctual_node::ports::Pruned;
+use punctual_node::ports::{Keep, OldDay, Pruned};
+use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight};
 use super::day::{TABLES, bounds, is_over, remove};
 use super::line::Line;
+use super::thin::note_thinned;
 use super::trouble::{Trouble, corrupt};
 
 impl Postgres {
-    pub(super) async fn try_prune(&self, line: &Line<'_>, before: Timestamp) -> Result<Pruned, Trouble> {
+    pub(super) async fn try_prune(&self, line: &Line<'_>, keep: &Keep) -> Result<Pruned, Trouble> {
         let mut pruned = Pruned::default();
-        for day in old_days(line, before).await? {
-            match self.drop_day(line, day).await {
-                Ok(true) => pruned.buckets += 1,
-                Ok(false) => pruned.kept_open += 1,
+        for old in days_held(line).await? {
+            if !keep.is_old_for_some(old.day) {
+                continue;
+            }
+            if !keep.is_dropped(old.day, old.runs) {
+                pruned.old.push(old);
+                continue;
+            }
+            match self.drop_day(line, keep, old.day).await {
+                Ok(Dropped::Gone) => pruned.buckets += 1,
+                Ok(Dropped::Open) => pruned.kept_open += 1,
+                Ok(Dropped::Kept) => pruned.old.push(old),
                 // Somebody is looking into it; the next time it goes.
                 Err(trouble) if trouble.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {
                     line.run("rollback").await?;
@@ -37,13 +47,13 @@ impl Postgres {
         ))
         .await?;
         self.tend_days(line).await?;
-        self.remove_old(line, before).await?;
+        self.remove_old(line, keep.before).await?;
         Ok(pruned)
     }
 
-    /// Empties a day in which nothing is open; false if something is. Whoever writes there waits for the moment that it takes,
+    /// Empties a day that nobody keeps and in which nothing is open. Whoever writes there waits for the moment that it takes,
     /// and finds the day either whole or gone.
-    async fn drop_day(&self, line: &Line<'_>, day: u32) -> Result<bool, Trouble> {
+    async fn drop_day(&self, line: &Line<'_>, keep: &Keep, day: u32) -> Result<Dropped, Trouble> {
         let names: Vec<String> = TABLES.iter().map(|(table, _)| format!("{table}_{day}")).collect();
         let there = "select name from unnest($1) as name where to_regclass(name) is not null";
         let mut there: Vec<String> = line
@@ -71,10 +81,21 @@ impl Postgres {
             .with(low)
             .with(high),
         );
+        let runs = Ask::new("select coalesce(sum(runs), 0)::bigint from buckets where day = $1");
+        let runs = flight.add(runs.with(i64::from(day)));
         let mut landed = line.fly(flight).await?;
+        let runs = landed.take(runs)[0].bits(0)?;
         if !landed.take(open).is_empty() {
             line.run("rollback").await?;
-            return Ok(false);
+            return Ok(Dropped::Open);
+        }
+        if !keep.is_dropped(day, runs) {
+            // Somebody wrote there since it was looked through.
+            line.run("rollback").await?;
+            return Ok(Dropped::Kept);
+        }
+        if !keep.is_old_for_others(day) {
+            line.ask(note_thinned(keep.old_apps(day), day)).await?;
         }
         let mut sql = String::new();
         if !there.is_empty() {
@@ -86,10 +107,10 @@ impl Postgres {
              delete from buckets where day = {day};
              update meta set value = greatest(value, {}) where name = 'pruned_to';
              commit",
-            i64::from(day) + 1
+            if keep.is_old_for_others(day) { i64::from(day) + 1 } else { 0 }
         );
         line.run(&sql).await?;
-        Ok(true)
+        Ok(Dropped::Gone)
     }
 
     /// Drops the tables of past days that hold nothing.
@@ -97,7 +118,7 @@ impl Postgres {
         let now = "select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
         let rows = line.ask(Ask::new(now).with(self.told_now())).await?;
         let today = RunId::day_of(rows[0].instant(0)?);
-        let held = days_held(line).await?;
+        let held: BTreeSet<u32> = days_held(line).await?.iter().map(|held| held.day).collect();
         for day in self.learn_days(line).await? {
             if day < today && is_over(day, before) && !held.contains(&day) {
                 self.days.forget();
@@ -113,15 +134,25 @@ impl Postgres {
     }
 }
 
-async fn days_held(line: &Line<'_>) -> Result<BTreeSet<u32>, Trouble> {
-    let mut days = BTreeSet::new();
-    for row in &line.ask(Ask::new("select distinct day::bigint from buckets")).await? {
-        let day = row.number(0)?;
-        days.insert(u32::try_from(day).map_err(|_| corrupt("buckets", day, "no such day"))?);
-    }
-    Ok(days)
+/// What became of a day that was to be dropped.
+enum Dropped {
+    Gone,
+    /// Something in it is open.
+    Open,
+    /// Somebody may keep what is in it.
+    Kept,
 }
 
-async fn old_days(line: &Line<'_>, before: Timestamp) -> Result<Vec<u32>, Trouble> {
-    Ok(days_held(line).await?.into_iter().filter(|day| is_over(*day, before)).collect())
+/// The days that hold runs, oldest first.
+async fn days_held(line: &Line<'_>) -> Result<Vec<OldDay>, Trouble> {
+    let ask = "select day::bigint, sum(runs)::bigint, sum(closed)::bigint
+         from buckets
+         group by day
+         order by day";
+    let held = |row: &Row| {
+        let day = row.number(0)?;
+        let day = u32::try_from(day).map_err(|_| corrupt("buckets", day, "no such day"))?;
+        Ok(OldDay { day, runs: row.bits(1)?, closed: row.bits(2)? })
+    };
+    line.ask(Ask::new(ask)).await?.iter().map(held).collect()
 }

@@ -15,6 +15,7 @@ use punctual_core::model::{
 };
 use punctual_node::ports::{ArrivalKind, Counts, Gate, Lease};
 
+use crate::forgotten::Forgotten;
 use crate::tally::count;
 
 /// A run as a verb needs it.
@@ -118,7 +119,7 @@ pub(super) struct Sheet {
     pub(super) now: Timestamp,
     pub(super) key_ttl: Duration,
     pub(super) shards: u16,
-    pub(super) pruned_to: u32,
+    pub(super) forgotten: Forgotten,
     pub(super) current: BTreeSet<Lease>,
     pub(super) far_days: BTreeSet<u32>,
     pub(super) runs: BTreeMap<RunId, RunNow>,

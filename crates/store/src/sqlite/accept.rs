@@ -1,7 +1,7 @@
 //! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, RunId, ShardId};
+use punctual_core::model::{NewRun, Origin, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 use rusqlite::{OptionalExtension, params};
 use rustc_hash::FxHashSet;
@@ -9,7 +9,6 @@ use rustc_hash::FxHashSet;
 use super::code::{bits, instant};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
-use crate::forgotten::check_remembered;
 
 impl Keeper {
     pub(super) fn allot(&mut self, day: u32, count: u64) -> Result<u64, Trouble> {
@@ -30,7 +29,8 @@ impl Keeper {
         runs: &[NewRun],
         left: &[(ShardId, ArrivalKind)],
     ) -> Result<Vec<Accepted>, Trouble> {
-        check_remembered(runs, self.side.counters.pruned_to as u32)?;
+        let backfills = runs.iter().filter(|run| run.origin == Origin::Backfill);
+        self.forgotten(backfills.map(|run| run.job))?.check(runs)?;
         let mut pen = self.pen();
         for (shard, kind) in left {
             pen.leave(*shard, *kind)?;

@@ -10,13 +10,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::code::{bits, instant};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
+use crate::code::{retention_code, retention_from};
 
 impl Keeper {
     /// Rows that cannot be read are left out: the others are still sent to.
     pub(super) fn registered(&mut self) -> Result<Registered, Trouble> {
         let mut registered = Registered::default();
         let mut select = self.conn.prepare_cached(
-            "select name, title, addresses, access_token, version
+            "select name, title, addresses, access_token, version, retention
              from apps
              order by name",
         )?;
@@ -90,8 +91,8 @@ impl Keeper {
         }
         let addresses = app.addresses.as_ref();
         let mut upsert = self.conn.prepare_cached(
-            "insert or replace into apps (name, title, addresses, access_token, version)
-             values (?1, ?2, ?3, ?4, ?5)",
+            "insert or replace into apps (name, title, addresses, access_token, version, retention)
+             values (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
         upsert.execute(params![
             app.name.as_ref(),
@@ -99,6 +100,7 @@ impl Keeper {
             addresses.map(|list| serde_json::to_string(list).expect("texts always serialize")),
             app.access_token.as_ref().map(Secret::expose),
             there as i64 + 1,
+            app.retention.map(retention_code),
         ])?;
         Ok(there + 1)
     }
@@ -140,6 +142,7 @@ fn app(row: &Row<'_>) -> rusqlite::Result<Option<AppRow>> {
         addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
         access_token: row.get::<_, Option<String>>(3)?.map(|token| Secret::new(&token)),
         version: bits(row, 4)?,
+        retention: row.get::<_, Option<i64>>(5)?.map(retention_from),
     }))
 }
 

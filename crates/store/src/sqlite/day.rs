@@ -62,7 +62,7 @@ impl Table {
     }
 
     /// Its name for a day.
-    fn of(self, day: u32) -> String {
+    pub(super) fn of(self, day: u32) -> String {
         format!("{}_{day}", self.name())
     }
 }
@@ -159,6 +159,12 @@ impl Day {
         self.fires = self.fires.map(|(first, last)| (first.min(fire_time), last.max(fire_time)));
     }
 
+    /// Counts closed runs that were removed. How long each was is not known, so each counts as one like the others.
+    pub(super) fn uncount(&mut self, removed: u64) {
+        self.bytes -= (u128::from(self.bytes) * u128::from(removed) / u128::from(self.runs.max(1))) as u64;
+        (self.runs, self.closed) = (self.runs - removed, self.closed - removed);
+    }
+
     /// Whether a gate of this number may be one of its runs. Runs are mostly sent on their day, so few days may have it.
     pub(super) fn may_have_log(&self, log: u64) -> bool {
         self.logs.is_some_and(|(first, last)| (first..=last).contains(&log))
@@ -249,7 +255,9 @@ impl Days {
                     next(conn, &format!("select coalesce(max(id), -1) from runs_{number}"))? as u64;
             }
             if day.has(Table::Closes) {
-                day.next_close = next(conn, &format!("select coalesce(max(place), 0) from closes_{number}"))?;
+                let last = next(conn, &format!("select coalesce(max(place), 0) from closes_{number}"))?;
+                // The last of them may have been removed: what comes after must still lie above the mark.
+                day.next_close = last.max(day.close_mark + 1);
                 day.next_layer[Kind::Closed as usize] =
                     next(conn, &format!("select coalesce(max(layer), 0) from closed_{number}"))?;
             }

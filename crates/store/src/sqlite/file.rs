@@ -19,6 +19,7 @@ const MIGRATIONS: &[(u32, &str)] = &[
     (3, include_str!("../../migrations/sqlite/0003_browse.sql")),
     (4, include_str!("../../migrations/sqlite/0004_executors.sql")),
     (5, include_str!("../../migrations/sqlite/0005_cluster.sql")),
+    (6, include_str!("../../migrations/sqlite/0006_retention.sql")),
 ];
 
 /// What a migration does to the tables of days, whose names no file can know.
@@ -38,7 +39,15 @@ const STATEMENTS: usize = 1_024;
 
 /// The right to be the only one who has the file open.
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Not left to the closing of the file: a process that is just being started has it too, for a moment. Should this
+        // fail, the closing does it.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -50,7 +59,7 @@ impl Lock {
         let file =
             OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(unknown)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Conflict(
                 format!("{} is in use by another process: stop that one first", database.display()).into(),
             )),

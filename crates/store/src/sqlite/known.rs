@@ -77,6 +77,14 @@ impl Known {
         Ok(())
     }
 
+    /// Forgets that a run is there, but not that it is closed.
+    pub(super) fn forget(&mut self, run: RunId) {
+        if let Some(block) = self.blocks.get_mut(&(run.0 >> BLOCK_BITS)) {
+            let (word, mask) = place(run);
+            block.words[Bit::There as usize][word] &= !mask;
+        }
+    }
+
     /// Forgets the runs of a day that was dropped.
     pub(super) fn forget_day(&mut self, day: u32) {
         self.blocks.retain(|block, _| RunId(block << BLOCK_BITS).day() != day);

@@ -66,7 +66,7 @@ impl Keeper {
 impl Pen<'_> {
     fn plan(&mut self, plan: &Plan) -> rusqlite::Result<Planned> {
         let job = plan.clock.job;
-        let runs = self.remembered(plan);
+        let runs = self.remembered(plan)?;
         let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         let mut update = self.conn.prepare_cached(
             "update clocks
@@ -99,11 +99,14 @@ impl Pen<'_> {
     }
 
     /// The runs of a plan without those that had a run which is forgotten with its day.
-    fn remembered<'a>(&self, plan: &'a Plan) -> Vec<&'a NewRun> {
-        let pruned_to = self.side.counters.pruned_to;
+    fn remembered<'a>(&self, plan: &'a Plan) -> rusqlite::Result<Vec<&'a NewRun>> {
         let reserved = plan.clock.planned.reserved;
-        let is_forgotten = |run: &NewRun| u64::from(run.id.day()) < pruned_to && run.fire_time <= reserved;
-        plan.runs.iter().filter(|run| !is_forgotten(run)).collect()
+        let is_again = |run: &NewRun| run.fire_time <= reserved;
+        if !plan.runs.iter().any(is_again) {
+            return Ok(plan.runs.iter().collect());
+        }
+        let forgotten = self.side.forgotten(self.conn, [plan.clock.job])?;
+        Ok(plan.runs.iter().filter(|run| !(is_again(run) && forgotten.has(run))).collect())
     }
 
     /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.

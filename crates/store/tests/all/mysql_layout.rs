@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use calendar::Timestamp;
 use punctual_core::model::{JobId, NewRun, Origin, Outcome, RunId};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Accepted, Browse, Gated, RunFilter, Settled, Store};
+use punctual_node::ports::{Accepted, Browse, Gated, Keep, RunFilter, Settled, Store};
 use punctual_store::Options;
 use punctual_store::mysql::{Look, MySql};
 
@@ -79,10 +79,10 @@ fn a_far_run_lives_as_any_other_and_comes_near_in_time() {
         assert_eq!(rows(&database, "runs_far").await, 4);
         let before = look(&store, 1, &ids, far).await;
         // Nothing happens before its time; a day before it enters the range, it is moved.
-        store.prune(second(-999_999)).await.unwrap();
+        store.prune(&Keep::since(second(-999_999))).await.unwrap();
         assert_eq!(rows(&database, "runs_far").await, 4);
         clock.fetch_add(40 * DAY_MS, Ordering::SeqCst);
-        store.prune(second(-999_999)).await.unwrap();
+        store.prune(&Keep::since(second(-999_999))).await.unwrap();
         assert_eq!(rows(&database, "runs_far").await, 0);
         assert_eq!(rows(&database, &format!("runs_{}", ids[0].day())).await, 4);
         // The other node has not heard of it, and finds it nevertheless.
@@ -123,10 +123,10 @@ fn a_far_day_is_dropped_like_any_other() {
         let (closed, open) = (accepted(&store, 1, far).await, accepted(&store, 1, far).await);
         store.gate(vec![gate(closed, 1)]).await.unwrap();
         store.settle(vec![end(closed, Outcome::Succeeded)]).await.unwrap();
-        let pruned = store.prune(Timestamp::MAX).await.unwrap();
+        let pruned = store.prune(&Keep::since(Timestamp::MAX)).await.unwrap();
         assert_eq!((pruned.buckets, pruned.kept_open), (0, 1));
         store.settle(vec![end(open, Outcome::Succeeded)]).await.unwrap();
-        let pruned = store.prune(Timestamp::MAX).await.unwrap();
+        let pruned = store.prune(&Keep::since(Timestamp::MAX)).await.unwrap();
         assert_eq!((pruned.buckets, pruned.kept_open), (1, 0));
         assert_eq!(store.fetch(&[closed, open]).await.unwrap(), []);
         assert_eq!(store.storage().await.unwrap(), []);
@@ -151,7 +151,7 @@ fn what_an_interrupted_drop_left_is_swept_and_never_met_again() {
         assert_eq!(rows(&database, &table).await, 1, "the day was begun anew");
         assert_eq!(store.fetch(&[old, fresh]).await.unwrap().len(), 1);
         database.ask("create table runs_1 (id int)").await;
-        store.prune(second(-DAY_MS)).await.unwrap();
+        store.prune(&Keep::since(second(-DAY_MS))).await.unwrap();
         assert_eq!(database.ask("show tables like 'runs_1'").await.len(), 0);
         assert_eq!(rows(&database, &table).await, 1);
     });
@@ -162,7 +162,7 @@ fn tables_of_the_next_days_are_made_before_they_are_needed() {
     runtime().block_on(async {
         let database = Database::create().await;
         let store = MySql::open(&database.url(), options()).await.unwrap();
-        store.prune(second(-DAY_MS)).await.unwrap();
+        store.prune(&Keep::since(second(-DAY_MS))).await.unwrap();
         for table in ["runs_2510", "closes_2511", "sends_2512"] {
             assert_eq!(rows(&database, table).await, 0);
         }

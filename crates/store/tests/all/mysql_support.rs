@@ -34,8 +34,11 @@ pub(crate) fn admin_url() -> String {
 const FAR_FROM: u32 = 2_510 + 61;
 
 /// What is made by these is what a database that is used again has.
-const SCHEMA: [&str; 2] =
-    [include_str!("../../migrations/mysql/0001_first.sql"), include_str!("../../src/mysql/day.rs")];
+const SCHEMA: [&str; 3] = [
+    include_str!("../../migrations/mysql/0001_first.sql"),
+    include_str!("../../migrations/mysql/0002_retention.sql"),
+    include_str!("../../src/mysql/day.rs"),
+];
 
 /// A database for one test.
 pub(crate) struct Database {

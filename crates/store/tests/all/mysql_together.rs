@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use punctual_core::model::{Hold, JobId, NewRun, NodeId, Origin, Outcome, Part, RunId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, ArrivalKind, Browse, ClockRow, Gated, JobRow, Plan, Planned, Renewal, Settled, Split, Store,
-    StoreError,
+    Accepted, ArrivalKind, Browse, ClockRow, Gated, JobRow, Keep, Plan, Planned, Renewal, Settled, Split,
+    Store, StoreError,
 };
 use punctual_store::mysql::MySql;
 
@@ -350,7 +350,8 @@ fn what_is_accepted_while_its_day_is_dropped_is_there() {
             let due = Timestamp::from_millis(second(0).as_millis() - 86_400_000 * (10 + round));
             let old = accepted(&stores[0], 1, due).await;
             stores[0].settle(vec![end(old, Outcome::Succeeded)]).await.unwrap();
-            let prune = stores[0].prune(second(-86_400 * 2));
+            let keep = Keep::since(second(-86_400 * 2));
+            let prune = stores[0].prune(&keep);
             let births = all(&stores[1..], async |_, store| {
                 let mut runs = Vec::new();
                 for _ in 0..5 {

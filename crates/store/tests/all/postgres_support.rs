@@ -143,8 +143,8 @@ async fn sweep(admin: &Client) {
 
 /// Makes the tables of the store's today.
 async fn warm(store: &Postgres) {
-    use punctual_node::ports::Store;
-    store.prune(calendar::Timestamp::MIN).await.unwrap();
+    use punctual_node::ports::{Keep, Store};
+    store.prune(&Keep::since(calendar::Timestamp::MIN)).await.unwrap();
 }
 
 /// A database that somebody is in cannot be copied.

@@ -5,7 +5,7 @@ use punctual_core::model::{
     Attempt, ChangeId, Http, JobId, LogId, NodeId, Outcome, RunId, RunState, ShardId, Target, Then, Token,
 };
 use punctual_node::ports::{
-    AppRow, Apps, Browse, Door, JobFilter, Renewal, RunFilter, SentRow, Store, StoreError, TokenRow,
+    AppRow, Apps, Browse, Door, JobFilter, Keep, Renewal, RunFilter, SentRow, Store, StoreError, TokenRow,
 };
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 use rusqlite::Connection;
@@ -131,6 +131,7 @@ fn a_database_of_the_first_schema_has_an_app_for_every_job_and_finds_gates_by_nu
                 title: "".into(),
                 addresses: None,
                 access_token: None,
+                retention: None,
                 version: 1,
             };
             assert_eq!(registered.apps, [app], "once, and none for jobs that are deleted");
@@ -244,6 +245,46 @@ fn a_run_whose_id_lies_below_what_is_indexed_is_found_after_a_restart() {
         let loaded = store.load(&leases, START, Timestamp::MAX, 100).await.unwrap();
         let sequences: Vec<u64> = loaded.runs.iter().map(|run| run.run.sequence()).collect();
         assert_eq!(sequences, [50, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109]);
+    });
+}
+
+#[test]
+fn an_end_in_a_day_that_was_thinned_survives_a_crash() {
+    let folder = Folder::new();
+    let open = |folder: &Folder| Sqlite::open(&folder.database(), options(Limits::default())).unwrap();
+    let ended = async |store: &Sqlite, sequence: u64| {
+        let run = one_shot(sequence, second(0));
+        let id = run.id;
+        store.accept(vec![run], Vec::new()).await.unwrap();
+        store.settle(vec![sent(id, 1, Then::Close(close(Outcome::Succeeded)))]).await.unwrap();
+        id
+    };
+    let store = open(&folder);
+    let first = block_on(async {
+        for sequence in 2..5 {
+            ended(&store, sequence).await;
+        }
+        ended(&store, 1).await
+    });
+    // Closing writes the index of closes, so that the next removes them.
+    drop(store);
+    let store = open(&folder);
+    let keep = Keep::since(Timestamp::MAX);
+    assert_eq!(block_on(store.thin(&keep, first.day(), first, 9)).unwrap().removed, 4);
+    drop(store);
+    let store = open(&folder);
+    let later = block_on(ended(&store, 9));
+    // As a crash would leave it: nothing was written but what is acknowledged.
+    let crashed = Folder::new();
+    for suffix in ["", "-wal"] {
+        let with = |folder: &Folder| format!("{}{suffix}", folder.database().display());
+        std::fs::copy(with(&folder), with(&crashed)).unwrap();
+    }
+    let store = open(&crashed);
+    block_on(async {
+        assert_eq!(store.run(later).await.unwrap().unwrap().state, RunState::Succeeded);
+        let leases = hold_all(&store, 1).await;
+        assert_eq!(store.load(&leases, START, Timestamp::MAX, 9).await.unwrap().runs, []);
     });
 }
 

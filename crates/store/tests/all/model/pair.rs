@@ -17,8 +17,9 @@ use punctual_core::model::{
 use punctual_core::registry::{Dialect, Secret};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    AppRow, ArrivalKind, AttemptRow, Beat, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, KeptAnswer,
-    KeptLog, KillNote, Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError, TokenRow,
+    AppRow, ArrivalKind, AttemptRow, Beat, Browse, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, Keep,
+    KeptAnswer, KeptLog, KillNote, Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError,
+    TokenRow,
 };
 use punctual_store::conformance::{Open, Whole};
 use punctual_store::memory::{Dump, JobDump, RunDump};
@@ -27,7 +28,7 @@ use punctual_store::{Memory, StoreClock};
 use super::values::{
     address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
 };
-use super::verbs::{DrawnEnd, DrawnGate, DrawnPlan, DrawnRun, NewJob, Verb};
+use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
 
 /// Whether a store counts its gates and arrivals as the memory does.
@@ -212,8 +213,20 @@ impl Pair {
                 let change = self.change_id(change);
                 self.same(async |store: &dyn Whole| store.is_in_force(change).await).await.unwrap();
             }
-            Verb::Prune(before) => {
-                self.same(async |store: &dyn Whole| store.prune(at(before)).await).await.unwrap();
+            Verb::Prune { keep, is_needless } => {
+                let mut keep = keep_of(keep);
+                if is_needless {
+                    let days = self.memory.storage().await.unwrap();
+                    keep.needless = days.iter().map(|bucket| (bucket.day, bucket.runs)).collect();
+                }
+                self.same(async |store: &dyn Whole| store.prune(&keep).await).await.unwrap();
+            }
+            Verb::Thin { keep, from, is_whole, max } => {
+                let (keep, run) = (keep_of(keep), self.run(from));
+                let from = if is_whole { RunId::new(run.day(), 0) } else { run };
+                let thin =
+                    async |store: &dyn Whole| store.thin(&keep, run.day(), from, usize::from(max)).await;
+                self.same(thin).await.unwrap();
             }
             Verb::Browse { job, apps, state, from, to, key, limit } => {
                 let instant = |number: u8| (number < 8).then(|| at(number));
@@ -274,6 +287,7 @@ impl Pair {
                 self.same(async |store: &dyn Whole| store.bury(dead).await).await.unwrap();
             }
             Verb::PutApp { app, addresses, expected } => {
+                let retention = addresses.map(|last| Duration::from_secs(3_600 + u64::from(last)));
                 let addresses = addresses.map(|last| (0..last).map(|n| address_of(n).into()).collect());
                 let access_token = Some(Secret::new(&format!("put at {}", self.now().as_millis())));
                 let row = AppRow {
@@ -281,6 +295,7 @@ impl Pair {
                     title: "".into(),
                     addresses,
                     access_token,
+                    retention,
                     version: 0,
                 };
                 let expected = expected.map(u64::from);
@@ -665,7 +680,7 @@ impl Pair {
         self.adopt(&leases).await;
         self.same(async |store: &dyn Whole| store.due(&leases, Timestamp::MAX, 1_000).await).await.unwrap();
         self.arrivals(&leases, 1_000).await;
-        self.same(async |store: &dyn Whole| store.prune(Timestamp::MAX).await).await.unwrap();
+        self.same(async |store: &dyn Whole| store.prune(&Keep::since(Timestamp::MAX)).await).await.unwrap();
         self.compare_runs().await;
     }
 
@@ -743,6 +758,11 @@ impl Pair {
 
 /// A number that no gate has.
 const NO_LOG: LogId = LogId(u32::MAX as u64);
+
+fn keep_of((before, own): DrawnKeep) -> Keep {
+    let own = own.map(|(app, before)| (app_of(app).into(), at(before)));
+    Keep { apps: own.into_iter().collect(), ..Keep::since(at(before)) }
+}
 
 const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 

@@ -27,7 +27,8 @@ pub(crate) enum Verb {
     Arrivals { shards: u8, max: u8 },
     Consume(Vec<u8>),
     InForce(u8),
-    Prune(u8),
+    Prune { keep: DrawnKeep, is_needless: bool },
+    Thin { keep: DrawnKeep, from: u8, is_whole: bool, max: u8 },
     Reopen,
     Browse { job: u8, apps: u8, state: u8, from: u8, to: u8, key: u8, limit: u8 },
     AddToken { is_first: bool },
@@ -46,6 +47,9 @@ pub(crate) enum Verb {
 
 /// Run, attempt, epoch, places.
 pub(crate) type DrawnGate = (u8, u8, u8, u8);
+
+/// Before when runs are old, and before when those of an app are.
+pub(crate) type DrawnKeep = (u8, Option<(u8, u8)>);
 
 /// When each of the parts is due.
 pub(crate) type DrawnParts = Vec<u8>;
@@ -118,6 +122,7 @@ pub(crate) fn verb() -> impl Strategy<Value = Verb> {
     });
     let new_run =
         (0..=JOBS, 0..4_u8, small(), 0..3_u8, 0..7_u8, 0..6_u8, prop::option::weighted(0.1, any::<u8>()));
+    let keep = || (0..10_u8, prop::option::of((0..3_u8, 0..10_u8)));
     let left = prop::collection::vec((0..4_u8, 0..3_u8, any::<u8>(), small()), 0..3);
     let checkpoint = prop::option::weighted(0.3, (any::<u8>(), small(), small()));
     prop_oneof![
@@ -155,7 +160,9 @@ pub(crate) fn verb() -> impl Strategy<Value = Verb> {
         1 => (shards(), small()).prop_map(|(shards, max)| Verb::Arrivals { shards, max }),
         1 => prop::collection::vec(any::<u8>(), 0..4).prop_map(Verb::Consume),
         1 => any::<u8>().prop_map(Verb::InForce),
-        1 => small().prop_map(Verb::Prune),
+        1 => (keep(), any::<bool>()).prop_map(|(keep, is_needless)| Verb::Prune { keep, is_needless }),
+        2 => (keep(), any::<u8>(), any::<bool>(), 0..5_u8)
+            .prop_map(|(keep, from, is_whole, max)| Verb::Thin { keep, from, is_whole, max }),
         1 => Just(Verb::Reopen),
         2 => (0..=JOBS, 0..8_u8, 0..10_u8, 0..10_u8, 0..10_u8, 0..8_u8, 0..5_u8).prop_map(
             |(job, apps, state, from, to, key, limit)| Verb::Browse { job, apps, state, from, to, key, limit }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{NewRun, Origin, Outcome, RunId};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Accepted, Browse, Gated, RunFilter, Store};
+use punctual_node::ports::{Accepted, Browse, Gated, Keep, RunFilter, Store};
 
 use super::{House, accepted, end, gate, hold_all, one_shot, second};
 use crate::postgres_support::{block_on, client};
@@ -39,7 +39,7 @@ fn what_is_far_comes_near_and_stays_what_it_is() {
         let (seen, found) = (views().await, loaded().await);
         assert_eq!((lie().await, found.clone()), ((4, 0), vec![far, named.id]));
         house.pass(Duration::from_secs(50 * DAY as u64));
-        store.prune(house.now()).await.unwrap();
+        store.prune(&Keep::since(house.now())).await.unwrap();
         assert_eq!(lie().await, (0, 4));
         // The leases have ended in all that time.
         let leases = hold_all(&store, 2).await;
@@ -64,7 +64,7 @@ fn a_run_that_is_far_can_be_gated_and_ended() {
         assert!(matches!(store.gate(vec![gate(run, 1)]).await.unwrap()[0], Gated::Through(_)));
         store.settle(vec![end(run, true, Outcome::Succeeded)]).await.unwrap();
         assert_eq!(store.sends(run).await.unwrap().len(), 1);
-        let pruned = store.prune(Timestamp::MAX).await.unwrap();
+        let pruned = store.prune(&Keep::since(Timestamp::MAX)).await.unwrap();
         assert_eq!((pruned.buckets, pruned.kept_open), (1, 0));
         assert_eq!(store.run(run).await.unwrap(), None);
         drop(store);
@@ -90,7 +90,7 @@ fn a_past_day_that_was_dropped_leaves_no_tables() {
                 .get(0)
         };
         assert_eq!(tables().await, 8);
-        assert_eq!(store.prune(house.now()).await.unwrap().buckets, 1);
+        assert_eq!(store.prune(&Keep::since(house.now())).await.unwrap().buckets, 1);
         assert_eq!(tables().await, 0);
         // And can be begun anew.
         accepted(&store, second(0)).await;

@@ -1,4 +1,5 @@
-//! The two statements that every node asks all the time: each goes along its index, whatever is stored.
+//! The two statements that every node asks all the time, and the one that days are thinned by: each goes along its index,
+//! whatever is stored.
 
 use punctual_core::model::{NewRun, RunId};
 use punctual_node::ports::Store;
@@ -31,7 +32,7 @@ fn what_is_due_is_found_by_the_indexes() {
             )
             .await
             .unwrap();
-        let (due, load) = Postgres::statements();
+        let [due, load, thin] = Postgres::statements();
         let day = RunId::new(first.id.day(), 0).0;
         let end = RunId::new(first.id.day() + 1, 0).0;
         let at = second(2_500).as_millis();
@@ -59,6 +60,11 @@ fn what_is_due_is_found_by_the_indexes() {
             "{plan}"
         );
         // Of the other days nothing is looked at.
+        assert!(!plan.contains(&format!("runs_{}", first.id.day() + 1)), "{plan}");
+        let thin = thin.replace("$1", &day.to_string()).replace("$2", &end.to_string()).replace("$3", "2000");
+        let plan = explain(&thin).await;
+        let index = format!("runs_{}_pkey", first.id.day());
+        assert!(plan.contains(&index) && !plan.contains("Seq Scan on runs"), "{plan}");
         assert!(!plan.contains(&format!("runs_{}", first.id.day() + 1)), "{plan}");
         drop((store, client));
         house.database.drop().await;

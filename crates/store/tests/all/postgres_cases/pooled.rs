@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use punctual_core::model::{NewRun, Outcome};
-use punctual_node::ports::{Accepted, Browse, Gated, Settled, Store};
+use punctual_node::ports::{Accepted, Browse, Gated, Keep, Settled, Store};
 use punctual_store::{Options, Postgres};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -92,7 +92,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
             assert!(matches!(said.unwrap()[0], Settled::Done { .. }));
         }
         assert_eq!(store.counts(None).await.unwrap().succeeded, 12);
-        store.prune(second(-86_400)).await.unwrap();
+        store.prune(&Keep::since(second(-86_400))).await.unwrap();
         let admin = client(&house.database.url()).await;
         let kept: i64 = admin.query_one("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())", &[]).await.unwrap().get(0);
         assert_eq!(kept, 0, "no lock outlives its transaction");
