@@ -1,195 +1,97 @@
-//! The bare limit: what a program does that knows nothing of runs and leases, with one prepared statement in a loop, one
-//! transaction a batch, and the pragmas of the store.
+//! The bare limit: what a program does that knows nothing of runs and leases, over the same rows, one transaction a batch:
+//! prepared statements in SQLite, COPY and statements of many rows in PostgreSQL, statements of many rows in MariaDB.
 
-use std::path::Path;
+pub(crate) mod mariadb;
+pub(crate) mod postgres;
+mod sqlite;
+
 use std::time::Duration;
-
-use calendar::Timestamp;
-use rusqlite::{Connection, params};
 
 use crate::Failure;
 use crate::clock::Watch;
+use crate::database::{Home, Kind};
 use crate::rows::OneShots;
 
-/// A database without any index.
-pub(crate) struct Bare {
-    conn: Connection,
+/// A database without anything of ours.
+pub(crate) enum Bare {
+    Sqlite(sqlite::Bare),
+    Postgres(postgres::Bare),
+    MariaDb(mariadb::Bare),
 }
 
 impl Bare {
-    pub(crate) fn open(path: &Path) -> Result<Bare, Failure> {
-        let conn = Connection::open(path)?;
-        conn.execute_batch(
-            "pragma page_size = 8192;
-             pragma journal_mode = wal;
-             pragma synchronous = full;
-             pragma temp_store = memory;
-             pragma cache_size = -65536;
-             create table runs (
-                 id integer primary key,
-                 job integer not null,
-                 shard integer not null,
-                 fire_time integer not null,
-                 due integer not null,
-                 origin integer not null,
-                 decided integer not null,
-                 priority integer not null,
-                 key text,
-                 of integer,
-                 payload text
-             ) strict;
-             create table closes (
-                 place integer primary key,
-                 run integer not null,
-                 outcome integer not null,
-                 reason text not null,
-                 closed_at integer not null,
-                 range_until integer,
-                 range_count integer,
-                 unsent integer,
-                 attempt integer,
-                 token integer,
-                 executor text,
-                 started_at integer,
-                 ended_at integer,
-                 attempt_outcome integer,
-                 message text,
-                 possible_duplicate integer
-             ) strict;
-             create table clocks (
-                 job integer primary key,
-                 shard integer not null,
-                 next_fire integer,
-                 version integer not null,
-                 enabled integer not null
-             ) strict;",
-        )?;
-        Ok(Bare { conn })
+    pub(crate) async fn open(home: &Home) -> Result<Bare, Failure> {
+        Ok(match home.kind {
+            Kind::Sqlite => Bare::Sqlite(sqlite::Bare::open(&home.file)?),
+            Kind::Postgres => Bare::Postgres(postgres::Bare::open(&home.address).await?),
+            Kind::MariaDb => Bare::MariaDb(mariadb::Bare::open(&home.address).await?),
+        })
     }
 
-    /// Inserts one-shots.
-    pub(crate) fn insert(&self, shots: &OneShots, batch: u64, watch: &Watch) -> Result<Duration, Failure> {
-        let started = watch.elapsed();
-        let mut insert = self.conn.prepare(INSERT_RUN)?;
-        let mut from = 0;
-        while from < shots.count {
-            let until = shots.count.min(from + batch);
-            self.conn.execute_batch("begin immediate")?;
-            for index in from..until {
-                let due = shots.due(index).as_millis();
-                let payload = shots.payload.as_deref();
-                insert.execute(params![
-                    index as i64,
-                    shots.job.0,
-                    (index % 64) as i64,
-                    due,
-                    due,
-                    2,
-                    0,
-                    5,
-                    None::<&str>,
-                    None::<i64>,
-                    payload
-                ])?;
-            }
-            self.conn.execute_batch("commit")?;
-            from = until;
+    /// Inserts one-shots in the way that is fastest.
+    pub(crate) async fn insert(
+        &mut self,
+        shots: &OneShots,
+        batch: u64,
+        watch: &Watch,
+    ) -> Result<Duration, Failure> {
+        match self {
+            Bare::Sqlite(bare) => bare.insert(shots, batch, watch),
+            Bare::Postgres(bare) => bare.copy(shots, batch, watch).await,
+            Bare::MariaDb(bare) => bare.insert(shots, batch, watch).await,
         }
-        Ok(watch.elapsed() - started)
+    }
+
+    /// Inserts them once more with statements of many rows, where there is a faster way than that.
+    pub(crate) async fn insert_rows(
+        &mut self,
+        shots: &OneShots,
+        batch: u64,
+        watch: &Watch,
+    ) -> Result<Option<Duration>, Failure> {
+        match self {
+            Bare::Postgres(bare) => bare.insert(shots, batch, watch).await.map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Reads the earliest one-shots by their row ids, and writes an end for each.
-    pub(crate) fn load_and_close(
-        &self,
+    pub(crate) async fn load_and_close(
+        &mut self,
         shots: &OneShots,
         closed: u64,
         batch: u64,
         watch: &Watch,
     ) -> Result<Duration, Failure> {
-        let mut ids: Vec<(Timestamp, u64)> =
-            (0..shots.count).map(|index| (shots.due(index), index)).collect();
-        ids.sort_unstable();
-        ids.truncate(usize::try_from(closed)?);
-        let started = watch.elapsed();
-        let mut select = self.conn.prepare(
-            "select job, shard, fire_time, due, origin, decided, priority, payload is not null
-             from runs
-             where id = ?1",
-        )?;
-        let mut insert = self.conn.prepare(
-            "insert into closes
-                 (run, outcome, reason, closed_at, range_until, range_count, unsent, attempt, token, executor,
-                  started_at, ended_at, attempt_outcome, message, possible_duplicate)
-             values (?1, 0, '', ?2, null, null, null, 1, ?3, 'bench', ?2, ?2, 0, '', 0)",
-        )?;
-        for batch in ids.chunks(usize::try_from(batch)?) {
-            self.conn.execute_batch("begin immediate")?;
-            for (_, id) in batch {
-                let mut columns = [0_i64; 8];
-                select.query_row([*id as i64], |row| {
-                    let mut numbered = columns.iter_mut().enumerate();
-                    numbered.try_for_each(|(index, column)| row.get(index).map(|value| *column = value))
-                })?;
-                insert.execute(params![*id as i64, columns[3], 1_i64 << 20])?;
-            }
-            self.conn.execute_batch("commit")?;
+        let ids = earliest(shots, closed)?;
+        let batch = usize::try_from(batch)?;
+        match self {
+            Bare::Sqlite(bare) => bare.load_and_close(&ids, batch, watch),
+            Bare::Postgres(bare) => bare.load_and_close(&ids, batch, watch).await,
+            Bare::MariaDb(bare) => bare.load_and_close(&ids, batch, watch).await,
         }
-        Ok(watch.elapsed() - started)
     }
 
     /// Moves the clocks of so many jobs a tick, and writes a run for each: how long each tick took.
-    pub(crate) fn plan(
-        &self,
+    pub(crate) async fn plan(
+        &mut self,
         stored: u64,
         due: u64,
         ticks: u64,
         watch: &Watch,
     ) -> Result<Vec<Duration>, Failure> {
-        let slots = stored / due;
-        let mut insert = self.conn.prepare(
-            "insert into clocks (job, shard, next_fire, version, enabled)
-             values (?1, ?2, ?3, 1, 1)",
-        )?;
-        self.conn.execute_batch("begin immediate")?;
-        for job in 0..stored {
-            insert.execute(params![job as i64, (job % 64) as i64, (job % slots * 1_000) as i64])?;
+        match self {
+            Bare::Sqlite(bare) => bare.plan(stored, due, ticks, watch),
+            Bare::Postgres(bare) => bare.plan(stored, due, ticks, watch).await,
+            Bare::MariaDb(bare) => bare.plan(stored, due, ticks, watch).await,
         }
-        self.conn.execute_batch("commit")?;
-        let mut update = self.conn.prepare(
-            "update clocks
-             set next_fire = ?3
-             where job = ?1 and next_fire = ?2 and version = 1 and enabled = 1",
-        )?;
-        let mut insert = self.conn.prepare(INSERT_RUN)?;
-        let (mut took, mut id) = (Vec::new(), 0_i64);
-        for tick in 0..ticks {
-            let started = watch.elapsed();
-            self.conn.execute_batch("begin immediate")?;
-            let at = (tick * 1_000) as i64;
-            for job in (tick % slots..stored).step_by(usize::try_from(slots)?) {
-                update.execute(params![job as i64, at, at + (slots * 1_000) as i64])?;
-                insert.execute(params![
-                    id,
-                    job as i64,
-                    (job % 64) as i64,
-                    at,
-                    at,
-                    0,
-                    0,
-                    5,
-                    None::<&str>,
-                    None::<i64>,
-                    None::<&str>
-                ])?;
-                id += 1;
-            }
-            self.conn.execute_batch("commit")?;
-            took.push(watch.elapsed() - started);
-        }
-        Ok(took)
     }
 }
 
-const INSERT_RUN: &str = "\
-    insert into runs (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+/// The row ids of the one-shots that are due first.
+fn earliest(shots: &OneShots, count: u64) -> Result<Vec<i64>, Failure> {
+    let mut rows: Vec<_> = (0..shots.count).map(|index| (shots.due(index), index as i64)).collect();
+    rows.sort_unstable();
+    rows.truncate(usize::try_from(count)?);
+    Ok(rows.into_iter().map(|(_, id)| id).collect())
+}

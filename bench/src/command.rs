@@ -1,32 +1,86 @@
 //! The command: runs scenarios and prints what they gave.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a terminal")]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::database::Database;
 use crate::machine::Machine;
 use crate::scenarios::{ALL, Setup, fill_timers};
-use crate::{Failure, Figure, Sizes};
+use crate::{Failure, Figure, Order, Place, Sizes, Wanted};
 
 const USAGE: &str = "\
 usage: punctual bench SCENARIO|all [OPTIONS]
 
-of the store and the engine: insert, load_close, plan, wheel, timers, cron, engine
-of a whole node with an agent: herd, execute
-of a whole node with an executor: xxl, native
+of the store and the engine
+  insert      one-shots by batches of 1 to 10,000      load_close  one-shots loaded and closed
+  plan        seconds of planning                      tick        the same with a million jobs that are not due
+  wheel, timers, cron, engine                          the parts of the engine, each alone
+of a whole node
+  submit      one-shots through the API, one and many a request
+  execute     as fast as it goes: agents, then native executors, results kept
+  native, xxl the same with one kind of executor, then the lag at 10, 50 and 90 % of that
+  lag         5,000 due at one second, native          herd        10,000 due at one second, agents
+  flood       a million due at one second              stored      a million stored, 10,000 due a second
+  cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
+  scaling     1, 2 and 3 nodes, each with the same small share of a core, on PostgreSQL and MariaDB
 
-  --quick      smaller, for a look in between
-  --json       one object a line; the first is the machine
-  --dir PATH   where databases are made (the system's folder for temporary files)";
+  --database WHICH  sqlite (as long as nothing is said), scratch-postgres or scratch-mariadb, which are started for it with
+                    fsync on, or an address: databases named punctual_bench_* are made and dropped there
+                    (all but wheel, timers, cron, engine)
+  --order ORDER     insertion or random: whether one-shots are due in the order in which they are inserted; both if not said
+                    (insert, load_close)
+  --jobs N          jobs that are stored (tick)
+  --runs N          runs that are executed (execute, native, xxl, flood; for each node: scaling), handed over (submit)
+                    or cancelled (cancel)
+  --stored N        one-shots that are stored (restart, stored)
+  --rate N          how many are due a second (stored)
+  --share N         hundredths of a core for each node (scaling)
+  --quick           smaller, for a look in between
+  --json            one object a line; the first is the machine
+  --dir PATH        where databases are made (the system's folder for temporary files)
+
+  punctual bench insert --database scratch-postgres --order random
+  punctual bench tick --jobs 1000000 --database scratch-mariadb --json
+  punctual bench restart --stored 10000000
+  punctual bench scaling --share 20";
 
 /// What was asked.
 struct Asked {
     scenario: String,
     is_quick: bool,
+    /// For a test that it works at all.
+    is_tiny: bool,
     is_json: bool,
     /// Whether the machine was told already.
     is_part: bool,
     dir: PathBuf,
+    database: Wanted,
+    orders: Vec<Order>,
+    /// Sizes that were said.
+    numbers: Vec<(String, u64)>,
+}
+
+impl Asked {
+    fn sizes(&self) -> Sizes {
+        let mut sizes = match (self.is_tiny, self.is_quick) {
+            (true, _) => Sizes::tiny(),
+            (_, true) => Sizes::quick(),
+            _ => Sizes::full(),
+        };
+        for (name, number) in &self.numbers {
+            match name.as_str() {
+                "--jobs" => sizes.idle_jobs = *number,
+                "--stored" => sizes.stored = *number,
+                "--rate" => sizes.due_rate = *number,
+                "--share" => sizes.share = *number,
+                "--runs" => sizes = sizes.with_runs(*number),
+                _ => {}
+            }
+        }
+        sizes
+    }
 }
 
 /// Does what the words ask for. `leading` is what this program wants to hear before them, when it is started again.
@@ -35,6 +89,8 @@ pub fn run(words: &[String], leading: &[&str]) -> ExitCode {
     let done = match (&words[..], read(&words)) {
         // The part of a scenario that wants a process of its own.
         (["fill", path, count], _) => fill(path, count),
+        // A server for programs that are measured beside us.
+        (["scratch", "postgres"], _) => lend(),
         (_, Ok(asked)) => measure(&asked, &words, leading),
         (_, Err(complaint)) => {
             eprintln!("{complaint}\n\n{USAGE}");
@@ -55,17 +111,31 @@ fn read(words: &[&str]) -> Result<Asked, String> {
     let mut asked = Asked {
         scenario: String::new(),
         is_quick: false,
+        is_tiny: false,
         is_json: false,
         is_part: false,
         dir: std::env::temp_dir(),
+        database: Wanted::Embedded,
+        orders: Order::ALL.to_vec(),
+        numbers: Vec::new(),
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "--quick" => asked.is_quick = true,
+            "--tiny" => asked.is_tiny = true,
             "--json" => asked.is_json = true,
             "--part" => asked.is_part = true,
             "--dir" => asked.dir = words.next().ok_or("--dir wants a folder")?.into(),
+            "--database" => {
+                asked.database = words.next().ok_or("--database wants a name or an address")?.parse()?
+            }
+            "--order" => asked.orders = order(words.next().copied())?,
+            number if NUMBERS.contains(&number) => {
+                let value = words.next().and_then(|value| value.replace([',', '_'], "").parse().ok());
+                let value = value.ok_or_else(|| format!("{number} wants a number"))?;
+                asked.numbers.push((number.to_owned(), value));
+            }
             name if asked.scenario.is_empty() => asked.scenario = name.to_owned(),
             other => return Err(format!("what is {other}?")),
         }
@@ -75,6 +145,17 @@ fn read(words: &[&str]) -> Result<Asked, String> {
         "" => Err("which scenario?".to_owned()),
         _ if is_known => Ok(asked),
         name => Err(format!("there is no scenario {name}")),
+    }
+}
+
+/// Options that say how many.
+const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--share"];
+
+fn order(word: Option<&str>) -> Result<Vec<Order>, String> {
+    match word {
+        Some("insertion") => Ok(vec![Order::Rows]),
+        Some("random") => Ok(vec![Order::Random]),
+        _ => Err("--order wants insertion or random".to_owned()),
     }
 }
 
@@ -92,7 +173,9 @@ fn measure(asked: &Asked, words: &[&str], leading: &[&str]) -> Result<bool, Fail
         return run_all(words, leading);
     }
     let setup = Setup {
-        sizes: if asked.is_quick { Sizes::quick() } else { Sizes::full() },
+        sizes: asked.sizes(),
+        database: asked.database.clone(),
+        orders: asked.orders.clone(),
         dir: asked.dir.clone(),
         program: leading.is_empty().then(std::env::current_exe).transpose()?,
         punctual: Some(std::env::current_exe()?.with_file_name("punctual")),
@@ -126,5 +209,14 @@ fn run_all(words: &[&str], leading: &[&str]) -> Result<bool, Failure> {
 
 fn fill(path: &str, count: &str) -> Result<bool, Failure> {
     fill_timers(Path::new(path), count.parse()?)?;
+    Ok(true)
+}
+
+/// Starts a PostgreSQL as the scenarios have it, says where it is, and keeps it until the input closes.
+fn lend() -> Result<bool, Failure> {
+    let place = Place::make(&std::env::temp_dir(), "scratch")?;
+    let database = Database::start(&Wanted::ScratchPostgres, place)?;
+    println!("{}", database.url());
+    std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(true)
 }

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::database::{Counts, Kind};
+
 /// What one case of a scenario gave. Only what applies is there.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
     /// The scenario.
     pub scenario: &'static str,
+    /// What kept the runs, where it was asked for.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub database: &'static str,
     /// Which case of it.
     pub case: String,
     /// How many rows, runs or timers it was about.
@@ -81,6 +86,23 @@ impl Figure {
         Figure { p50_ms: at(500), p99_ms: at(990), max_ms: at(1_000), ..self }
     }
 
+    /// On which database.
+    pub(crate) fn on(self, kind: Kind) -> Figure {
+        Figure { database: kind.name(), ..self }
+    }
+
+    /// What the server counted, for each run.
+    pub(crate) fn counted(self, counts: Counts) -> Figure {
+        let told = [
+            ("statements_per_run", counts.statements),
+            ("rows_read_per_run", counts.rows_read),
+            ("commits_per_run", counts.commits),
+            ("log_bytes_per_run", counts.log_bytes),
+        ];
+        let told = told.into_iter().filter_map(|(name, count)| Some((name, count?)));
+        told.fold(self, |figure, (name, count)| figure.with(name, count))
+    }
+
     pub(crate) fn cpu(self, seconds: f64) -> Figure {
         Figure { cpu_s: Some(seconds), ..self }
     }
@@ -127,8 +149,9 @@ impl Figure {
     /// What stands over the lines of the table.
     pub fn heading() -> String {
         format!(
-            "{:<11} {:<26} {:>9} {:>11} {:<13} {:>11} {:>6} {:>9} {:>9} {:>9} {:>8} {:>7}",
+            "{:<11} {:<10} {:<32} {:>9} {:>11} {:<13} {:>11} {:>6} {:>9} {:>9} {:>9} {:>8} {:>7}",
             "scenario",
+            "on",
             "case",
             "count",
             "rate/s",
@@ -151,8 +174,9 @@ impl fmt::Display for Figure {
         };
         write!(
             f,
-            "{:<11} {:<26} {:>9} {:>11} {:<13} {:>11} {:>6} {:>9} {:>9} {:>9} {:>8} {:>7}",
+            "{:<11} {:<10} {:<32} {:>9} {:>11} {:<13} {:>11} {:>6} {:>9} {:>9} {:>9} {:>8} {:>7}",
             self.scenario,
+            self.database,
             self.case,
             self.count,
             shown(self.rate, 0),
@@ -171,7 +195,13 @@ impl fmt::Display for Figure {
             }
         }
         for (name, value) in &self.more {
-            let digits = if value.fract() == 0.0 { 0 } else { 2 };
+            let digits = if value.fract() == 0.0 {
+                0
+            } else if value.abs() < 1.0 {
+                4
+            } else {
+                2
+            };
             write!(f, " {name}={value:.digits$}")?;
         }
         Ok(())

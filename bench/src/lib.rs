@@ -7,8 +7,10 @@
 mod bare;
 mod clock;
 pub mod command;
+mod database;
 mod driver;
 mod figure;
+mod filler;
 pub mod machine;
 mod outside;
 mod place;
@@ -17,8 +19,10 @@ pub mod scenarios;
 mod served;
 mod sizes;
 
+pub use database::Wanted;
 pub use figure::Figure;
 pub use place::Place;
+pub use rows::Order;
 pub use sizes::Sizes;
 
 /// Whatever went wrong ends the scenario, and a person reads why.

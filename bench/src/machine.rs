@@ -80,14 +80,29 @@ pub fn cpu_seconds_of(process: u32) -> f64 {
     cpu(&process.to_string())
 }
 
+/// Those of another process and all its children, ended ones included.
+pub fn cpu_seconds_of_all(process: u32) -> f64 {
+    let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let child: u32 = entry.file_name().to_str()?.parse().ok()?;
+        (stat(&child.to_string(), 1)? as u32 == process).then(|| cpu_seconds_of(child))
+    });
+    let ended = [13, 14].map(|field| stat(&process.to_string(), field).unwrap_or(0.0) / TICKS);
+    cpu_seconds_of(process) + ended.iter().sum::<f64>() + children.sum::<f64>()
+}
+
 fn cpu(process: &str) -> f64 {
-    /// What the kernel counts in for programs, on every machine it runs on.
-    const TICKS: f64 = 100.0;
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    [11, 12].iter().map(|field| stat(process, *field).unwrap_or(0.0) / TICKS).sum()
+}
+
+/// What the kernel counts in for programs, on every machine it runs on.
+const TICKS: f64 = 100.0;
+
+/// A number of a process, counted from behind its name.
+fn stat(process: &str, field: usize) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program is in brackets and may hold anything.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = |index: usize| after_name.split_whitespace().nth(index).and_then(|it| it.parse::<f64>().ok());
-    (field(11).unwrap_or(0.0) + field(12).unwrap_or(0.0)) / TICKS
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(field)?.parse().ok()
 }
 
 fn status(process: &str, name: &str) -> u64 {

@@ -30,7 +30,7 @@ const CHANGES: u64 = 256;
 
 /// The order of due times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// As the rows.
     Rows,
     /// Anyhow.
@@ -38,7 +38,8 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) const ALL: [Order; 2] = [Order::Rows, Order::Random];
+    /// Both.
+    pub const ALL: [Order; 2] = [Order::Rows, Order::Random];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

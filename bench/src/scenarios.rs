@@ -1,18 +1,30 @@
 //! The scenarios, one file each.
 
+mod cancel;
 mod cron;
 mod engine;
 mod executors;
+mod flood;
 mod herd;
 mod insert;
+mod lag;
 mod load_close;
 mod plan;
+mod restart;
+mod scaling;
+mod stage;
+mod stored;
+mod submit;
+mod tick;
 mod timers;
 mod wheel;
 
 use std::future::Future;
 use std::path::PathBuf;
 
+use crate::database::{Database, Wanted};
+use crate::place::Place;
+use crate::rows::Order;
 use crate::{Failure, Figures, Sizes};
 
 pub use timers::fill as fill_timers;
@@ -22,6 +34,10 @@ pub use timers::fill as fill_timers;
 pub struct Setup {
     /// How much.
     pub sizes: Sizes,
+    /// Where runs are kept, for scenarios that can be asked.
+    pub database: Wanted,
+    /// In which order one-shots are due, for scenarios that can be asked.
+    pub orders: Vec<Order>,
     /// Where folders for databases are made.
     pub dir: PathBuf,
     /// The program that fills a database in a process of its own, so that this one's memory stays clean; none to do it
@@ -29,6 +45,33 @@ pub struct Setup {
     pub program: Option<PathBuf>,
     /// The program `punctual`, for scenarios that measure a whole node.
     pub punctual: Option<PathBuf>,
+}
+
+impl Setup {
+    /// The smallest there is, on the embedded store: for tests.
+    pub fn tiny(dir: PathBuf) -> Setup {
+        Setup {
+            sizes: Sizes::tiny(),
+            database: Wanted::Embedded,
+            orders: Order::ALL.to_vec(),
+            dir,
+            program: None,
+            punctual: None,
+        }
+    }
+
+    /// Makes the database ready that was asked for.
+    fn start(&self, name: &str) -> Result<Database, Failure> {
+        Database::start(&self.database, Place::make(&self.dir, name)?)
+    }
+
+    /// Runs a future as long as it takes. What is embedded has its own threads; who asks a server has as many as a node.
+    fn block_on<T>(&self, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        match self.database {
+            Wanted::Embedded => block_on(future),
+            _ => tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future),
+        }
+    }
 }
 
 /// A scenario.
@@ -39,6 +82,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("insert", insert::run),
     ("load_close", load_close::run),
     ("plan", plan::run),
+    ("tick", tick::run),
     ("wheel", wheel::run),
     ("timers", timers::run),
     ("cron", cron::run),
@@ -47,6 +91,13 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("execute", herd::execute),
     ("xxl", executors::xxl),
     ("native", executors::native),
+    ("submit", submit::run),
+    ("lag", lag::run),
+    ("cancel", cancel::run),
+    ("restart", restart::run),
+    ("stored", stored::run),
+    ("flood", flood::run),
+    ("scaling", scaling::run),
 ];
 
 /// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.

@@ -7,11 +7,13 @@ mod echo;
 mod executor;
 mod native;
 mod node;
+mod share;
 
 pub(crate) use agent::{Agent, Arrived};
 pub(crate) use bare::call_in_a_loop;
 pub(crate) use crew::Crew;
 pub(crate) use echo::{Bare, echo};
 pub(crate) use executor::Executor;
-pub(crate) use native::Native;
-pub(crate) use node::Served;
+pub(crate) use native::{LOOK_OFTEN, LOOK_SELDOM, Native};
+pub(crate) use node::{Launch, Served};
+pub(crate) use share::Share;

@@ -5,8 +5,10 @@ use std::time::Duration;
 /// The sizes of all scenarios.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// One-shots that are inserted.
+    /// One-shots that are inserted before some are loaded and closed.
     pub rows: u64,
+    /// How many one-shots are inserted at once, and how many in all.
+    pub inserts: Vec<(u64, u64)>,
     /// How many of them are loaded and closed.
     pub closed: u64,
     /// How many are written at once.
@@ -19,6 +21,8 @@ pub struct Sizes {
     pub jobs_due: u64,
     /// How many seconds are planned.
     pub ticks: u64,
+    /// Recurring jobs stored of which hardly any are due.
+    pub idle_jobs: u64,
     /// Timers in the wheel.
     pub timers: u64,
     /// Timers in a node.
@@ -41,6 +45,28 @@ pub struct Sizes {
     pub executed: u64,
     /// One-shots that are due at one second, to an XXL-JOB executor.
     pub triggered: u64,
+    /// One-shots that are due at one second, to a native executor, and how often.
+    pub punctual_herd: u64,
+    /// How often.
+    pub herds: u64,
+    /// One-shots that are handed over through the API, in each of the ways.
+    pub submitted: u64,
+    /// One-shots that are cancelled, in each of the ways.
+    pub cancelled: u64,
+    /// One-shots that are only stored.
+    pub stored: u64,
+    /// How many of them a store takes a second at least.
+    pub fill_rate: u64,
+    /// How many others are due every second.
+    pub due_rate: u64,
+    /// For how long.
+    pub steady: Duration,
+    /// One-shots that are due at one second, more than a node holds.
+    pub flood: u64,
+    /// One-shots for each node of a cluster.
+    pub scaled: u64,
+    /// How many hundredths of a core each node of a cluster gets.
+    pub share: u64,
 }
 
 impl Sizes {
@@ -48,12 +74,14 @@ impl Sizes {
     pub fn full() -> Sizes {
         Sizes {
             rows: 2_000_000,
+            inserts: vec![(1, 20_000), (100, 500_000), (1_000, 1_000_000), (10_000, 1_000_000)],
             closed: 1_000_000,
             batch: 1_000,
             page: 10_000,
             jobs_stored: vec![10_000, 100_000, 1_000_000],
             jobs_due: 1_000,
             ticks: 200,
+            idle_jobs: 1_000_000,
             timers: 1_000_000,
             loaded: 1_000_000,
             firing: 10_000,
@@ -65,6 +93,31 @@ impl Sizes {
             called: 10_000,
             executed: 300_000,
             triggered: 200_000,
+            punctual_herd: 5_000,
+            herds: 10,
+            submitted: 200_000,
+            cancelled: 100_000,
+            stored: 1_000_000,
+            fill_rate: 20_000,
+            due_rate: 10_000,
+            steady: Duration::from_secs(30),
+            flood: 1_000_000,
+            scaled: 50_000,
+            share: 15,
+        }
+    }
+
+    /// The same with so many runs, wherever runs are executed or cancelled.
+    #[must_use]
+    pub fn with_runs(self, runs: u64) -> Sizes {
+        Sizes {
+            submitted: runs,
+            executed: runs,
+            triggered: runs,
+            cancelled: runs,
+            flood: runs,
+            scaled: runs,
+            ..self
         }
     }
 
@@ -72,12 +125,22 @@ impl Sizes {
     pub fn quick() -> Sizes {
         Sizes {
             rows: 200_000,
+            inserts: vec![(1, 2_000), (100, 50_000), (1_000, 200_000), (10_000, 200_000)],
             closed: 100_000,
             jobs_stored: vec![10_000, 100_000],
             ticks: 40,
+            idle_jobs: 100_000,
             duration: Duration::from_secs(15),
             executed: 50_000,
             triggered: 20_000,
+            herds: 3,
+            submitted: 20_000,
+            cancelled: 10_000,
+            stored: 100_000,
+            due_rate: 2_000,
+            steady: Duration::from_secs(10),
+            flood: 100_000,
+            scaled: 10_000,
             ..Sizes::full()
         }
     }
@@ -86,12 +149,14 @@ impl Sizes {
     pub fn tiny() -> Sizes {
         Sizes {
             rows: 2_000,
+            inserts: vec![(1, 20), (100, 500), (1_000, 2_000)],
             closed: 1_000,
             batch: 100,
             page: 300,
             jobs_stored: vec![100, 400],
             jobs_due: 20,
             ticks: 12,
+            idle_jobs: 2_000,
             timers: 5_000,
             loaded: 3_000,
             firing: 50,
@@ -103,6 +168,17 @@ impl Sizes {
             called: 200,
             executed: 500,
             triggered: 500,
+            punctual_herd: 200,
+            herds: 2,
+            submitted: 500,
+            cancelled: 300,
+            stored: 2_000,
+            fill_rate: 20_000,
+            due_rate: 100,
+            steady: Duration::from_secs(2),
+            flood: 2_000,
+            scaled: 300,
+            share: 30,
         }
     }
 }

@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use punctual_bench::scenarios::{ALL, Setup};
-use punctual_bench::{Figure, Sizes};
+use punctual_bench::{Figure, Order, Wanted};
+
+fn setup() -> Setup {
+    Setup::tiny(Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned())
+}
 
 fn run(name: &str) -> Vec<Figure> {
+    run_with(name, &setup())
+}
+
+fn run_with(name: &str, setup: &Setup) -> Vec<Figure> {
     let (_, scenario) = ALL.iter().find(|(known, _)| *known == name).expect("a scenario");
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned();
-    let figures =
-        scenario(&Setup { sizes: Sizes::tiny(), dir, program: None, punctual: None }).expect("it ends well");
+    let figures = scenario(setup).expect("it ends well");
     for figure in &figures {
         assert!(figure.is_right(), "{figure}");
         let json: serde_json::Value = serde_json::from_str(&figure.to_json()).expect("JSON");
@@ -25,7 +31,7 @@ fn counts(figures: &[Figure]) -> Vec<u64> {
 
 #[test]
 fn every_row_that_was_accepted_is_there() {
-    assert_eq!(counts(&run("insert")), [2_000; 4]);
+    assert_eq!(counts(&run("insert")), [20, 500, 2_000, 2_000, 20, 500, 2_000, 2_000]);
 }
 
 #[test]
@@ -58,4 +64,27 @@ fn every_job_fires_once_at_every_instant() {
 #[test]
 fn a_herd_is_handed_over_whole_and_in_order() {
     assert_eq!(counts(&run("engine")), [500]);
+}
+
+#[test]
+fn a_tick_plans_what_is_due_among_many_that_are_not() {
+    assert_eq!(counts(&run("tick")), [12; 2]);
+}
+
+#[test]
+fn the_scenarios_of_the_store_run_on_postgresql() {
+    on_a_server(Wanted::ScratchPostgres);
+}
+
+#[test]
+fn the_scenarios_of_the_store_run_on_mariadb() {
+    on_a_server(Wanted::ScratchMariaDb);
+}
+
+fn on_a_server(database: Wanted) {
+    let mut setup = Setup { database, orders: vec![Order::Random], ..setup() };
+    (setup.sizes.inserts, setup.sizes.jobs_stored) = (vec![(100, 500)], vec![100]);
+    for (name, expected) in [("insert", 500), ("load_close", 1_000), ("plan", 100), ("tick", 12)] {
+        assert_eq!(run_with(name, &setup)[0].count, expected, "{name}");
+    }
 }

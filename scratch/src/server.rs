@@ -93,6 +93,11 @@ impl Server {
         self.port
     }
 
+    /// The number of its process; none while it is stopped.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
     /// Where it writes what it has to say.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")

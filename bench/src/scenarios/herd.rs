@@ -2,7 +2,6 @@
 //! second when it never runs out of work. The agent is on the same machine, so both share its cores.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +10,10 @@ use serde_json::{Value, json};
 
 use super::Setup;
 use super::cron::next_instant;
+use super::stage::launch;
 use crate::clock::{Watch, lag};
+use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::place::Place;
 use crate::served::{Agent, Arrived, Served, call_in_a_loop};
 use crate::{Failure, Figure, Figures};
 
@@ -33,20 +33,21 @@ pub(super) fn herd(setup: &Setup) -> Figures {
 
 /// As many one-shots as it takes, all due at once.
 pub(super) fn execute(setup: &Setup) -> Figures {
-    measure(setup, "execute", setup.sizes.executed, false)
+    let mut figures = measure(setup, "execute", setup.sizes.executed, false)?;
+    figures.extend(super::executors::execute(setup)?);
+    Ok(figures)
 }
 
 fn measure(setup: &Setup, name: &'static str, count: u64, is_later: bool) -> Figures {
-    let punctual = setup.punctual.as_deref().ok_or("where is the program punctual?")?;
-    let place = Place::make(&setup.dir, name)?;
+    let database = setup.start(name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figure = runtime.block_on(call(punctual, &place, name, count, is_later))?;
+    let figure = runtime.block_on(call(setup, &database, name, count, is_later))?;
     Ok(vec![figure])
 }
 
 async fn call(
-    punctual: &Path,
-    place: &Place,
+    setup: &Setup,
+    database: &Database,
     name: &'static str,
     count: u64,
     is_later: bool,
@@ -56,7 +57,8 @@ async fn call(
     let bare = call_in_a_loop(&watch, agent.address, CONNECTIONS, count).await?;
     agent.take();
 
-    let mut node = Served::start(punctual, &place.file("data")).await?;
+    let mut home = database.empty("node").await?;
+    let mut node = Served::start(&launch(setup, database, &mut home)?).await?;
     let target =
         json!({"kind": "http", "url": format!("http://{}/", agent.address), "body": {"hello": "agent"}});
     let job = json!({"app": "bench", "name": name, "schedule": {"kind": "manual"}, "target": target});
@@ -82,6 +84,7 @@ async fn call(
         .cpu(cpu)
         .resident(rss)
         .whole(lost, doubled)
+        .on(database.kind)
         .with("handed_in_before", f64::from(u8::from(is_in_time)));
     Ok(if is_later { figure.steps(lags) } else { figure })
 }

@@ -1,80 +1,115 @@
-//! One-shots handed to the store in batches: due in the order of the rows, at random times over three days, and by several
-//! at once.
+//! One-shots handed to the store in batches of several sizes, due in the order of the rows and at random times over three days,
+//! by one and by several at once; each beside the bare limit over the same rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_node::ports::{Browse, Store};
+use punctual_node::ports::Store;
 
-use super::{Setup, block_on};
-use crate::bare::Bare;
+use super::Setup;
 use crate::clock::{Hands, Watch};
+use crate::database::Database;
 use crate::machine::{cpu_seconds, resident_bytes};
-use crate::place::{Place, open};
-use crate::rows::{OneShots, Order, create_manual, submit};
+use crate::rows::{OneShots, create_manual, submit};
 use crate::{Failure, Figure, Figures};
 
 /// Over how long the due times are spread.
 pub(super) const SPAN: Duration = Duration::from_secs(3 * 86_400);
 
+/// Which size of a batch is handed over by several at once, too.
+const SHARED: u64 = 1_000;
+
 pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "insert")?;
-    let watch = Arc::new(Watch::start());
-    let cases = [(Order::Rows, 1), (Order::Random, 1), (Order::Rows, 4), (Order::Random, 4)];
-    let mut figures = Vec::new();
-    for (order, submitters) in cases {
-        let shots = OneShots::new(setup.sizes.rows, order, watch.now(), SPAN);
-        let (bare, bare_closing) = insert_bare(&place, &shots, setup.sizes.batch, &watch)?;
-        let figure = block_on(insert(&place, &shots, setup.sizes.batch, submitters, &watch))?;
-        figures.push(figure.beside(bare).with("bare_closing_s", bare_closing.as_secs_f64()));
-    }
-    Ok(figures)
+    let database = setup.start("insert")?;
+    setup.block_on(async {
+        let watch = Arc::new(Watch::start());
+        let mut figures = Vec::new();
+        for order in &setup.orders {
+            for (batch, count) in &setup.sizes.inserts {
+                let shots = OneShots::new(*count, *order, watch.now(), SPAN);
+                let limit = Limit::measure(&database, &shots, *batch, &watch).await?;
+                let submitters: &[u64] = if *batch == SHARED { &[1, 4] } else { &[1] };
+                for submitters in submitters {
+                    let figure = insert(&database, &shots, *batch, *submitters, &watch).await?;
+                    figures.push(limit.beside(figure).on(database.kind));
+                }
+            }
+        }
+        Ok(figures)
+    })
 }
 
-fn insert_bare(
-    place: &Place,
-    shots: &OneShots,
-    batch: u64,
-    watch: &Watch,
-) -> Result<(Duration, Duration), Failure> {
-    let bare = Bare::open(&place.file("bare.db"))?;
-    let took = bare.insert(shots, batch, watch)?;
-    let closed = watch.elapsed();
-    drop(bare);
-    let closing = watch.elapsed() - closed;
-    place.delete("bare.db");
-    Ok((took, closing))
+/// The same rows without us.
+struct Limit {
+    took: Duration,
+    closing: Duration,
+    /// With statements of many rows, where there is a faster way.
+    rows_took: Option<Duration>,
+}
+
+impl Limit {
+    async fn measure(
+        database: &Database,
+        shots: &OneShots,
+        batch: u64,
+        watch: &Watch,
+    ) -> Result<Limit, Failure> {
+        let mut bare = database.empty("bare").await?.bare().await?;
+        let took = bare.insert(shots, batch, watch).await?;
+        let rows_took = bare.insert_rows(shots, batch, watch).await?;
+        let closed = watch.elapsed();
+        drop(bare);
+        let closing = watch.elapsed() - closed;
+        database.drop("bare").await?;
+        Ok(Limit { took, closing, rows_took })
+    }
+
+    fn beside(&self, figure: Figure) -> Figure {
+        let (count, rate) = (figure.count as f64, figure.rate.unwrap_or(0.0));
+        let figure = figure.beside(self.took).with("bare_closing_s", self.closing.as_secs_f64());
+        match self.rows_took.map(|took| count / took.as_secs_f64().max(1e-9)) {
+            Some(bare) => figure.with("bare_rows_rate", bare).with("ratio_to_bare_rows", rate / bare),
+            None => figure,
+        }
+    }
 }
 
 async fn insert(
-    place: &Place,
+    database: &Database,
     shots: &OneShots,
     batch: u64,
     submitters: u64,
     watch: &Arc<Watch>,
 ) -> Result<Figure, Failure> {
     let hands = Hands::at(shots.from);
-    let sqlite = open(&place.file("store.db"), hands.store_clock())?;
-    let store: Arc<dyn Store> = Arc::<punctual_store::Sqlite>::clone(&sqlite);
+    let home = database.empty("store").await?;
+    let kept = home.open(hands.store_clock(), true).await?;
+    let store: Arc<dyn Store> = Arc::clone(&kept) as _;
     create_manual(&*store, shots.from).await?;
-    let cpu = cpu_seconds();
+    let (cpu, before, servers) = (cpu_seconds(), home.counts().await?, database.cpu_seconds());
     let submitted = submit(&store, shots, batch, submitters, watch).await?;
-    let cpu = cpu_seconds() - cpu;
-    let kept: u64 = sqlite.storage().await?.iter().map(|bucket| bucket.runs).sum();
+    let (cpu, servers) = (cpu_seconds() - cpu, database.cpu_seconds().zip(servers));
+    let counts = home.counts().await?.since(before, shots.count as f64);
+    let stored: u64 = kept.storage().await?.iter().map(|bucket| bucket.runs).sum();
     let rss = resident_bytes();
     drop(store);
     // The indexes that are written late are part of the price, so the time until the file is tidy is told too.
     let closed = watch.elapsed();
-    drop(sqlite);
+    drop(kept);
     let closing = watch.elapsed() - closed;
-    place.delete("store.db");
-    let case = format!("{}, {submitters} submitting", shots.order.name());
-    let (lost, doubled) = (shots.count.saturating_sub(kept), kept.saturating_sub(shots.count));
-    Ok(Figure::new("insert", case, submitted.accepted)
+    database.drop("store").await?;
+    let case = format!("{}, {batch} a batch, {submitters} at once", shots.order.name());
+    let (lost, doubled) = (shots.count.saturating_sub(stored), stored.saturating_sub(shots.count));
+    let figure = Figure::new("insert", case, submitted.accepted)
         .took("rows", submitted.took)
         .steps(submitted.batches)
         .cpu(cpu)
         .resident(rss)
         .whole(lost, doubled)
-        .with("closing_s", closing.as_secs_f64()))
+        .counted(counts)
+        .with("closing_s", closing.as_secs_f64());
+    Ok(match servers {
+        Some((after, before)) => figure.with("server_cpu_s", after - before),
+        None => figure,
+    })
 }

@@ -11,52 +11,55 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Lease, Settled, Store, Waiting};
 
+use super::Setup;
 use super::insert::SPAN;
-use super::{Setup, block_on};
-use crate::bare::Bare;
 use crate::clock::{Hands, Watch};
+use crate::database::Database;
 use crate::machine::{cpu_seconds, resident_bytes};
-use crate::place::{Place, open};
-use crate::rows::{OneShots, Order, create_manual, hold_all, submit};
+use crate::rows::{OneShots, create_manual, hold_all, submit};
 use crate::{Failure, Figure, Figures};
 
 pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "load-close")?;
-    let watch = Arc::new(Watch::start());
-    let mut figures = Vec::new();
-    for order in Order::ALL {
-        let shots = OneShots::new(setup.sizes.rows, order, watch.now(), SPAN);
-        let bare = Bare::open(&place.file("bare.db"))?;
-        bare.insert(&shots, setup.sizes.batch, &watch)?;
-        let bare_took = bare.load_and_close(&shots, setup.sizes.closed, setup.sizes.batch, &watch)?;
-        drop(bare);
-        place.delete("bare.db");
-        figures.push(block_on(load_and_close(setup, &place, &shots, &watch))?.beside(bare_took));
-    }
-    Ok(figures)
+    let database = setup.start("load-close")?;
+    setup.block_on(async {
+        let watch = Arc::new(Watch::start());
+        let mut figures = Vec::new();
+        for order in &setup.orders {
+            let shots = OneShots::new(setup.sizes.rows, *order, watch.now(), SPAN);
+            let mut bare = database.empty("bare").await?.bare().await?;
+            bare.insert(&shots, setup.sizes.batch, &watch).await?;
+            let closed = setup.sizes.closed;
+            let bare_took = bare.load_and_close(&shots, closed, setup.sizes.batch, &watch).await?;
+            drop(bare);
+            database.drop("bare").await?;
+            let figure = load_and_close(setup, &database, &shots, &watch).await?;
+            figures.push(figure.beside(bare_took).on(database.kind));
+        }
+        Ok(figures)
+    })
 }
 
 async fn load_and_close(
     setup: &Setup,
-    place: &Place,
+    database: &Database,
     shots: &OneShots,
     watch: &Arc<Watch>,
 ) -> Result<Figure, Failure> {
     let hands = Hands::at(shots.from);
-    let path = place.file("store.db");
-    let store: Arc<dyn Store> = open(&path, hands.store_clock())?;
+    let home = database.empty("store").await?;
+    let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;
     create_manual(&*store, shots.from).await?;
     submit(&store, shots, setup.sizes.batch, 4, watch).await?;
     // Opened again, so that everything is found through the indexes and nothing in memory.
     drop(store);
-    let store: Arc<dyn Store> = open(&path, hands.store_clock())?;
+    let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;
     let leases = hold_all(&*store, NodeId(1), shots.from).await?;
     let mut epochs = vec![Epoch(0); leases.len()];
     for lease in &leases {
         epochs[usize::from(lease.shard.0)] = lease.epoch;
     }
 
-    let cpu = cpu_seconds();
+    let (cpu, before) = (cpu_seconds(), home.counts().await?);
     let (mut seen, mut closed) = (Vec::new(), 0_u64);
     let (mut loading, mut closing, mut batches) = (Duration::ZERO, Duration::ZERO, Vec::new());
     let mut from = Some(Mark { due: Timestamp::MIN, id: 0 });
@@ -79,9 +82,10 @@ async fn load_and_close(
         }
     }
     let (cpu, rss) = (cpu_seconds() - cpu, resident_bytes());
+    let counts = home.counts().await?.since(before, closed as f64);
     let rest = count_open(&*store, &leases, setup.sizes.page).await?;
     drop(store);
-    place.delete("store.db");
+    database.drop("store").await?;
     let loaded = seen.len();
     seen.sort_unstable();
     seen.dedup();
@@ -94,6 +98,7 @@ async fn load_and_close(
         .cpu(cpu)
         .resident(rss)
         .whole(lost, doubled)
+        .counted(counts)
         .with("load_rate", rate(loading))
         .with("close_rate", rate(closing)))
 }

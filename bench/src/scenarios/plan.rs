@@ -12,37 +12,43 @@ use calendar::Timestamp;
 use punctual_node::ports::{Clock, Store};
 use punctual_node::{Node, Settings};
 
-use super::{Setup, block_on};
-use crate::bare::Bare;
+use super::Setup;
 use crate::clock::{Hands, Watch};
+use crate::database::{Database, Kind};
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::outside::{Closed, node};
-use crate::place::{Place, open};
 use crate::rows::create_jobs;
 use crate::{Failure, Figure, Figures};
 
+/// How many jobs are stored on a server at most: there they are created one by one. `tick` stores more.
+const STORED_ON_SERVERS: u64 = 20_000;
+
 pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "plan")?;
-    let watch = Arc::new(Watch::start());
-    let (due, ticks) = (setup.sizes.jobs_due, setup.sizes.ticks);
-    let mut figures = Vec::new();
-    for stored in &setup.sizes.jobs_stored {
-        let bare = Bare::open(&place.file("bare.db"))?.plan(*stored, due, ticks, &watch)?;
-        place.delete("bare.db");
-        let bare = middle(bare);
-        let measured = block_on(plan(&place, *stored, due, ticks, &watch))?;
-        place.delete("store.db");
-        figures.extend(measured.into_iter().map(|(figure, took)| match took {
-            Some(took) => figure.took("runs", took).beside(bare),
-            None => figure,
-        }));
-    }
-    Ok(figures)
+    let database = setup.start("plan")?;
+    setup.block_on(async {
+        let watch = Arc::new(Watch::start());
+        let (due, ticks) = (setup.sizes.jobs_due, setup.sizes.ticks);
+        let is_few = |stored: &&u64| database.kind == Kind::Sqlite || **stored <= STORED_ON_SERVERS;
+        let mut figures = Vec::new();
+        for stored in setup.sizes.jobs_stored.iter().filter(is_few) {
+            let mut bare = database.empty("bare").await?.bare().await?;
+            let bare_took = middle(bare.plan(*stored, due, ticks, &watch).await?);
+            drop(bare);
+            database.drop("bare").await?;
+            let measured = plan(&database, *stored, due, ticks, &watch).await?;
+            database.drop("store").await?;
+            figures.extend(measured.into_iter().map(|(figure, took)| match took {
+                Some(took) => figure.took("runs", took).beside(bare_took).on(database.kind),
+                None => figure.on(database.kind),
+            }));
+        }
+        Ok(figures)
+    })
 }
 
 /// Plans second after second. A figure with the middle time of its seconds is told next to the bare limit.
 async fn plan(
-    place: &Place,
+    database: &Database,
     stored: u64,
     due: u64,
     ticks: u64,
@@ -52,7 +58,7 @@ async fn plan(
     let start = whole_day(watch.now()).saturating_add(Duration::from_secs(43_200));
     let slots = stored / due;
     let hands = Hands::at(start);
-    let store: Arc<dyn Store> = open(&place.file("store.db"), hands.store_clock())?;
+    let store: Arc<dyn Store> = database.empty("store").await?.open(hands.store_clock(), true).await?;
     let rate = move |index: u64| {
         let first = start.saturating_add(Duration::from_secs(index % slots + 1));
         (Duration::from_secs(slots), first)
@@ -115,11 +121,11 @@ struct Spent {
 }
 
 /// Calls a step until it wants to wait.
-async fn plan_all(node: &Node, hands: &Hands) {
+pub(super) async fn plan_all(node: &Node, hands: &Hands) {
     while node.plan().await <= hands.boot() {}
 }
 
-async fn load(node: &Node, hands: &Hands) {
+pub(super) async fn load(node: &Node, hands: &Hands) {
     while node.load().await <= hands.boot() {}
 }
 
@@ -128,6 +134,6 @@ fn middle(mut took: Vec<Duration>) -> Duration {
     took.get(took.len() / 2).copied().unwrap_or_default()
 }
 
-fn whole_day(at: Timestamp) -> Timestamp {
+pub(super) fn whole_day(at: Timestamp) -> Timestamp {
     Timestamp::from_millis(at.as_millis().div_euclid(86_400_000) * 86_400_000)
 }

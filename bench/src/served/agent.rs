@@ -23,6 +23,8 @@ const BACKLOG: u32 = 1_024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) run: u64,
+    /// When it was due, in milliseconds since 1970, where that is known.
+    pub(crate) due: i64,
     /// Since 1970.
     pub(crate) at: Duration,
 }
@@ -62,7 +64,7 @@ async fn serve(listener: TcpListener, watch: Arc<Watch>, arrived: Arc<Mutex<Vec<
         let (watch, arrived) = (Arc::clone(&watch), Arc::clone(&arrived));
         let service = service_fn(move |request: Request<Incoming>| {
             let (at, run) = (watch.date(), run_of(&request));
-            arrived.lock().expect("nobody panics while holding it").push(Arrived { run, at });
+            arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due: 0, at });
             answer(request)
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));

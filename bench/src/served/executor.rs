@@ -78,7 +78,7 @@ impl Executor {
         (arrived, self.kept.load(Ordering::Relaxed))
     }
 
-    /// What has arrived since this was last asked. The run is told by what it brought.
+    /// What has arrived since this was last asked. The run is told by its log, when it was due by what it brought.
     pub(crate) fn take(&self) -> Vec<Arrived> {
         self.kept.store(0, Ordering::Relaxed);
         std::mem::take(&mut *self.arrived.lock().expect("nobody panics while holding it"))
@@ -164,8 +164,9 @@ async fn take(
     let body = request.into_body().collect().await?.to_bytes();
     if is_run {
         let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let run = body["executorParams"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-        arrived.lock().expect("nobody panics while holding it").push(Arrived { run, at });
+        let due = body["executorParams"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let run = body["logId"].as_u64().unwrap_or(0);
+        arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due, at });
         let _ = results.send(body["logId"].as_u64().unwrap_or(0));
     }
     Ok(Response::new(Full::new(Bytes::from_static(b"{\"code\":200,\"msg\":null}"))))

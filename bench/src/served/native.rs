@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use calendar::Timestamp;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper_util::rt::TokioIo;
@@ -19,8 +20,9 @@ use crate::clock::Watch;
 /// How many it takes at once. Its handler does nothing, so this is how many are on their way.
 const CAPACITY: u32 = 5_000;
 
-/// How often the node is asked how many have ended.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often an idle node is asked how many have ended, and one that is held short.
+pub(crate) const LOOK_OFTEN: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(100);
 
 /// A native executor.
 pub(crate) struct Native {
@@ -36,19 +38,24 @@ impl Native {
         node: &str,
         token: &str,
         app: &str,
+        look_every: Duration,
     ) -> Result<Native, Failure> {
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
         let (noted, clock) = (Arc::clone(&arrived), Arc::clone(watch));
         let note = move |context: Context| {
             let at = clock.date();
-            let run = context.payload_text().trim_matches('"').parse().unwrap_or(0);
-            noted.lock().expect("nobody panics while holding it").push(Arrived { run, at });
+            let due = context.fire_time().parse().map_or(0, |due: Timestamp| due.as_millis());
+            noted.lock().expect("nobody panics while holding it").push(Arrived {
+                run: context.run(),
+                due,
+                at,
+            });
             async { Ok(()) }
         };
         let executor = Executor::new(app).url(format!("http://{node}")).name("bench").capacity(CAPACITY);
         tokio::spawn(executor.handler("bench", note).run());
         let ended: Arc<AtomicU64> = Arc::default();
-        tokio::spawn(look(node.to_owned(), token.to_owned(), Arc::clone(&ended)));
+        tokio::spawn(look(node.to_owned(), token.to_owned(), Arc::clone(&ended), look_every));
         Ok(Native { arrived, ended, before: AtomicU64::new(0) })
     }
 
@@ -65,7 +72,7 @@ impl Native {
 }
 
 /// Asks the node how many runs have succeeded, again and again.
-async fn look(node: String, token: String, ended: Arc<AtomicU64>) -> Result<(), Failure> {
+async fn look(node: String, token: String, ended: Arc<AtomicU64>, every: Duration) -> Result<(), Failure> {
     let stream = TcpStream::connect(&node).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -79,6 +86,6 @@ async fn look(node: String, token: String, ended: Arc<AtomicU64>) -> Result<(), 
         let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
         let stats: Value = serde_json::from_slice(&answer)?;
         ended.store(stats["succeeded"].as_u64().unwrap_or(0), Ordering::Relaxed);
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(every).await;
     }
 }

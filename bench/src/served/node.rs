@@ -1,7 +1,7 @@
 //! A scratch node: the real program, in a folder and on a port of its own.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
@@ -12,36 +12,88 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use super::share::Share;
 use crate::Failure;
+
+/// What the first admin shows, in whichever database.
+const TOKEN: &str = "bench-of-a-scratch-node-0123456789";
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) punctual: PathBuf,
+    /// Its data folder.
+    pub(crate) folder: PathBuf,
+    /// The address of its database; none for the embedded store.
+    pub(crate) database: Option<String>,
+    /// What it is called among others.
+    pub(crate) name: Option<String>,
+}
+
+impl Launch {
+    pub(crate) fn new(punctual: &Path, folder: PathBuf) -> Launch {
+        Launch { punctual: punctual.to_owned(), folder, database: None, name: None }
+    }
+}
 
 /// A node that is stopped when the value goes.
 pub(crate) struct Served {
-    child: Child,
+    /// None for one more connection to a node that somebody else started.
+    child: Option<Child>,
     authority: String,
-    token: String,
     /// None until something is asked.
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Served {
-    pub(crate) async fn start(punctual: &Path, folder: &Path) -> Result<Served, Failure> {
-        let mut child = Command::new(punctual)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(folder)
+    /// Starts a node, and waits until it is ready.
+    pub(crate) async fn start(launch: &Launch) -> Result<Served, Failure> {
+        let mut served = Served::begin(launch, None)?;
+        served.wait().await?;
+        Ok(served)
+    }
+
+    /// Starts a node that may be held to a share of the machine, and waits until it listens.
+    pub(crate) fn begin(launch: &Launch, share: Option<&Share>) -> Result<Served, Failure> {
+        let mut command = Command::new(&launch.punctual);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&launch.folder);
+        if let Some(database) = &launch.database {
+            command.args(["--database", database]);
+        }
+        if let Some(name) = &launch.name {
+            command.args(["--node", name]);
+        }
+        let mut child = command
+            .env("PUNCTUAL_ADMIN_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", punctual.display()))?;
-        let mut lines = BufReader::new(child.stdout.take().ok_or("its output is not there")?);
-        let authority = address(&mut lines)?;
-        std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
-        let token = std::fs::read_to_string(folder.join("admin-token"))?;
-        let mut served = Served { child, authority, token, sender: None };
-        while served.ask("GET", "/readyz", &Value::Null).await.is_err() {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            .map_err(|error| format!("cannot start {}: {error}", launch.punctual.display()))?;
+        if let Some(share) = share {
+            share.hold(child.id())?;
         }
-        Ok(served)
+        let mut lines = BufReader::new(child.stdout.take().ok_or("its output is not there")?);
+        let authority = address(&mut lines);
+        if authority.is_err() {
+            let _ = child.kill();
+        }
+        let authority = authority?;
+        std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
+        Ok(Served { child: Some(child), authority, sender: None })
+    }
+
+    /// Waits until it can do its work.
+    pub(crate) async fn wait(&mut self) -> Result<(), Failure> {
+        while self.ask("GET", "/readyz", &Value::Null).await.is_err() {
+            if let Some(child) = &mut self.child
+                && let Some(status) = child.try_wait()?
+            {
+                return Err(format!("the node ended with {status}").into());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
 
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -50,7 +102,7 @@ impl Served {
             .method(method)
             .uri(path)
             .header("host", &self.authority)
-            .header("authorization", format!("Bearer {}", self.token))
+            .header("authorization", format!("Bearer {TOKEN}"))
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))?;
         let answer = self.sender().await?.send_request(request).await?;
@@ -59,12 +111,34 @@ impl Served {
         if !status.is_success() {
             return Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&body)).into());
         }
-        Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
+        Ok(serde_json::from_slice(&body)
+            .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()))
+    }
+
+    /// How many runs this node has closed as succeeded since it began.
+    pub(crate) async fn succeeded(&mut self) -> Result<u64, Failure> {
+        let metrics = self.ask("GET", "/metrics", &Value::Null).await?;
+        let name = "punctual_runs_closed_total{outcome=\"succeeded\"} ";
+        let line = metrics.as_str().and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)));
+        Ok(line.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// The same node, over a connection of its own.
+    pub(crate) fn another(&self) -> Served {
+        Served { child: None, authority: self.authority.clone(), sender: None }
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
     /// What the first admin shows.
-    pub(crate) fn token(&self) -> &str {
-        &self.token
+    pub(crate) fn token(&self) -> &'static str {
+        TOKEN
     }
 
     /// Where it listens.
@@ -89,14 +163,13 @@ impl Served {
 
     /// The process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

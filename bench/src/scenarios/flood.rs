@@ -1,0 +1,111 @@
+//! A million one-shots due at one second, to a native executor: they are drained in order, without the node's memory growing, and
+//! work that is handed over meanwhile is not starved.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::Setup;
+use super::stage::{Stage, create_job, since_1970, whole};
+use crate::clock::Watch;
+use crate::rows::{OneShots, Order};
+use crate::served::{Arrived, Served};
+use crate::{Failure, Figure, Figures};
+
+/// How often something fresh is handed over.
+const FRESH_EVERY: Duration = Duration::from_millis(100);
+
+/// How much at once.
+const FRESH: u64 = 10;
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let database = setup.start("flood")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let count = setup.sizes.flood;
+        let lead = Duration::from_secs(10 + count / setup.sizes.fill_rate);
+        let due = std::cell::Cell::new(0_i64);
+        let shots = |now: calendar::Timestamp| {
+            let from = super::cron::next_instant(now.saturating_add(lead), Duration::from_secs(1));
+            due.set(from.as_millis());
+            vec![OneShots::new(count, Order::Rows, from, Duration::from_millis(1))]
+        };
+        let mut stage = Stage::filled(setup, &database, shots).await?;
+        let due = since_1970(due.get());
+        let fresh_job = create_job(&mut stage.node, "fresh").await?;
+        let due_in = due.saturating_sub(stage.watch.date());
+        let is_in_time = f64::from(u8::from(!due_in.is_zero()));
+        tokio::time::sleep(due_in).await;
+        let cpu = stage.cpu();
+        let fresh = hand_over_fresh(stage.node.another(), fresh_job, &stage.watch);
+        let (_, memory) = stage.wait(count, Duration::ZERO).await?;
+        fresh.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let fresh = fresh.task.await??;
+        stage.wait(count + fresh.len() as u64, Duration::ZERO).await?;
+        let cpu = stage.cpu() - cpu;
+        let arrived = stage.native.take();
+        let is_fresh = |one: &Arrived| fresh.binary_search_by_key(&one.run, |(run, _)| *run);
+        let (herd, late): (Vec<Arrived>, Vec<Arrived>) =
+            arrived.into_iter().partition(|one| is_fresh(one).is_err());
+        let (lost, doubled) = whole(&herd, count);
+        let drained = herd.iter().map(|one| one.at).max().unwrap_or_default().saturating_sub(due);
+        let lags = herd.iter().map(|one| one.at.saturating_sub(due)).collect();
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        let flood = Figure::new("flood", format!("{count} due at one second"), count)
+            .took("runs", drained)
+            .steps(lags)
+            .cpu(cpu)
+            .resident(memory.last)
+            .whole(lost, doubled)
+            .on(database.kind)
+            .with("ready_before", is_in_time)
+            .with("furthest_behind_its_place", furthest_behind(&herd) as f64)
+            .with("rss_first_mb", megabytes(memory.first))
+            .with("rss_max_mb", megabytes(memory.max));
+        let waits: Vec<Duration> =
+            late.iter().filter_map(|one| Some(one.at.saturating_sub(fresh[is_fresh(one).ok()?].1))).collect();
+        let (lost, doubled) = whole(&late, fresh.len() as u64);
+        let beside = Figure::new("flood", "fresh work meanwhile", fresh.len() as u64)
+            .took("runs", drained)
+            .steps(waits)
+            .whole(lost, doubled)
+            .on(database.kind);
+        Ok::<_, Failure>(vec![flood, beside])
+    })
+}
+
+/// By how many places the run that was overtaken most came too late.
+fn furthest_behind(herd: &[Arrived]) -> u64 {
+    let mut order: Vec<u64> = herd.iter().map(|one| one.run).collect();
+    order.sort_unstable();
+    let place = |run: u64| order.binary_search(&run).unwrap_or(0);
+    let behind = herd.iter().enumerate().map(|(arrived, one)| arrived.saturating_sub(place(one.run)));
+    behind.max().unwrap_or(0) as u64
+}
+
+struct Fresh {
+    stop: Arc<std::sync::atomic::AtomicBool>,
+    task: JoinHandle<Result<Vec<(u64, Duration)>, Failure>>,
+}
+
+/// Hands over a little again and again, due at once: the numbers, each with when it was handed over.
+fn hand_over_fresh(mut node: Served, job: Value, watch: &Arc<Watch>) -> Fresh {
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (is_over, watch) = (Arc::clone(&stop), Arc::clone(watch));
+    let task = tokio::spawn(async move {
+        let mut given = Vec::new();
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let at = watch.date();
+            let runs = vec![json!({"job": job}); FRESH as usize];
+            let answer = node.ask("POST", "/api/v1/runs", &json!({"runs": runs})).await?;
+            let ids = answer["ids"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+            given.extend(ids.map(|id| (id, at)));
+            tokio::time::sleep(FRESH_EVERY).await;
+        }
+        given.sort_unstable();
+        Ok(given)
+    });
+    Fresh { stop, task }
+}

@@ -1,0 +1,165 @@
+//! One, two and three nodes on one database, each held to the same small share of a core: what a node more brings, how the work
+//! falls to them, and what the database itself takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Setup;
+use super::executors::COUNTING;
+use super::stage::{create_job, hand_over, launch, since_1970, whole};
+use crate::clock::Watch;
+use crate::database::{Database, Wanted};
+use crate::machine::{cpu_seconds, cpu_seconds_of, resident_bytes_of};
+use crate::place::{Place, SHARDS};
+use crate::served::{LOOK_SELDOM, Launch, Native, Served, Share};
+use crate::{Failure, Figure, Figures};
+
+/// With how many nodes.
+const NODES: [usize; 3] = [1, 2, 3];
+
+/// How long what is late may still come.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    // Nodes share a server; where none was named, both kinds in turn.
+    let wanted = match &setup.database {
+        Wanted::Embedded => vec![Wanted::ScratchPostgres, Wanted::ScratchMariaDb],
+        other => vec![other.clone()],
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut figures = Vec::new();
+    for wanted in wanted {
+        let mut alone = None;
+        for nodes in NODES {
+            // A server of its own each time: none is measured with what the one before left to be tidied up.
+            let database = Database::start(&wanted, Place::make(&setup.dir, "scaling")?)?;
+            let figure = runtime.block_on(measure(setup, &database, nodes))?.on(database.kind);
+            let rate = figure.rate.unwrap_or(0.0);
+            let first = *alone.get_or_insert(rate);
+            figures.push(figure.with("times_one_node", rate / first));
+        }
+    }
+    Ok(figures)
+}
+
+/// A node, and the group that holds it to its share.
+struct Member {
+    node: Served,
+    // Dropped after the node.
+    share: Option<Share>,
+}
+
+async fn measure(setup: &Setup, database: &Database, nodes: usize) -> Result<Figure, Failure> {
+    let watch = Arc::new(Watch::start());
+    let mut home = database.empty("node").await?;
+    let launch = launch(setup, database, &mut home)?;
+    let mut members = Vec::new();
+    for number in 1..=nodes {
+        members.push(start(&launch, number, setup.sizes.share).await?);
+    }
+    let is_held = members.iter().all(|member| member.share.is_some());
+    wait_for_shares(&mut members).await?;
+    let node = &members[0].node;
+    let native = Native::start(&watch, node.authority(), node.token(), "bench", LOOK_SELDOM).await?;
+    let job = create_job(&mut members[0].node, "bench").await?;
+
+    let count = setup.sizes.scaled * nodes as u64;
+    // Handing over takes of the nodes' shares as well, so nobody knows when it is over; then everything is due at once.
+    let lead = Duration::from_secs(10 + count / 2_000);
+    let due = super::cron::next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
+    let each = setup.sizes.scaled;
+    let handed = watch.elapsed();
+    for member in &mut members {
+        hand_over(&mut member.node, &job, (0..each).map(|_| due.as_millis())).await?;
+    }
+    let handed = watch.elapsed() - handed;
+    let is_in_time = watch.now() < due;
+    tokio::time::sleep(watch.until(due).saturating_sub(COUNTING)).await;
+    let (before, servers, ours) = (home.counts().await?, database.cpu_seconds(), cpu_seconds());
+    let cpus: Vec<f64> = members.iter().map(|member| cpu_seconds_of(member.node.id())).collect();
+
+    let took = wait(&watch, &native, count).await?.saturating_sub(since_1970(due.as_millis()));
+    let ours = cpu_seconds() - ours;
+    let cpus: Vec<f64> =
+        members.iter().zip(cpus).map(|(member, before)| cpu_seconds_of(member.node.id()) - before).collect();
+    let servers = database.cpu_seconds().zip(servers);
+    let counts = home.counts().await?.since(before, count as f64);
+    let mut parts = Vec::new();
+    for member in &mut members {
+        parts.push(member.node.succeeded().await? as f64 / count as f64);
+    }
+    let (lost, doubled) = whole(&native.take(), count);
+    let rss = members.iter().map(|member| resident_bytes_of(member.node.id())).max().unwrap_or(0);
+    let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = parts.iter().copied().fold(0.0, f64::max);
+    let plural = if nodes == 1 { "" } else { "s" };
+    let case = match is_held {
+        true => format!("{nodes} node{plural}, each {} % of a core", setup.sizes.share),
+        false => format!("{nodes} node{plural}, not held to a share"),
+    };
+    let mut figure = Figure::new("scaling", case, count)
+        .took("runs", took)
+        .cpu(cpus.iter().sum())
+        .resident(rss)
+        .whole(lost, doubled)
+        .counted(counts)
+        .with("share_of_work_least", least)
+        .with("share_of_work_most", most)
+        .with("node_cores", cpus.iter().sum::<f64>() / took.as_secs_f64())
+        .with("executor_cores", ours / took.as_secs_f64())
+        .with("handed_over_s", handed.as_secs_f64())
+        .with("handed_in_before", f64::from(u8::from(is_in_time)));
+    if let Some((after, before)) = servers {
+        figure = figure.with("server_cores", (after - before) / took.as_secs_f64());
+    }
+    Ok(figure)
+}
+
+async fn start(launch: &Launch, number: usize, percent: u64) -> Result<Member, Failure> {
+    let launch = Launch {
+        folder: launch.folder.join(number.to_string()),
+        name: Some(format!("node-{number}")),
+        ..launch.clone()
+    };
+    std::fs::create_dir_all(&launch.folder)?;
+    // Where no group can be made, the nodes share the machine as they like, and that is said.
+    let share = Share::make(&number.to_string(), percent).ok();
+    let mut node = Served::begin(&launch, share.as_ref())?;
+    node.wait().await?;
+    Ok(Member { node, share })
+}
+
+/// Waits until every shard has a holder, and each node has some.
+async fn wait_for_shares(members: &mut [Member]) -> Result<(), Failure> {
+    let mut last = Vec::new();
+    let mut same = 0;
+    for _ in 0..600 {
+        let mut held = Vec::new();
+        for member in &mut *members {
+            let stats = member.node.ask("GET", "/api/v1/stats", &Value::Null).await?;
+            held.push(stats["shards"].as_u64().unwrap_or(0));
+        }
+        let is_whole = held.iter().sum::<u64>() == u64::from(SHARDS) && !held.contains(&0);
+        same = if is_whole && held == last { same + 1 } else { 0 };
+        last = held;
+        if same >= 5 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(format!("the nodes did not agree about the shards: {last:?}").into())
+}
+
+async fn wait(watch: &Watch, native: &Native, count: u64) -> Result<Duration, Failure> {
+    let deadline = watch.elapsed() + PATIENCE;
+    while native.counts().1 < count {
+        if watch.elapsed() > deadline {
+            let (arrived, kept) = native.counts();
+            return Err(format!("of {count} runs {arrived} arrived, {kept} are kept").into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(watch.date())
+}

@@ -1,0 +1,193 @@
+//! A whole node with a native executor and a job for it: what most scenarios of one-shots begin with.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::JobId;
+use punctual_node::ports::Store;
+use serde_json::{Value, json};
+
+use super::Setup;
+use super::cron::next_instant;
+use crate::Failure;
+use crate::clock::{Watch, store_clock};
+use crate::database::{Database, Home, Kind};
+use crate::machine::{cpu_seconds_of, resident_bytes_of};
+use crate::rows::{OneShots, submit};
+use crate::served::{Arrived, LOOK_OFTEN, Launch, Native, Served};
+
+/// How long what is late may still come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// How many are handed over in one request.
+const BATCH: usize = 10_000;
+
+/// How many are written at once by who fills a store.
+const FILL_BATCH: u64 = 2_000;
+
+/// How often the memory of a node is looked at.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// A node, its executor, and a job.
+pub(super) struct Stage {
+    pub(super) watch: Arc<Watch>,
+    pub(super) node: Served,
+    pub(super) native: Native,
+    pub(super) job: Value,
+    pub(super) launch: Launch,
+}
+
+/// Where a scenario's node is found, and how its store is filled without it.
+pub(super) fn launch(setup: &Setup, database: &Database, home: &mut Home) -> Result<Launch, Failure> {
+    let punctual = setup.punctual.as_deref().ok_or("where is the program punctual?")?;
+    let mut launch = Launch::new(punctual, database.place().file("data"));
+    match home.kind {
+        Kind::Sqlite => home.file = launch.folder.join("punctual.db"),
+        Kind::Postgres | Kind::MariaDb => launch.database = Some(home.address.clone()),
+    }
+    Ok(launch)
+}
+
+impl Stage {
+    /// Starts a node on an empty database, and its executor.
+    pub(super) async fn open(setup: &Setup, database: &Database) -> Result<Stage, Failure> {
+        let mut home = database.empty("node").await?;
+        let launch = launch(setup, database, &mut home)?;
+        let mut node = Served::start(&launch).await?;
+        let job = create_job(&mut node, "bench").await?;
+        Stage::with(launch, node, job).await
+    }
+
+    /// Starts a node in whose store so many one-shots lie before it begins.
+    pub(super) async fn filled(
+        setup: &Setup,
+        database: &Database,
+        shots: impl Fn(Timestamp) -> Vec<OneShots>,
+    ) -> Result<Stage, Failure> {
+        let mut home = database.empty("node").await?;
+        let launch = launch(setup, database, &mut home)?;
+        let mut node = Served::start(&launch).await?;
+        let job = create_job(&mut node, "bench").await?;
+        drop(node);
+        fill(&home, &job, shots).await?;
+        let node = Served::start(&launch).await?;
+        Stage::with(launch, node, job).await
+    }
+
+    async fn with(launch: Launch, node: Served, job: Value) -> Result<Stage, Failure> {
+        let watch = Arc::new(Watch::start());
+        let native = Native::start(&watch, node.authority(), node.token(), "bench", LOOK_OFTEN).await?;
+        Ok(Stage { watch, node, native, job, launch })
+    }
+
+    /// The next whole second that lies so far ahead.
+    pub(super) fn second(&self, lead: Duration) -> Timestamp {
+        next_instant(self.watch.now().saturating_add(lead), Duration::from_secs(1))
+    }
+
+    /// Hands runs over, each due at one of these milliseconds.
+    pub(super) async fn submit(&mut self, dues: impl Iterator<Item = i64>) -> Result<Vec<u64>, Failure> {
+        hand_over(&mut self.node, &self.job, dues).await
+    }
+
+    /// Waits until the results of so many are kept: when that was, since 1970, and the memory of the node meanwhile.
+    pub(super) async fn wait(&self, count: u64, due_in: Duration) -> Result<(Duration, Memory), Failure> {
+        let deadline = self.watch.elapsed() + due_in + PATIENCE;
+        let mut memory = Memory::default();
+        let mut sampled = Duration::ZERO;
+        while self.native.counts().1 < count {
+            if self.watch.elapsed() > deadline {
+                let (arrived, kept) = self.native.counts();
+                let said = format!("of {count} runs {arrived} arrived and the results of {kept} are kept");
+                return Err(said.into());
+            }
+            if self.watch.elapsed() >= sampled {
+                sampled = self.watch.elapsed() + SAMPLE_EVERY;
+                memory.note(resident_bytes_of(self.node.id()));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        memory.note(resident_bytes_of(self.node.id()));
+        Ok((self.watch.date(), memory))
+    }
+
+    /// The seconds of CPU that the node has taken.
+    pub(super) fn cpu(&self) -> f64 {
+        cpu_seconds_of(self.node.id())
+    }
+}
+
+/// What a node had in memory over a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) max: u64,
+}
+
+impl Memory {
+    fn note(&mut self, bytes: u64) {
+        if self.first == 0 {
+            self.first = bytes;
+        }
+        (self.last, self.max) = (bytes, self.max.max(bytes));
+    }
+}
+
+/// A job that native executors do.
+pub(super) async fn create_job(node: &mut Served, name: &str) -> Result<Value, Failure> {
+    let target = json!({"kind": "executor", "handler": "bench", "route": "round"});
+    let job = json!({"app": "bench", "name": name, "schedule": {"kind": "manual"}, "target": target});
+    Ok(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone())
+}
+
+/// Hands runs over in requests of many; their numbers.
+pub(super) async fn hand_over(
+    node: &mut Served,
+    job: &Value,
+    dues: impl Iterator<Item = i64>,
+) -> Result<Vec<u64>, Failure> {
+    let one = |at: i64| {
+        let due = Timestamp::from_millis(at).to_string();
+        json!({"job": job, "at": due, "payload": at.to_string()})
+    };
+    let (mut ids, mut dues) = (Vec::new(), dues.peekable());
+    while dues.peek().is_some() {
+        let batch: Vec<Value> = dues.by_ref().take(BATCH).map(one).collect();
+        let answer = node.ask("POST", "/api/v1/runs", &json!({"runs": batch})).await?;
+        ids.extend(answer["ids"].as_array().into_iter().flatten().filter_map(Value::as_u64));
+    }
+    Ok(ids)
+}
+
+/// Writes one-shots of a job into a store that no node has open.
+async fn fill(home: &Home, job: &Value, shots: impl Fn(Timestamp) -> Vec<OneShots>) -> Result<(), Failure> {
+    let job = job.as_u64().and_then(|job| u32::try_from(job).ok()).ok_or("the job has no number")?;
+    let watch = Arc::new(Watch::start());
+    let store: Arc<dyn Store> = home.open(store_clock(&watch), false).await?;
+    for shots in shots(watch.now()) {
+        let shots = OneShots { job: JobId(job), ..shots };
+        let submitted = submit(&store, &shots, FILL_BATCH, 4, &watch).await?;
+        if submitted.accepted != shots.count {
+            return Err(format!("of {} one-shots {} were stored", shots.count, submitted.accepted).into());
+        }
+    }
+    Ok(())
+}
+
+/// How many are missing, and how many arrived more than once.
+pub(super) fn whole(arrived: &[Arrived], count: u64) -> (u64, u64) {
+    let runs: BTreeSet<u64> = arrived.iter().map(|one| one.run).collect();
+    (count.saturating_sub(runs.len() as u64), arrived.len() as u64 - runs.len() as u64)
+}
+
+/// How late each arrived.
+pub(super) fn lags(arrived: &[Arrived]) -> Vec<Duration> {
+    arrived.iter().map(|one| one.at.saturating_sub(since_1970(one.due))).collect()
+}
+
+pub(super) fn since_1970(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+}

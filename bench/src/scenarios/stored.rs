@@ -1,0 +1,59 @@
+//! Very many one-shots stored, and so many due every second, to a native executor: how late they are received, and whether the
+//! node's memory stays as it is.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+
+use super::Setup;
+use super::insert::SPAN;
+use super::stage::{Stage, lags, since_1970, whole};
+use crate::rows::{OneShots, Order};
+use crate::{Figure, Figures};
+
+/// When the first of those that are only stored is due: after the scenario.
+const QUIET: Duration = Duration::from_secs(3_600);
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let database = setup.start("stored")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (stored, rate, lasts) = (setup.sizes.stored, setup.sizes.due_rate, setup.sizes.steady);
+        let count = rate * lasts.as_secs();
+        // So late that everything is stored and the node has begun.
+        let lead = Duration::from_secs(20 + stored / setup.sizes.fill_rate);
+        let start = std::cell::Cell::new(0_i64);
+        let shots = |now: Timestamp| {
+            let from = now.saturating_add(lead);
+            start.set(from.as_millis());
+            vec![
+                OneShots::new(stored, Order::Random, now.saturating_add(QUIET), SPAN),
+                OneShots::new(count, Order::Rows, from, lasts),
+            ]
+        };
+        let stage = Stage::filled(setup, &database, shots).await?;
+        let due_in = since_1970(start.get()).saturating_sub(stage.watch.date());
+        let is_in_time = f64::from(u8::from(!due_in.is_zero()));
+        tokio::time::sleep(due_in).await;
+        let (cpu, servers) = (stage.cpu(), database.cpu_seconds());
+        let (_, memory) = stage.wait(count, lasts).await?;
+        let (cpu, servers) = (stage.cpu() - cpu, database.cpu_seconds().zip(servers));
+        let arrived = stage.native.take();
+        let (lost, doubled) = whole(&arrived, count);
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        let figure = Figure::new("stored", format!("{stored} stored, {rate} due a second"), count)
+            .took("runs", lasts)
+            .steps(lags(&arrived))
+            .cpu(cpu)
+            .resident(memory.last)
+            .whole(lost, doubled)
+            .on(database.kind)
+            .with("ready_before_the_first", is_in_time)
+            .with("rss_first_mb", megabytes(memory.first))
+            .with("rss_max_mb", megabytes(memory.max));
+        Ok(vec![match servers {
+            Some((after, before)) => figure.with("server_cpu_s", after - before),
+            None => figure,
+        }])
+    })
+}

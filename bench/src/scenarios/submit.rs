@@ -1,0 +1,122 @@
+//! One-shots handed over through the API, each request waiting for its answer, which comes when they are durable: one a request over
+//! many connections, beside a bare loop of such requests, and many a request over a few.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::Setup;
+use super::stage::{create_job, launch};
+use crate::clock::{Watch, store_clock};
+use crate::database::{Database, Home};
+use crate::machine::{cpu_seconds_of, resident_bytes_of};
+use crate::served::{Agent, Served, call_in_a_loop};
+use crate::{Failure, Figure, Figures};
+
+/// How many a request, and over how many connections.
+const CASES: [(u64, usize); 3] = [(1, 256), (1_000, 4), (10_000, 2)];
+
+/// They are due so far ahead that none begins.
+const AHEAD: Duration = Duration::from_secs(3_600);
+
+/// A payload of about a hundred bytes.
+const NOTE: &str = "a no-op of a hundred bytes";
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let database = setup.start("submit")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut figures = Vec::new();
+    for (batch, connections) in CASES {
+        let figure = runtime.block_on(measure(setup, &database, batch, connections))?;
+        figures.push(figure.on(database.kind));
+        let _ = std::fs::remove_dir_all(database.place().file("data"));
+    }
+    Ok(figures)
+}
+
+async fn measure(
+    setup: &Setup,
+    database: &Database,
+    batch: u64,
+    connections: usize,
+) -> Result<Figure, Failure> {
+    let watch = Arc::new(Watch::start());
+    let count = setup.sizes.submitted.max(batch);
+    let mut bare = None;
+    if batch == 1 {
+        let agent = Agent::start(&watch).await?;
+        bare = Some(call_in_a_loop(&watch, agent.address, connections, count).await?);
+    }
+    let mut home = database.empty("node").await?;
+    let mut node = Served::start(&launch(setup, database, &mut home)?).await?;
+    let job = create_job(&mut node, "bench").await?;
+    let due = watch.now().saturating_add(AHEAD).to_string();
+    let (before, servers) = (home.counts().await?, database.cpu_seconds());
+    let (cpu, begun) = (cpu_seconds_of(node.id()), watch.elapsed());
+    let next = Arc::new(AtomicU64::new(0));
+    let mut askers = JoinSet::new();
+    for _ in 0..connections {
+        let (next, watch, mut node) = (Arc::clone(&next), Arc::clone(&watch), node.another());
+        let (job, due) = (job.clone(), due.clone());
+        askers.spawn(async move {
+            let (mut took, mut accepted) = (Vec::new(), 0);
+            loop {
+                let from = next.fetch_add(batch, Ordering::Relaxed);
+                if from >= count {
+                    return Ok::<_, Failure>((took, accepted));
+                }
+                let runs: Vec<Value> =
+                    (from..count.min(from + batch)).map(|number| one(&job, &due, number)).collect();
+                let body = if batch == 1 { runs[0].clone() } else { json!({"runs": runs}) };
+                let begun = watch.elapsed();
+                let answer = node.ask("POST", "/api/v1/runs", &body).await?;
+                took.push(watch.elapsed() - begun);
+                accepted += answer["accepted"].as_u64().unwrap_or(0);
+            }
+        });
+    }
+    let (mut took, mut accepted) = (Vec::new(), 0);
+    while let Some(asked) = askers.join_next().await {
+        let (times, taken) = asked??;
+        took.extend(times);
+        accepted += taken;
+    }
+    let all = watch.elapsed() - begun;
+    let (cpu, rss) = (cpu_seconds_of(node.id()) - cpu, resident_bytes_of(node.id()));
+    let servers = database.cpu_seconds().zip(servers);
+    let counts = home.counts().await?.since(before, count as f64);
+    // Killed, so that what was acknowledged has to be in the store.
+    node.kill();
+    let stored = stored(&home, &watch).await?;
+    let case = format!("{batch} a request, {connections} connections");
+    let mut figure = Figure::new("submit", case, accepted)
+        .took("runs", all)
+        .steps(took)
+        .cpu(cpu)
+        .resident(rss)
+        .whole(count.saturating_sub(stored.min(accepted)), stored.saturating_sub(count))
+        .counted(counts);
+    if let Some(bare) = bare {
+        figure = figure.beside(bare);
+    }
+    Ok(match servers {
+        Some((after, before)) => figure.with("server_cpu_s", after - before),
+        None => figure,
+    })
+}
+
+fn one(job: &Value, due: &str, number: u64) -> Value {
+    json!({
+        "job": job,
+        "at": due,
+        "payload": {"order": "0123456789abcdef", "amount": "17.90", "currency": "EUR", "number": number, "note": NOTE},
+    })
+}
+
+async fn stored(home: &Home, watch: &Arc<Watch>) -> Result<u64, Failure> {
+    let store = home.open(store_clock(watch), false).await?;
+    Ok(store.storage().await?.iter().map(|bucket| bucket.runs).sum())
+}
