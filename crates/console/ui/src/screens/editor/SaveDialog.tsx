@@ -10,6 +10,7 @@ import { Problem, Warning } from "../../parts/Problem";
 import { iso, myZone } from "../../time/zone";
 import { t } from "../../words";
 import { zoneOf } from "../job/schedule";
+import { mergeTimes } from "./times";
 
 const COUNT = 10;
 
@@ -56,7 +57,7 @@ function Moved({ before, after }: { before: JobDraft; after: JobDraft }) {
   const zone = zoneOf(after) ?? myZone();
   return (
     <ul className="small mono next-list" style={{ gridTemplateColumns: "auto 1fr" }}>
-      {mergeTimes(found.data[0].fire_times, found.data[1].fire_times).map(([time, kind]) => (
+      {mergeTimes(found.data[0].fire_times, found.data[1].fire_times, COUNT).map(([time, kind]) => (
         <li key={time} style={{ display: "contents" }}>
           <span className={kind === "gone" ? "is-gone" : kind === "new" ? "is-new" : ""}>{iso(Date.parse(time), zone)}</span>
           <span className="muted">{kind === "gone" ? t("no longer") : kind === "new" ? t("new") : ""}</span>
@@ -64,15 +65,4 @@ function Moved({ before, after }: { before: JobDraft; after: JobDraft }) {
       ))}
     </ul>
   );
-}
-
-export type Fate = "same" | "gone" | "new";
-
-/** Two lists of fire times as one, as far as both of them look ahead. */
-export function mergeTimes(before: string[], after: string[]): [string, Fate][] {
-  const ends = [before, after].flatMap((times) => (times.length >= COUNT ? [Date.parse(times[times.length - 1] ?? "")] : []));
-  const end = ends.length > 0 ? Math.min(...ends) : Infinity;
-  const all = [...new Set([...before, ...after])].filter((time) => Date.parse(time) <= end);
-  const fate = (time: string): Fate => (!after.includes(time) ? "gone" : !before.includes(time) ? "new" : "same");
-  return all.sort((a, b) => Date.parse(a) - Date.parse(b)).map((time) => [time, fate(time)]);
 }

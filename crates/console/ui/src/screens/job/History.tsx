@@ -3,6 +3,7 @@ import { Link } from "wouter";
 import type { Run } from "../../api/types";
 import { took } from "../../parts/Sparkline";
 import { tone } from "../../parts/State";
+import { useWidth } from "../../parts/width";
 import { length, percentile, span } from "../../time/words";
 import { myZone, wall } from "../../time/zone";
 import { many, t } from "../../words";
@@ -55,34 +56,34 @@ export function HistoryHeat({ runs, zone = myZone(), job }: { runs: Run[] | unde
   );
 }
 
-const WIDTH = 600;
+const USUAL = 600;
 const HEIGHT = 210;
 const LEFT = 52;
 
 export function DurationChart({ runs, timeout }: { runs: Run[] | undefined; timeout: string }) {
-  if (!runs) return <div style={{ height: HEIGHT }} />;
-  const shown = runs.slice(0, 120).reverse().flatMap((run) => {
+  const [box, full] = useWidth<HTMLElement>(USUAL);
+  const shown = (runs ?? []).slice(0, 120).reverse().flatMap((run) => {
     const ms = took(run);
     return ms === null ? [] : [{ run, ms: Math.max(ms, 1) }];
   });
-  if (shown.length === 0) return <p className="muted">{t("No runs yet")}</p>;
+  if (shown.length === 0) return <figure ref={box} style={{ minHeight: HEIGHT }}><p className="muted">{runs ? t("No runs yet") : ""}</p></figure>;
   const sorted = shown.map((one) => one.ms).sort((a, b) => a - b);
   const [p50, p95] = [percentile(sorted, 0.5) ?? 1, percentile(sorted, 0.95) ?? 1];
   const most = Math.max(...sorted) * 1.15;
   const y = (ms: number) => HEIGHT - 22 - (ms / most) * (HEIGHT - 34);
-  const x = (index: number) => LEFT + 6 + (index / Math.max(1, shown.length - 1)) * (WIDTH - LEFT - 14);
+  const x = (index: number) => LEFT + 6 + (index / Math.max(1, shown.length - 1)) * (full - LEFT - 14);
   const limit = span(timeout);
   const label = t("p50 {p50}, p95 {p95}", { p50: length(p50), p95: length(p95) });
   return (
-    <figure>
-      <svg className="chart" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={label}>
+    <figure ref={box}>
+      <svg className="chart" viewBox={`0 0 ${full} ${HEIGHT}`} height={HEIGHT} role="img" aria-label={label}>
         {[0, most / 2, most].map((ms) => (
-          <g key={ms}><line className="grid" x1={LEFT} x2={WIDTH} y1={y(ms)} y2={y(ms)} /><text x={LEFT - 8} y={y(ms) + 4} textAnchor="end">{length(ms)}</text></g>
+          <g key={ms}><line className="grid" x1={LEFT} x2={full} y1={y(ms)} y2={y(ms)} /><text x={LEFT - 8} y={y(ms) + 4} textAnchor="end">{length(ms)}</text></g>
         ))}
         {[["p50", p50], ["p95", p95]].map(([name, ms]) => (
-          <line key={name} x1={LEFT} x2={WIDTH} y1={y(Number(ms))} y2={y(Number(ms))} stroke="var(--accent)" strokeDasharray={name === "p50" ? "none" : "4 4"} strokeWidth="1" />
+          <line key={name} x1={LEFT} x2={full} y1={y(Number(ms))} y2={y(Number(ms))} stroke="var(--accent)" strokeDasharray={name === "p50" ? "none" : "4 4"} strokeWidth="1" />
         ))}
-        {limit !== null && limit < most ? <line x1={LEFT} x2={WIDTH} y1={y(limit)} y2={y(limit)} stroke="var(--bad)" strokeDasharray="2 3" /> : null}
+        {limit !== null && limit < most ? <line x1={LEFT} x2={full} y1={y(limit)} y2={y(limit)} stroke="var(--bad)" strokeDasharray="2 3" /> : null}
         {shown.map(({ run, ms }, index) => (
           run.state === "succeeded"
             ? <circle key={run.id} cx={x(index)} cy={y(ms)} r="2.6" className="fill-good"><title>{`${run.fire_time} · ${length(ms)}`}</title></circle>

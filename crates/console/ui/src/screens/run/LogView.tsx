@@ -2,10 +2,10 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown, Download, WrapText } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
+import { ansi } from "../../parts/ansi";
 import { Empty } from "../../parts/Empty";
 import { Problem } from "../../parts/Problem";
 import { number, t } from "../../words";
-import { ansi } from "./ansi";
 import { useTail } from "./tail";
 
 const LINE = 18;

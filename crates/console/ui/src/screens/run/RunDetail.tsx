@@ -7,6 +7,7 @@ import { isOpen as isOpenRun, useJob, useRun, useWhy } from "../../api/queries";
 import { stateOf } from "../../api/live";
 import { useMay } from "../../api/session";
 import type { Attempt, Run } from "../../api/types";
+import { plain } from "../../parts/ansi";
 import { Dialog } from "../../parts/Dialog";
 import { Bones, CopyButton } from "../../parts/Empty";
 import { Problem, Warning } from "../../parts/Problem";
@@ -48,7 +49,7 @@ function Shown({ run }: { run: Run }) {
       <div className="button-row">
         <State state={run.state} />
         <span className="muted">{t(ORIGINS[run.origin])}</span>
-        {run.reason ? <span className="told">{run.reason}</span> : null}
+        {run.reason ? <span className="told">{plain(run.reason)}</span> : null}
         {run.count && run.count > 1 ? <span className="chip">× {run.count}</span> : null}
       </div>
       {run.possible_duplicate ? <Warning>{t("A send of this run may have arrived twice: a node went away before it could write down what became of it.")}</Warning> : null}
@@ -132,7 +133,7 @@ function Attempts({ attempts, zone }: { attempts: Attempt[]; zone: string | unde
                   <td className="mono told" style={{ minWidth: 120 }}>{one.executor || "–"}</td>
                   <td className="nowrap"><Time at={one.started_at} zone={zone} precise /></td>
                   <td className="number nowrap">{one.ended_at ? length(Date.parse(one.ended_at) - Date.parse(one.started_at)) : "…"}</td>
-                  <td className="told muted" style={{ minWidth: 160 }}>{one.message.slice(0, 600)}{one.kill ? ` · ${t("told to end: {state}", { state: one.kill.state })} ${one.kill.said}` : ""}</td>
+                  <td className="told muted" style={{ minWidth: 160 }}>{plain(one.message).slice(0, 600)}{one.kill ? ` · ${t("told to end: {state}", { state: one.kill.state })} ${plain(one.kill.said)}` : ""}</td>
                 </tr>
               ))}
             </tbody>
@@ -151,7 +152,7 @@ function Parts({ run, chosen, onChoose }: { run: Run; chosen: number; onChoose: 
         {run.parts.map((one, index) => (
           <li key={one.run}>
             <button type="button" className="button is-small is-plain" aria-pressed={index === chosen} onClick={() => onChoose(index)}>{one.index + 1}/{one.total}</button>
-            <State state={one.state} /><span className="cut mono muted">{one.executor}</span><span className="end small cut">{one.reason}</span>
+            <State state={one.state} /><span className="cut mono muted">{one.executor}</span><span className="end small cut">{plain(one.reason)}</span>
           </li>
         ))}
       </ul>
@@ -166,9 +167,9 @@ function Why({ run, zone }: { run: Run; zone: string | undefined }) {
       <div className="card-head"><h2>{t("Why")}</h2></div>
       <div className="card-body" style={{ display: "grid", gap: 10 }}>
         {why.error ? <Problem error={why.error} /> : null}
-        <p className="told strong">{why.data?.sentence ?? "…"}</p>
+        <p className="told strong">{plain(why.data?.sentence ?? "…")}</p>
         <ul className="small muted" style={{ display: "grid", gap: 4 }}>
-          {why.data?.evidence.map((one, index) => <li key={index} className="told">{one.at ? <><Time at={one.at} zone={zone} precise /> · </> : null}{one.what}</li>)}
+          {why.data?.evidence.map((one, index) => <li key={index} className="told">{one.at ? <><Time at={one.at} zone={zone} precise /> · </> : null}{plain(one.what)}</li>)}
         </ul>
       </div>
     </section>

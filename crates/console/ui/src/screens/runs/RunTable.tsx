@@ -4,6 +4,7 @@ import { Link, useLocation } from "wouter";
 import { type RunFilter, useJob, useRuns } from "../../api/queries";
 import { stateOf } from "../../api/live";
 import type { Run } from "../../api/types";
+import { plain } from "../../parts/ansi";
 import { Bones, Empty } from "../../parts/Empty";
 import { Cell, Head, List } from "../../parts/List";
 import { Problem } from "../../parts/Problem";
@@ -61,7 +62,7 @@ function Row({ run, zone, isOfOneJob }: Shown) {
       <Cell className="muted small cut">{t(ORIGINS[run.origin])}</Cell>
       <Cell className={`number small ${(run.lag_ms ?? 0) >= 1_000 ? "warn" : "muted"}`}>{run.lag_ms === null ? "–" : length(run.lag_ms)}</Cell>
       <Cell className="number muted small">{ms === null ? "–" : length(ms)}</Cell>
-      <Cell className="muted small cut after-number"><span title={run.reason}>{reasonOf(run)}</span></Cell>
+      <Cell className="muted small cut after-number"><span title={plain(run.reason)}>{reasonOf(run)}</span></Cell>
     </>
   );
 }
@@ -83,7 +84,7 @@ function SmallRow({ run, zone, isOfOneJob }: Shown) {
 function reasonOf(run: Run): string {
   const many = run.count && run.count > 1 ? `× ${run.count} ` : "";
   const attempts = run.attempts.length > 1 ? `${t("{n} attempts", { n: run.attempts.length })} · ` : "";
-  return many + attempts + run.reason;
+  return many + attempts + plain(run.reason);
 }
 
 /** The name of a job, once it is known; its number until then, and for good if it was deleted. */

@@ -34,6 +34,11 @@ export function ansi(line: string): Span[] {
   return spans;
 }
 
+/** A text without colours and whatever else only terminals obey. */
+export function plain(text: string): string {
+  return text.replace(ESCAPES, "").replace(CONTROLS, "");
+}
+
 const MARKS: Record<number, string> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
 
 function apply(style: Style, codes: number[]): void {
