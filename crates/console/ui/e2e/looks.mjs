@@ -94,7 +94,7 @@ export async function everything_is_done_by_keyboard({ browser, agent }) {
   await page.keyboard.press("e");
   await page.getByRole("heading", { level: 1, name: `Edit ${name}` }).waitFor();
   await page.keyboard.press("Control+k");
-  await page.getByRole("combobox").waitFor();
+  await page.getByRole("combobox", { name: "Go to" }).waitFor();
   await page.keyboard.type(name);
   await page.getByRole("option", { name: new RegExp(name) }).waitFor();
   await page.keyboard.press("Enter");

@@ -10,7 +10,7 @@ const CHROMIUM = process.env.PUNCTUAL_CHROMIUM ?? "/usr/bin/chromium";
 const ARGUMENTS = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"];
 
 /** How long anything may take on a busy machine. */
-export const PATIENCE = 30_000;
+export const PATIENCE = Number(process.env.PUNCTUAL_PATIENCE_MS ?? 60_000);
 
 export async function api(method, path, body, token = TOKEN) {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
@@ -86,7 +86,7 @@ export async function signIn(page, token = TOKEN) {
   await page.goto(`${BASE}/`);
   await page.getByLabel("Access token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByRole("navigation", { name: "Main" }).waitFor({ state: "attached" });
+  await page.locator("#main h1").waitFor();
 }
 
 export async function visit(page, path) {

@@ -1,5 +1,5 @@
 // What happens, as it happens: one stream of events for the whole console, paused while nobody looks.
-import type { QueryClient } from "@tanstack/react-query";
+import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { send } from "./client";
 import { type Sent, readEvents } from "./stream";
@@ -12,6 +12,8 @@ const PAUSED = "punctual.live-paused";
 const BATCH_MS = 1_000;
 /** Lists are dearer than rows. */
 const LISTS_MS = 3_000;
+const LONG_LISTS_MS = 20_000;
+const PAGES_OFTEN = 3;
 
 let state: LiveState = "reconnecting";
 const listeners = new Set<() => void>();
@@ -152,8 +154,14 @@ function flush(): void {
   }
   listsAt = now;
   changed.lists = false;
-  ask("list");
+  void client?.invalidateQueries({ queryKey: ["list"], predicate: isWorthAsking });
   ask("stats");
+}
+
+/** A list of many pages is asked for page by page, so that is done seldom. */
+function isWorthAsking(query: Query): boolean {
+  const pages = (query.state.data as { pages?: unknown[] } | undefined)?.pages?.length ?? 1;
+  return pages <= PAGES_OFTEN || Date.now() - query.state.dataUpdatedAt > LONG_LISTS_MS;
 }
 
 /** Some of what happened was not heard, so all that is shown is asked for again. */

@@ -124,14 +124,14 @@ export const LATE_MS = 1_000;
 /** What became of runs in the last 24 hours. */
 export function useReview() {
   return useQuery({
-    queryKey: ["list", "review"],
+    queryKey: ["review"],
     queryFn: async ({ signal }) => {
       const told = await maybe<HistoryBody>("history", "/stats/history?hours=24", signal);
       if (told) return asReported(told);
       const page = await get<Page<Run>>("/runs?limit=1000", signal);
       return reviewed(page.items, serverNow(), page.next_cursor !== null);
     },
-    refetchInterval: 30_000,
+    refetchInterval: 15_000,
   });
 }
 

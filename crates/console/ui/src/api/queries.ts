@@ -53,9 +53,11 @@ export function useJobs(filter: JobFilter, limit = PAGE) {
 /** The first jobs, for what has no list of its own on the server. */
 export function useSomeJobs() {
   return useQuery({
-    queryKey: ["list", "some-jobs"],
+    queryKey: ["some-jobs"],
     queryFn: ({ signal }) => get<Page<Job>>("/jobs?limit=1000", signal),
+    // It is large, so it is asked for by the clock and not with every event.
     staleTime: 10_000,
+    refetchInterval: 10_000,
   });
 }
 

@@ -22,7 +22,9 @@ export function List<T>(props: {
   const { items, hasMore, more, isLoading } = props;
   const box = useRef<HTMLDivElement>(null);
   const [margin, setMargin] = useState(0);
-  const [current, setCurrent] = useState(-1);
+  // By key and not by place: what a key is pressed for must not become another row because the list moved.
+  const [chosen, setChosen] = useState<string | number | null>(null);
+  const current = chosen === null ? -1 : items.findIndex((item) => props.rowKey(item) === chosen);
   useLayoutEffect(() => {
     const top = box.current?.getBoundingClientRect().top ?? 0;
     setMargin(Math.round(top + window.scrollY));
@@ -36,7 +38,9 @@ export function List<T>(props: {
   }, [last, items.length, hasMore, isLoading, more]);
   const step = (by: number) => {
     const next = Math.max(0, Math.min(items.length - 1, current + by));
-    setCurrent(next);
+    const wanted = items[next];
+    if (wanted === undefined) return;
+    setChosen(props.rowKey(wanted));
     rows.scrollToIndex(next, { align: "auto" });
   };
   const item = items[current];

@@ -21,7 +21,12 @@ export function SearchBox({ value, onChange, label }: { value: string; onChange:
       <input
         ref={box} className="input" type="search" value={text} placeholder={label} aria-label={label} spellCheck={false}
         onChange={(event) => setText(event.target.value)}
-        onKeyDown={(event) => (event.key === "Escape" || event.key === "Enter") && event.currentTarget.blur()}
+        onKeyDown={(event) => {
+          if (event.key !== "Escape" && event.key !== "Enter") return;
+          // A browser empties such a box with Escape; here it only leads back to the list.
+          event.preventDefault();
+          event.currentTarget.blur();
+        }}
       />
     </div>
   );

@@ -44,7 +44,7 @@ export function Frame({ children }: { children: ReactNode }) {
           <button type="button" className="button is-plain is-square menu-button" aria-label={t("Menu")} aria-expanded={open === "menu"} onClick={() => setOpen("menu")}><Menu /></button>
           <div id="crumbs" className="crumbs" />
           <div className="topbar-tools">
-            <button type="button" className="find" onClick={() => setOpen("palette")} aria-label={t("Go to")}>
+            <button type="button" className="find" onClick={() => setOpen("palette")}>
               <Search aria-hidden="true" /><span>{t("Go to")}</span><kbd>Ctrl K</kbd>
             </button>
             <LiveBadge />

@@ -101,6 +101,7 @@ function Policies({ draft, onChange, fault }: Part) {
         <NumberField label={t("Priority")} value={draft.priority ?? 5} onChange={(priority) => onChange({ ...draft, priority })} fault={fault("/priority")} hint={t("0 first, 9 last")} />
         <NumberField label={t("Stop after failed runs")} value={draft.failure_limit ?? 0} onChange={(failure_limit) => onChange({ ...draft, failure_limit })} fault={fault("/failure_limit")} hint={t("in a row; 0 is never")} />
       </div>
+      <p className="small muted">{t("Windows, and jobs that this one runs after, are written as JSON.")}</p>
     </>
   );
 }

@@ -9,7 +9,7 @@ import { useNow } from "../../time/now";
 import { distance } from "../../time/Time";
 import { myZone, wall } from "../../time/zone";
 import { t } from "../../words";
-import { changeMark } from "../job/NextRuns";
+import { changeMark, changeSign } from "../job/NextRuns";
 import { policy, zoneOf } from "../job/schedule";
 
 const COUNT = 8;
@@ -49,7 +49,7 @@ export function Upcoming({ draft }: { draft: JobDraft }) {
             const mark = changeMark(times[index - 1], at, zone);
             return [
               <span key={`${at}d`} className="muted nowrap">{shown.weekday} {shown.date}</span>,
-              <span key={`${at}t`} className="nowrap">{shown.time}{mark ? <span className="warn small"> ⇅ {mark}</span> : null}</span>,
+              <span key={`${at}t`} className="nowrap">{shown.time}{mark ? <span className="warn small" title={mark} role="img" aria-label={mark}> ⇅ {changeSign(times[index - 1], at, zone)}</span> : null}</span>,
               <span key={`${at}l`} className="muted right nowrap">{distance(at, now)}</span>,
             ];
           })}

@@ -1,5 +1,5 @@
 // One job: its policy in words, when it fires next, how it has been doing, and every version of it.
-import { History, Pause, Pencil, Play, Trash2 } from "lucide-react";
+import { CopyPlus, History, Pause, Pencil, Play, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useJobActions } from "../../api/actions";
@@ -84,6 +84,7 @@ function Actions({ job }: { job: Job }) {
       <button type="button" className="button" onClick={() => void actions.toggle(job)}>{job.enabled ? <Pause aria-hidden="true" /> : <Play aria-hidden="true" />}{job.enabled ? t("Stop") : t("Start")}</button>
       {canBackfill ? <button type="button" className="button" onClick={() => setOpen("backfill")}><History aria-hidden="true" />{t("Backfill")}</button> : null}
       {mayEdit ? <Link href={`/jobs/${job.id}/edit`} className="button"><Pencil aria-hidden="true" />{t("Edit")}</Link> : null}
+      {mayEdit ? <Link href={`/jobs/new?from=${job.id}`} className="button"><CopyPlus aria-hidden="true" />{t("Duplicate")}</Link> : null}
       {mayEdit ? <button type="button" className="button is-danger" onClick={() => setOpen("delete")}><Trash2 aria-hidden="true" />{t("Delete")}</button> : null}
       {open === "run" ? <RunNow job={job} onClose={() => setOpen(null)} /> : null}
       {open === "backfill" ? <Backfill job={job} onClose={() => setOpen(null)} /> : null}

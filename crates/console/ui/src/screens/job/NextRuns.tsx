@@ -29,6 +29,12 @@ export function changeMark(before: number | undefined, at: number, zone: string)
   return minutes > 0 ? t("clocks go forward {n} min before this", { n: minutes }) : t("clocks go back {n} min before this", { n: -minutes });
 }
 
+/** The same in a few signs: `+60 min`. */
+export function changeSign(before: number | undefined, at: number, zone: string): string {
+  const minutes = before === undefined ? 0 : clockChange(before, at, zone);
+  return `${minutes > 0 ? "+" : "−"}${Math.abs(minutes)} min`;
+}
+
 function FireTimes({ times, zone, isFaint }: { times: string[]; zone: string | undefined; isFaint: boolean }) {
   const now = useNow();
   const zones = [zone, myZone(), "UTC"].filter((one, index, all): one is string => !!one && isZone(one) && all.indexOf(one) === index);

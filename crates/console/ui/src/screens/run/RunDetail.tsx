@@ -6,7 +6,7 @@ import { useRunActions } from "../../api/actions";
 import { isOpen as isOpenRun, useJob, useRun, useWhy } from "../../api/queries";
 import { stateOf } from "../../api/live";
 import { useMay } from "../../api/session";
-import type { Attempt, Run } from "../../api/types";
+import type { Attempt, Job, Run } from "../../api/types";
 import { plain } from "../../parts/ansi";
 import { Dialog } from "../../parts/Dialog";
 import { Bones, CopyButton } from "../../parts/Empty";
@@ -69,7 +69,7 @@ function Shown({ run }: { run: Run }) {
           ) : null}
           <LogView key={`${attempt}-${part}`} run={run.id} attempt={attempt} part={run.parts.length > 0 ? part : null} isOpen={isOpen} />
         </div>
-        <div className="column"><Why run={run} zone={zone} /><Facts run={run} zone={zone} /></div>
+        <div className="column"><Why run={run} zone={zone} /><Facts run={run} zone={zone} />{job.data ? <Sent run={run} job={job.data} /> : null}</div>
       </div>
     </Screen>
   );
@@ -176,8 +176,23 @@ function Why({ run, zone }: { run: Run; zone: string | undefined }) {
   );
 }
 
+/** What is sent: the request as the job has it now, with what the run brought. Secrets come masked from the server. */
+function Sent({ run, job }: { run: Run; job: Job }) {
+  const { target } = job;
+  const brought = run.payload ?? (target.kind === "http" ? target.body : target.params) ?? null;
+  const lines = target.kind === "http"
+    ? [`${target.method} ${target.url}`, ...Object.entries(target.headers ?? {}).map(([name, value]) => `${name}: ${value}`)]
+    : [`${target.handler || t("a script")} (${target.route ?? "round"})`];
+  const text = [...lines, ...(brought === null ? [] : ["", typeof brought === "string" ? brought : JSON.stringify(brought, null, 2)])].join("\n");
+  return (
+    <section className="card">
+      <div className="card-head"><h2>{t("What is sent")}</h2><span className="aside">{t("as the job is now; secrets are masked")} <CopyButton text={text} /></span></div>
+      <div className="card-body"><pre className="json" tabIndex={0}>{text}</pre></div>
+    </section>
+  );
+}
+
 function Facts({ run, zone }: { run: Run; zone: string | undefined }) {
-  const payload = run.payload === null ? null : JSON.stringify(run.payload, null, 2);
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Details")}</h2></div>
@@ -193,7 +208,6 @@ function Facts({ run, zone }: { run: Run; zone: string | undefined }) {
           {run.part ? <><dt>{t("Part of")}</dt><dd><Link className="link mono" href={`/runs/${run.part.run}`}>{run.part.run}</Link></dd></> : null}
           {run.until ? <><dt>{t("Until")}</dt><dd><Time at={run.until} zone={zone} precise /></dd></> : null}
         </dl>
-        {payload ? <div><div className="button-row"><h3>{t("Payload")}</h3><CopyButton text={payload} /></div><pre className="json" tabIndex={0}>{payload}</pre></div> : null}
       </div>
     </section>
   );

@@ -9,7 +9,7 @@ import { Bones, Empty } from "../../parts/Empty";
 import { Cell, Head, List } from "../../parts/List";
 import { Problem } from "../../parts/Problem";
 import { took } from "../../parts/Sparkline";
-import { State, StateShape } from "../../parts/State";
+import { State, StateShape, stateName } from "../../parts/State";
 import { density } from "../../shell/theme";
 import { Time } from "../../time/Time";
 import { length } from "../../time/words";
@@ -56,7 +56,7 @@ function Row({ run, zone, isOfOneJob }: Shown) {
   const ms = took(run);
   return (
     <>
-      <Cell><Link href={`/runs/${run.id}`} aria-label={t("Run {id}", { id: run.id })}><State state={stateOf(run)} /></Link></Cell>
+      <Cell><Link href={`/runs/${run.id}`} aria-label={`${stateName(stateOf(run))}, ${t("Run {id}", { id: run.id })}`}><State state={stateOf(run)} /></Link></Cell>
       <Cell className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName id={run.job} href={`/runs/${run.id}`} />}</Cell>
       <Cell className="muted"><Time at={run.fire_time} zone={zone} /></Cell>
       <Cell className="muted small cut">{t(ORIGINS[run.origin])}</Cell>
