@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to a terminal")]
 
 mod arguments;
+mod console;
 mod faults;
 mod servers;
 mod sim;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::arguments::{Outcome, Test};
 use crate::servers::Servers;
-use crate::{tidy, tools, workspace};
+use crate::{console, tidy, tools, workspace};
 
 type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
@@ -21,6 +21,7 @@ pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
     let stages: Vec<(&str, Work)> = vec![
         ("tools", Box::new(|| tools::ensure(&wanted.without))),
         ("fmt", Box::new(|| cargo("fmt --all --check", &[], &[]))),
+        ("console", Box::new(console::build)),
         ("clippy", Box::new(|| cargo(clippy, &[], &[]))),
         ("tidy", Box::new(tidy::report)),
         (
@@ -44,6 +45,7 @@ pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
 fn cargo(arguments: &str, more: &[String], environment: &[(&str, String)]) -> Result<(), String> {
     let mut command = workspace::cargo();
     command.args(arguments.split(' ')).args(more).envs(environment.iter().map(|(name, value)| (name, value)));
+    command.envs(console::environment());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("`cargo {arguments}` ended with {status}")),

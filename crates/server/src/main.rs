@@ -4,6 +4,7 @@ mod archive;
 mod cli;
 mod clock;
 mod config;
+mod console;
 mod executors;
 mod keep;
 mod listen;

@@ -23,6 +23,7 @@ use crate::archive::{self, Archive, Inlet};
 use crate::cli::trust;
 use crate::clock::{self, Machine};
 use crate::config::Config;
+use crate::console;
 use crate::executors::Crew;
 use crate::keep::Kept;
 use crate::loops::Rounds;
@@ -132,6 +133,7 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
         },
         events: events.clone(),
     })?;
+    let router = console::beside(router);
     Ok(House { node: own, rounds, router, switch, door, events, archive, logs, logbook })
 }
 

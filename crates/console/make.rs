@@ -1,0 +1,128 @@
+//! Making the console with npm and Vite, in a folder that is nobody else's. Cargo's build script does it, and so does
+//! the test command, once for all its calls of cargo.
+
+use std::path::Path;
+use std::process::Command;
+use std::{fs, io};
+
+/// What the console is made of; its tests are not in it, and neither is what npm installs.
+pub(crate) const SOURCES: &[&str] = &[
+    "src",
+    "public",
+    "build",
+    "index.html",
+    "package.json",
+    "package-lock.json",
+    "vite.config.ts",
+    ".npmrc",
+];
+
+const NO_NPM: &str = "the console is built with npm (Node 20 or later), which cannot be started; either set \
+                      PUNCTUAL_UI_DIST to the folder of a console that was built elsewhere, or build with \
+                      --no-default-features for a server without a console";
+
+/// Builds the sources in `home` inside `room`, into its folder `dist`. Does nothing if they were built there before.
+pub(crate) fn console(home: &Path, room: &Path) -> Result<(), String> {
+    let sources = SOURCES.iter().try_fold(SEED, |sum, name| digest(sum, &home.join(name)));
+    let sources = sources.map_err(|error| format!("cannot read {}: {error}", home.display()))?;
+    let (stamp, wanted) = (room.join("built"), format!("{sources:016x}"));
+    let is_there = room.join("dist/index.html").is_file();
+    if is_there && fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
+        return Ok(());
+    }
+    for name in SOURCES {
+        let place = room.join(name);
+        remove(&place).and_then(|()| copy(&home.join(name), &place)).map_err(|error| said(&place, &error))?;
+    }
+    install(room)?;
+    let mut vite = Command::new("node");
+    vite.args([
+        "node_modules/vite/bin/vite.js",
+        "build",
+        "--outDir",
+        "dist",
+        "--emptyOutDir",
+        "--logLevel",
+        "warn",
+    ]);
+    run(vite.current_dir(room), "vite build")?;
+    fs::write(&stamp, wanted).map_err(|error| said(&stamp, &error))
+}
+
+/// Installs what the build needs, unless just that was installed before.
+fn install(room: &Path) -> Result<(), String> {
+    let (lock, stamp) = (room.join("package-lock.json"), room.join("node_modules/.installed"));
+    let wanted = fs::read(&lock).map_err(|error| said(&lock, &error))?;
+    if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    // Not `npm ci`, which refuses a lock file that does not name the parts for every machine on earth; versions and sums
+    // are those of the lock file all the same.
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-save", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    run(npm.current_dir(room), "npm install")?;
+    fs::write(&stamp, wanted).map_err(|error| said(&stamp, &error))
+}
+
+fn run(command: &mut Command, name: &str) -> Result<(), String> {
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NO_NPM.into()),
+        Err(error) => return Err(format!("cannot start `{name}`: {error}")),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let told = [output.stdout, output.stderr].concat();
+    Err(format!("`{name}` ended with {}:\n{}", output.status, String::from_utf8_lossy(&told)))
+}
+
+fn said(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    if !from.is_dir() {
+        return fs::copy(from, to).map(|_| ());
+    }
+    fs::create_dir_all(to)?;
+    entries(from)?.iter().try_for_each(|name| copy(&from.join(name), &to.join(name)))
+}
+
+/// The names in a folder, in order.
+fn entries(folder: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A sum over a file, or over everything in a folder, names included.
+fn digest(sum: u64, path: &Path) -> io::Result<u64> {
+    let sum = add(sum, path.file_name().unwrap_or_default().as_encoded_bytes());
+    match path.is_dir() {
+        true => entries(path)?.iter().try_fold(sum, |sum, name| digest(sum, &path.join(name))),
+        false => Ok(add(sum, &fs::read(path)?)),
+    }
+}
+
+/// FNV-1a: it tells versions of a file apart, and guards nothing.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
+    add(SEED, bytes)
+}
+
+fn add(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}

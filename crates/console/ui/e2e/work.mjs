@@ -1,0 +1,124 @@
+// What people do all day: make a job, see it fire, look into a run, stop it, act on many.
+import { BASE, api, check, openPage, same, signIn, until, visit } from "./world.mjs";
+
+const unique = () => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`;
+
+/** A job is made by the form, fires while it is watched, and its run is opened and its log read. */
+export async function a_job_is_made_by_form_and_seen_firing({ browser, agent }) {
+  const page = await openPage(browser);
+  const name = `form-${unique()}`;
+  await signIn(page);
+  await visit(page, "/jobs/new");
+  await page.getByLabel("App", { exact: true }).fill("e2e");
+  await page.getByLabel("Name", { exact: true }).fill(name);
+  await page.getByRole("button", { name: "Every", exact: true }).click();
+  await page.getByLabel("Interval").fill("1s");
+  await page.getByText("Fires every 1s", { exact: false }).first().waitFor();
+  await page.getByLabel("URL").fill(`${agent.url}/?say=tail-me`);
+  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
+  await page.getByRole("tab", { name: "Runs" }).click();
+  const rows = page.getByRole("table", { name: "Runs" }).getByRole("row");
+  const done = rows.filter({ hasText: "Succeeded" });
+  await done.nth(2).waitFor();
+  await done.first().getByRole("link").first().click();
+  await page.getByText("From due to done").waitFor();
+  await page.getByRole("log").getByText("attempt 1", { exact: false }).first().waitFor();
+  await page.getByText("succeeded at the first attempt", { exact: false }).waitFor();
+  same(page.complaints, [], "complaints");
+}
+
+/** A run that takes long is followed, searched in, and stopped. */
+export async function a_long_run_is_watched_and_stopped({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `long-${unique()}`, schedule: { kind: "manual" }, timeout: "60s", target: { kind: "http", url: `${agent.url}/?ms=50000` } });
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, `/jobs/${job.id}`);
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Run now" }).click();
+  await page.getByText("From due to done").waitFor();
+  const state = page.locator("main .state").first();
+  await until("it runs", async () => (await state.textContent())?.includes("Running"));
+  await page.getByRole("log").getByText("attempt 1", { exact: false }).first().waitFor();
+  await page.getByRole("button", { name: "Stop this run" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop this run" }).click();
+  await until("it is cancelled", async () => (await state.textContent())?.includes("Cancelled"));
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+  same(page.complaints, [], "complaints");
+}
+
+/** Everything that a filter names is stopped: first counted, then done. */
+export async function a_filter_is_acted_upon_as_a_whole({ browser, agent }) {
+  const count = Number(process.env.PUNCTUAL_BULK ?? 300);
+  const tag = `bulk-${unique()}`;
+  const make = (index) => api("POST", "/jobs", { app: "e2e-bulk", name: `${tag}-${index}`, tags: [tag], schedule: { kind: "cron", expression: "0 0 1 1 *" }, target: { kind: "http", url: agent.url } });
+  for (let from = 0; from < count; from += 20) await Promise.all(Array.from({ length: Math.min(20, count - from) }, (_, index) => make(from + index)));
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, `/jobs?tag=${tag}`);
+  await page.getByRole("table", { name: "Jobs" }).waitFor();
+  await page.getByLabel("Select all that are shown").check();
+  await page.getByRole("button", { name: "Select all that match" }).click();
+  await page.getByRole("region", { name: "Selected jobs" }).getByRole("button", { name: "Stop" }).click();
+  const shown = new Intl.NumberFormat("en").format(count);
+  await page.getByRole("dialog", { name: `Stop: ${shown} jobs` }).waitFor();
+  await page.getByRole("dialog").getByText(`and ${new Intl.NumberFormat("en").format(count - 6)} more`).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: `Stop · ${shown} jobs` }).click();
+  page.setDefaultTimeout(600_000);
+  await page.getByText(`${shown} of ${shown} done`).waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Close", exact: true }).last().click();
+  const left = await api("GET", `/jobs?tag=${tag}&enabled=true&limit=1`);
+  same(left.items.length, 0, "jobs that still fire");
+  same(page.complaints, [], "complaints");
+}
+
+/** Filters stand in the address, and the list shows what they name. */
+export async function a_search_narrows_the_list_and_stands_in_the_address({ browser, agent }) {
+  const name = `needle-${unique()}`;
+  await api("POST", "/jobs", { app: "e2e", name, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, "/jobs");
+  await page.keyboard.press("/");
+  await page.keyboard.type(name);
+  const rows = page.getByRole("table", { name: "Jobs" }).locator("[data-key]");
+  await until("one row is left", async () => (await rows.count()) === 1);
+  await until("the address has the filter", () => page.url().endsWith(`q=${name}`));
+  await page.reload();
+  await until("it is still one row", async () => (await rows.count()) === 1);
+  same(page.complaints, [], "complaints");
+}
+
+/** A job stopped elsewhere is shown as stopped without a reload. */
+export async function what_happens_elsewhere_is_seen_live({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `live-${unique()}`, schedule: { kind: "every", interval: "1h" }, target: { kind: "http", url: agent.url } });
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, `/jobs/${job.id}`);
+  await page.locator(".live[data-state=live]").waitFor();
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+  await api("POST", `/jobs/${job.id}/stop`);
+  await page.getByRole("button", { name: "Start", exact: true }).waitFor();
+  await api("POST", `/jobs/${job.id}/run`, {});
+  await page.getByRole("tab", { name: "Runs" }).click();
+  await page.getByRole("table", { name: "Runs" }).getByText("Succeeded").first().waitFor();
+  await page.getByRole("button", { name: /^Live/ }).click();
+  await page.locator(".live[data-state=paused]").waitFor();
+  same(page.complaints, [], "complaints");
+}
+
+/** An empty list teaches, and says how to get out of it. */
+export async function an_empty_list_teaches({ browser }) {
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, "/jobs?q=there-is-no-such-job-anywhere");
+  await page.getByText("No job matches").waitFor();
+  await page.getByRole("button", { name: "Clear the filter" }).click();
+  await page.getByRole("table", { name: "Jobs" }).waitFor();
+  await visit(page, "/runs/1");
+  await page.getByText("It is not there").waitFor();
+  check((await page.locator(".request code").textContent())?.length >= 8, "an error has the number of its request");
+  await page.goto(`${BASE}/nowhere`);
+  await page.getByText("There is no such page").waitFor();
+}

@@ -1,0 +1,57 @@
+// What an edit does to the next runs, and how two people's edits become one.
+import { describe, expect, test } from "vitest";
+import type { JobDraft } from "../../api/types";
+import { policy } from "../job/schedule";
+import { EMPTY, rebase, scheduleOf, targetOf } from "./draft";
+import { mergeTimes } from "./times";
+
+const hours = (...list: number[]) => list.map((hour) => `2026-05-05T${String(hour).padStart(2, "0")}:00:00Z`);
+
+describe("the next runs before and after an edit", () => {
+  test("are merged in order, with the fate of each", () => {
+    expect(mergeTimes(hours(1, 2, 3), hours(2, 3, 4), 10)).toEqual([[hours(1)[0], "gone"], [hours(2)[0], "same"], [hours(3)[0], "same"], [hours(4)[0], "new"]]);
+  });
+
+  test("are compared only as far as both look ahead", () => {
+    expect(mergeTimes(hours(1, 2, 3), hours(1, 10, 20), 3).map(([, fate]) => fate)).toEqual(["same", "gone", "gone"]);
+  });
+
+  test("may be none", () => {
+    expect(mergeTimes([], hours(5), 10)).toEqual([[hours(5)[0], "new"]]);
+    expect(mergeTimes([], [], 10)).toEqual([]);
+  });
+});
+
+describe("two edits of one job", () => {
+  const base: JobDraft = { ...EMPTY, name: "a", app: "b", tags: ["x"], target: { kind: "http", url: "http://a/", headers: { A: "1", B: "2" } } };
+
+  test("of different fields fit together", () => {
+    const { merged, both } = rebase(base, { ...base, description: "mine" }, { ...base, priority: 1 });
+    expect([merged.description, merged.priority, both]).toEqual(["mine", 1, []]);
+  });
+
+  test("of the same field are told, and mine wins", () => {
+    const { merged, both } = rebase(base, { ...base, priority: 2 }, { ...base, priority: 1 });
+    expect([merged.priority, both]).toEqual([2, ["/priority"]]);
+  });
+
+  test("keep what I took away taken away", () => {
+    const mine: JobDraft = { ...base, target: { kind: "http", url: "http://a/", headers: { B: "2" } } };
+    const theirs: JobDraft = { ...base, target: { kind: "http", url: "http://a/", headers: { A: "1", B: "3" } } };
+    expect(rebase(base, mine, theirs).merged.target).toMatchObject({ headers: { B: "3" } });
+  });
+});
+
+describe("a schedule of another kind", () => {
+  test("keeps its bounds and nothing that belongs to the old kind", () => {
+    const next = scheduleOf("every", { kind: "cron", expression: "* * * * *", from: "2026-01-01T00:00:00Z" }, 0);
+    expect(next).toEqual({ kind: "every", interval: "5m", from: "2026-01-01T00:00:00Z" });
+    expect(targetOf("executor", { kind: "http", url: "x", block: "serial" })).toEqual({ kind: "executor", handler: "", route: "round", block: "serial" });
+  });
+
+  test("is told in one paragraph with the whole policy", () => {
+    const job: JobDraft = { ...EMPTY, app: "a", name: "b", target: { kind: "http", method: "GET", url: "http://a/", block: "serial" }, failure_limit: 3, delivery: "at_most_once" };
+    const text = policy(job, "at 09:00 every day, UTC time").join(" ");
+    for (const part of ["Fires at 09:00 every day, UTC time.", "calls GET http://a/", "never repeated", "wait for each other", "After 3 failed runs"]) expect(text).toContain(part);
+  });
+});

@@ -1,0 +1,170 @@
+// The first look: what is due, what runs, what fails, what was late, and who does the work.
+import { useMemo } from "react";
+import { Link } from "wouter";
+import { useOutlook, useReview } from "../../api/outlook";
+import { useNodes, useShards, useSomeJobs, useStats } from "../../api/queries";
+import { useReachesAll } from "../../api/session";
+import type { Job } from "../../api/types";
+import { Bones, Empty } from "../../parts/Empty";
+import { Problem } from "../../parts/Problem";
+import { State, StateShape } from "../../parts/State";
+import { isFailing } from "../../shell/failing";
+import { Screen } from "../../shell/Screen";
+import { Countdown, Time } from "../../time/Time";
+import { serverNow } from "../../time/now";
+import { many, number, t } from "../../words";
+import { NoJobs } from "../jobs/NoJobs";
+import { LagChart, OutcomeChart } from "./Charts";
+
+const NEXT = 12;
+const ATTENTION = 8;
+
+export default function Overview() {
+  const stats = useStats();
+  const jobs = useSomeJobs();
+  if (stats.error && !stats.data) return <Screen crumbs={[{ name: t("Overview") }]}><Problem error={stats.error} retry={() => void stats.refetch()} /></Screen>;
+  if (stats.data?.jobs === 0) return <Screen crumbs={[{ name: t("Overview") }]}><div className="card"><NoJobs isFiltered={false} clear={() => undefined} /></div></Screen>;
+  return (
+    <Screen crumbs={[{ name: t("Overview") }]}>
+      <Tiles jobs={jobs.data?.items} />
+      <div className="columns">
+        <div className="column">
+          <Outcomes />
+          <Nodes />
+        </div>
+        <div className="column">
+          <Attention jobs={jobs.data?.items} />
+          <NextUp jobs={jobs.data?.items} />
+        </div>
+      </div>
+    </Screen>
+  );
+}
+
+function Tiles({ jobs }: { jobs: Job[] | undefined }) {
+  const stats = useStats();
+  const outlook = useOutlook(24);
+  const review = useReview();
+  const until = serverNow() + 3_600_000;
+  const due = outlook.data?.slots.filter((slot) => slot.at < until).reduce((sum, slot) => sum + slot.count, 0);
+  const failing = jobs?.filter(isFailing).length;
+  const late = review.data?.slots.reduce((sum, slot) => sum + slot.late, 0);
+  const figure = (value: number | undefined) => (value === undefined ? "–" : number(value));
+  return (
+    <div className="tiles">
+      <Link href="/forecast" className="tile"><span className="what">{t("Due next hour")}</span><span className="figure">{figure(due)}</span><span className="more">{stats.data ? t("{n} of {all} jobs fire by themselves", { n: number(stats.data.jobs_enabled), all: number(stats.data.jobs) }) : ""}</span></Link>
+      <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{stats.data ? t("{n} loaded and waiting", { n: number(stats.data.loaded) }) : ""}</span></Link>
+      <Link href="/runs?state=failed" className={failing ? "tile is-bad" : "tile"}><span className="what">{t("Failing jobs")}</span><span className="figure">{figure(failing)}</span><span className="more">{stats.data ? t("{n} runs failed so far", { n: number(stats.data.failed) }) : ""}</span></Link>
+      <Link href="/runs" className={late ? "tile is-warn" : "tile"}><span className="what">{t("Late, last 24 h")}</span><span className="figure">{figure(late)}</span><span className="more">{review.data?.isPartial ? t("of the newest 1,000 runs") : t("by a second or more")}</span></Link>
+    </div>
+  );
+}
+
+function Outcomes() {
+  const review = useReview();
+  return (
+    <section className="card">
+      <div className="card-head">
+        <h2>{t("Outcomes, last 24 hours")}</h2>
+        <span className="aside legend">
+          <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect className="fill-good" width="10" height="10" rx="2" /></svg>{t("succeeded")}</span>
+          <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect fill="url(#hatch)" width="10" height="10" rx="2" /></svg>{t("failed")}</span>
+          <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect className="fill-idle" width="10" height="10" rx="2" opacity="0.55" /></svg>{t("did not run")}</span>
+        </span>
+      </div>
+      <div className="card-body" style={{ display: "grid", gap: 14 }}>
+        {review.error ? <Problem error={review.error} /> : null}
+        <OutcomeChart review={review.data} />
+        <h3>{t("How late runs began")}</h3>
+        <LagChart review={review.data} />
+        {review.data?.isPartial ? <p className="small faint">{t("Made of the newest 1,000 runs; older ones are not in the chart.")}</p> : null}
+      </div>
+    </section>
+  );
+}
+
+function Attention({ jobs }: { jobs: Job[] | undefined }) {
+  const found = useMemo(() => {
+    const wrong = (jobs ?? []).filter((job) => isFailing(job) || (!job.enabled && job.stopped_reason !== null && job.stopped_reason !== "asked" && job.stopped_reason !== "no further fire time"));
+    return wrong.sort((a, b) => b.consecutive_failures - a.consecutive_failures);
+  }, [jobs]);
+  return (
+    <section className="card">
+      <div className="card-head"><h2>{t("Needs attention")}</h2><span className="aside">{found.length > 0 ? number(found.length) : ""}</span></div>
+      {!jobs ? <Bones rows={3} /> : found.length === 0 ? <div className="card-body"><State state="succeeded" /> <span className="muted">{t("Nothing fails and nothing stopped itself.")}</span></div> : (
+        <ul className="lines">
+          {found.slice(0, ATTENTION).map((job) => (
+            <li key={job.id}>
+              <StateShape state={job.enabled ? (job.last_status ?? "failed") : "stopped"} />
+              <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>
+              <span className="faint small cut hide-small">{job.app}</span>
+              <span className="end small">{job.enabled ? many(job.consecutive_failures, "{n} failure", "{n} failures in a row") : job.stopped_reason}</span>
+              <Link href={`/runs?job=${job.id}&state=failed`} className="button is-small">{t("Look")}</Link>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function NextUp({ jobs }: { jobs: Job[] | undefined }) {
+  const next = useMemo(() => {
+    const due = (jobs ?? []).filter((job) => job.enabled && job.next_fire_time);
+    return due.sort((a, b) => Date.parse(a.next_fire_time ?? "") - Date.parse(b.next_fire_time ?? "")).slice(0, NEXT);
+  }, [jobs]);
+  return (
+    <section className="card">
+      <div className="card-head"><h2>{t("Next runs")}</h2><span className="aside"><Link href="/forecast" className="link">{t("Forecast")}</Link></span></div>
+      {!jobs ? <Bones rows={NEXT} /> : next.length === 0 ? <Empty title={t("No fire time ahead")} /> : (
+        <ul className="lines">
+          {next.map((job) => (
+            <li key={job.id}>
+              <StateShape state={job.last_status ?? "pending"} />
+              <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>
+              <span className="faint small cut">{job.app}</span>
+              <span className="end" style={{ minWidth: 70 }}><Countdown at={job.next_fire_time} /></span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Nodes() {
+  const isWhole = useReachesAll();
+  const nodes = useNodes(isWhole);
+  const shards = useShards(isWhole);
+  if (!isWhole) return null;
+  return (
+    <section className="card">
+      <div className="card-head"><h2>{t("Nodes and shards")}</h2><span className="aside">{shards.data ? many(shards.data.items.length, "{n} shard", "{n} shards") : ""}</span></div>
+      <div className="card-body nodes">
+        {nodes.error ? <Problem error={nodes.error} /> : null}
+        {nodes.data?.items.map((node) => (
+          <div key={node.node} className="node">
+            <div className="node-head">
+              <StateShape state={node.state === "active" ? "healthy" : "stopped"} label={node.state} />
+              <span className="strong cut">{node.name || node.node.slice(0, 8)}</span>
+              {node.is_self ? <span className="chip">{t("answers you")}</span> : null}
+              <span className="muted small cut">{node.address}</span>
+              <span className="muted small" style={{ marginLeft: "auto" }}>{many(node.shards, "{n} shard", "{n} shards")}</span>
+            </div>
+            <div className="shards" role="img" aria-label={many(node.shards, "{n} shard", "{n} shards")}>
+              {shards.data?.items.map((shard) => (
+                <i key={shard.shard} data-owner={shard.node === null ? "nobody" : shard.node === node.node ? (node.is_self ? "self" : "other") : ""} title={t("Shard {n}, epoch {epoch}", { n: shard.shard, epoch: shard.epoch })} />
+              ))}
+            </div>
+          </div>
+        ))}
+        <LastBeat />
+      </div>
+    </section>
+  );
+}
+
+function LastBeat() {
+  const stats = useStats();
+  return <p className="small faint">{t("The cluster's time")} <Time at={stats.data?.now} precise /></p>;
+}

@@ -1,0 +1,99 @@
+// Runs as a list: when, of which job, how it went, how late and how long.
+import { useCallback, useMemo } from "react";
+import { Link, useLocation } from "wouter";
+import { type RunFilter, useJob, useRuns } from "../../api/queries";
+import { stateOf } from "../../api/live";
+import type { Run } from "../../api/types";
+import { plain } from "../../parts/ansi";
+import { Bones, Empty } from "../../parts/Empty";
+import { Cell, Head, List } from "../../parts/List";
+import { Problem } from "../../parts/Problem";
+import { took } from "../../parts/Sparkline";
+import { State, StateShape, stateName } from "../../parts/State";
+import { density } from "../../shell/theme";
+import { Time } from "../../time/Time";
+import { length } from "../../time/words";
+import { type Phrase, t } from "../../words";
+
+const COLUMNS = "104px minmax(140px, 2fr) minmax(110px, 1fr) 90px 74px 74px minmax(120px, 3fr)";
+const COLUMNS_ONE = "104px 150px minmax(110px, 1fr) 90px 74px 74px minmax(120px, 3fr)";
+const COLUMNS_SMALL = "16px minmax(0, 1fr) auto";
+
+export const ORIGINS: Record<Run["origin"], Phrase> = {
+  schedule: "by schedule", manual: "by hand", one_shot: "handed over", backfill: "backfill", retry: "run again", parent: "after a job", part: "part of a broadcast",
+};
+
+export function RunTable({ filter, isOfOneJob = false, zone, empty }: { filter: RunFilter; isOfOneJob?: boolean; zone?: string | undefined; empty?: React.ReactNode }) {
+  const runs = useRuns(filter);
+  const [, navigate] = useLocation();
+  const items = useMemo(() => runs.data?.pages.flatMap((page) => page.items) ?? [], [runs.data]);
+  const more = useCallback(() => void runs.fetchNextPage(), [runs.fetchNextPage]);
+  const isSmall = matchMedia("(max-width: 820px)").matches;
+  if (runs.error && items.length === 0) return <Problem error={runs.error} retry={() => void runs.refetch()} />;
+  if (runs.isPending) return <div className="card"><Bones rows={12} /></div>;
+  if (items.length === 0) return <div className="card">{empty ?? <Empty title={t("No runs yet")}>{t("A run appears here shortly before it is due.")}</Empty>}</div>;
+  return (
+    <List
+      label={t("Runs")} items={items} columns={isSmall ? COLUMNS_SMALL : isOfOneJob ? COLUMNS_ONE : COLUMNS} height={isSmall ? 58 : density() === "dense" ? 30 : 38}
+      head={<>
+        <Head>{t("State")}</Head><Head>{isOfOneJob ? t("Run") : t("Job")}</Head><Head>{t("Fire time")}</Head><Head>{t("Origin")}</Head><Head className="number">{t("Late")}</Head><Head className="number">{t("Took")}</Head><Head className="after-number">{t("Reason")}</Head>
+      </>}
+      rowKey={(run) => run.id}
+      row={(run) => (isSmall ? <SmallRow run={run} zone={zone} isOfOneJob={isOfOneJob} /> : <Row run={run} zone={zone} isOfOneJob={isOfOneJob} />)}
+      onOpen={(run) => navigate(`/runs/${run.id}`)}
+      hasMore={runs.hasNextPage} more={more} isLoading={runs.isFetchingNextPage}
+    />
+  );
+}
+
+interface Shown {
+  run: Run;
+  zone: string | undefined;
+  isOfOneJob: boolean;
+}
+
+function Row({ run, zone, isOfOneJob }: Shown) {
+  const ms = took(run);
+  return (
+    <>
+      <Cell><Link href={`/runs/${run.id}`} aria-label={`${stateName(stateOf(run))}, ${t("Run {id}", { id: run.id })}`}><State state={stateOf(run)} /></Link></Cell>
+      <Cell className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName id={run.job} href={`/runs/${run.id}`} />}</Cell>
+      <Cell className="muted"><Time at={run.fire_time} zone={zone} /></Cell>
+      <Cell className="muted small cut">{t(ORIGINS[run.origin])}</Cell>
+      <Cell className={`number small ${(run.lag_ms ?? 0) >= 1_000 ? "warn" : "muted"}`}>{run.lag_ms === null ? "–" : length(run.lag_ms)}</Cell>
+      <Cell className="number muted small">{ms === null ? "–" : length(ms)}</Cell>
+      <Cell className="muted small cut after-number"><span title={plain(run.reason)}>{reasonOf(run)}</span></Cell>
+    </>
+  );
+}
+
+function SmallRow({ run, zone, isOfOneJob }: Shown) {
+  const ms = took(run);
+  return (
+    <>
+      <Cell><StateShape state={stateOf(run)} /></Cell>
+      <Cell>
+        <div className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName id={run.job} href={`/runs/${run.id}`} />}</div>
+        <div className="small muted cut">{reasonOf(run) || t(ORIGINS[run.origin])}</div>
+      </Cell>
+      <Cell className="right small muted"><Time at={run.fire_time} zone={zone} /><div>{ms === null ? "–" : length(ms)}</div></Cell>
+    </>
+  );
+}
+
+function reasonOf(run: Run): string {
+  const many = run.count && run.count > 1 ? `× ${run.count} ` : "";
+  const attempts = run.attempts.length > 1 ? `${t("{n} attempts", { n: run.attempts.length })} · ` : "";
+  return many + attempts + plain(run.reason);
+}
+
+/** The name of a job, once it is known; its number until then, and for good if it was deleted. */
+export function JobName({ id, href }: { id: number; href?: string }) {
+  const job = useJob(id);
+  return (
+    <>
+      <Link href={href ?? `/jobs/${id}`} className="cut name" title={job.data?.name}>{job.data?.name ?? (job.error ? t("job {id}, deleted", { id }) : `#${id}`)}</Link>
+      {job.data ? <span className="faint small cut">{job.data.app}</span> : null}
+    </>
+  );
+}
