@@ -327,6 +327,7 @@ async fn the_switch_sends_everything_its_way() {
         sink: natives_sink,
         keep: Arc::new(|_, _, _| true),
         node: String::new(),
+        dial: Arc::new(|_| Box::pin(async { Err("there is no other node".to_owned()) })),
     }));
     let switch = Switch { agents, executors, natives };
     let to_agent = house::run(punctual_core::model::Http::post(agent.url("/")));

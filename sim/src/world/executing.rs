@@ -204,7 +204,8 @@ impl World {
                     self.checker.counters.kills_confirmed += u64::from(killed.is_confirmed);
                 }
                 Heard::Probed(Probed::Alive { .. }) | Heard::Report(_) | Heard::Unclear(_) => {}
-                Heard::Credit { .. } | Heard::Draining { .. } | Heard::Progress(_) => {}
+                Heard::Credit { .. } | Heard::Borrow { .. } => {}
+                Heard::Draining { .. } | Heard::Progress(_) => {}
             }
         }
         node.heard(heard);

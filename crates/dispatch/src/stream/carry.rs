@@ -41,10 +41,17 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long a line waits for the executor's hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(3);
 
-/// Lines to other nodes that wait for their executor to come again.
+/// A line to another node that waits for its executor to come again.
+struct Waiting {
+    node: Text,
+    socket: PeerSocket,
+    until: Instant,
+}
+
+/// All of those.
 #[derive(Default)]
 pub(super) struct Yard {
-    lines: Mutex<BTreeMap<Text, Vec<(Text, PeerSocket, Instant)>>>,
+    lines: Mutex<BTreeMap<Text, Vec<Waiting>>>,
     /// What is being dialled, and what was in vain until when.
     asked: Mutex<BTreeMap<(Text, Text), Option<Instant>>>,
 }
@@ -80,7 +87,11 @@ pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
         match (socket, hub.session(&url)) {
             (Ok(socket), Some(session)) => {
                 let until = Instant::now() + HELLO_WITHIN;
-                locked(&hub.yard.lines).entry(url.clone()).or_default().push((node.clone(), socket, until));
+                locked(&hub.yard.lines).entry(url.clone()).or_default().push(Waiting {
+                    node: node.clone(),
+                    socket,
+                    until,
+                });
                 session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
                 hub.yard.end(&url, &node, HELLO_WITHIN);
             }
@@ -97,7 +108,7 @@ pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
 pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
     let lines = locked(&hub.yard.lines).remove(&session.url).unwrap_or_default();
     let now = Instant::now();
-    for (node, socket, _) in lines.into_iter().filter(|(_, _, until)| *until > now) {
+    for Waiting { node, socket, .. } in lines.into_iter().filter(|line| line.until > now) {
         if session.carriages.reach(&node) {
             continue;
         }
@@ -237,7 +248,9 @@ impl Carriage {
 
     /// Whoever does not hear it any more has ended, and what is said is said again after that.
     fn say(&self, said: FromExecutor) {
-        let _ = self.inside().to_node.as_ref().map(|to_node| to_node.send(said));
+        if let Some(to_node) = &self.inside().to_node {
+            let _ = to_node.send(said);
+        }
     }
 
     /// Whether it has had places for a while and does not use them. It is asked again with every ping.
