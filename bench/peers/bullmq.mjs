@@ -1,7 +1,7 @@
 // BullMQ: inserted with addBulk, executed by a worker with many at once; finished jobs are removed.
 
 import { Queue, Worker } from "bullmq";
-import { address, batches, count, now, tell, until } from "./told.mjs";
+import { address, count, insertAll, now, tell, until } from "./told.mjs";
 
 const PEER = "BullMQ";
 const { hostname: host, port } = new URL(address);
@@ -10,9 +10,7 @@ const queue = new Queue("noop", { connection, defaultJobOptions: { removeOnCompl
 await queue.waitUntilReady();
 
 let begun = now();
-for (const batch of batches()) {
-  await queue.addBulk(batch.map((data) => ({ name: "noop", data })));
-}
+await insertAll((batch) => queue.addBulk(batch.map((data) => ({ name: "noop", data }))));
 tell(PEER, "insert", begun);
 
 const seen = new Set();

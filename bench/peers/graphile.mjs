@@ -2,7 +2,7 @@
 
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
 import pg from "pg";
-import { address, batches, count, now, tell, until } from "./told.mjs";
+import { address, count, insertAll, now, tell, until } from "./told.mjs";
 
 const PEER = "graphile-worker";
 // A line for every job would cost more than the job.
@@ -11,9 +11,7 @@ const utils = await makeWorkerUtils({ connectionString: address, logger });
 await utils.migrate();
 
 let begun = now();
-for (const batch of batches()) {
-  await utils.addJobs(batch.map((payload) => ({ identifier: "noop", payload })));
-}
+await insertAll((batch) => utils.addJobs(batch.map((payload) => ({ identifier: "noop", payload }))));
 tell(PEER, "insert", begun);
 await utils.release();
 

@@ -1,7 +1,7 @@
 // pg-boss: inserted with insert, executed by fetching and completing whole batches, the fastest way that it documents.
 
 import { PgBoss } from "pg-boss";
-import { BATCH, address, batches, count, now, tell } from "./told.mjs";
+import { BATCH, address, count, insertAll, now, tell } from "./told.mjs";
 
 const PEER = "pg-boss";
 const LOOPS = 4;
@@ -11,9 +11,7 @@ await boss.start();
 await boss.createQueue("noop");
 
 let begun = now();
-for (const batch of batches()) {
-  await boss.insert("noop", batch.map((data) => ({ data })));
-}
+await insertAll((batch) => boss.insert("noop", batch.map((data) => ({ data }))));
 tell(PEER, "insert", begun);
 
 const seen = new Set();

@@ -34,9 +34,15 @@ async def main():
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         begun = time.monotonic()
-        for start in range(0, COUNT, BATCH):
-            numbers = range(start, min(start + BATCH, COUNT))
-            await noop.batch_defer_async(*[payload(number) for number in numbers])
+        starts = iter(range(0, COUNT, BATCH))
+
+        async def insert():
+            for start in starts:
+                numbers = range(start, min(start + BATCH, COUNT))
+                await noop.batch_defer_async(*[payload(number) for number in numbers])
+
+        # As many requests at once as ours.
+        await asyncio.gather(*[insert() for _ in range(4)])
         tell("insert", begun, COUNT)
         begun = time.monotonic()
         await app.run_worker_async(

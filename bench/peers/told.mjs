@@ -13,11 +13,21 @@ export const payload = (number) => ({
   note: "a no-op of a hundred bytes",
 });
 
-export function* batches() {
+function* batches() {
   for (let from = 0; from < count; from += BATCH) {
     const length = Math.min(BATCH, count - from);
     yield Array.from({ length }, (_, index) => payload(from + index));
   }
+}
+
+// Inserts everything, with as many requests at once as ours.
+const AT_ONCE = 4;
+export async function insertAll(insert) {
+  const all = batches();
+  const one = async () => {
+    for (const batch of all) await insert(batch);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, one));
 }
 
 // A figure counts only if every job was done once.

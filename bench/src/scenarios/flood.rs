@@ -25,7 +25,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let count = setup.sizes.flood;
-        let lead = Duration::from_secs(10 + count / setup.sizes.fill_rate);
+        let lead = 2 * setup.sizes.lead + Duration::from_secs(count / setup.sizes.fill_rate);
         let due = std::cell::Cell::new(0_i64);
         let shots = |now: calendar::Timestamp| {
             let from = super::cron::next_instant(now.saturating_add(lead), Duration::from_secs(1));

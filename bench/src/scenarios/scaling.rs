@@ -66,8 +66,8 @@ async fn measure(setup: &Setup, database: &Database, nodes: usize) -> Result<Fig
     let job = create_job(&mut members[0].node, "bench").await?;
 
     let count = setup.sizes.scaled * nodes as u64;
-    // Handing over takes of the nodes' shares as well, so nobody knows when it is over; then everything is due at once.
-    let lead = Duration::from_secs(10 + count / 2_000);
+    // Handing over takes of the nodes' shares as well, and is not what is measured here.
+    let lead = setup.sizes.lead + COUNTING + Duration::from_secs(count / 5_000);
     let due = super::cron::next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
     let each = setup.sizes.scaled;
     let handed = watch.elapsed();

@@ -21,7 +21,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
         let (stored, rate, lasts) = (setup.sizes.stored, setup.sizes.due_rate, setup.sizes.steady);
         let count = rate * lasts.as_secs();
         // So late that everything is stored and the node has begun.
-        let lead = Duration::from_secs(20 + stored / setup.sizes.fill_rate);
+        let lead = 4 * setup.sizes.lead + Duration::from_secs(stored / setup.sizes.fill_rate);
         let start = std::cell::Cell::new(0_i64);
         let shots = |now: Timestamp| {
             let from = now.saturating_add(lead);

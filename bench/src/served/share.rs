@@ -19,7 +19,7 @@ impl Share {
         let name = format!("punctual-bench-{}-{name}", std::process::id());
         let quota = PERIOD * percent / 100;
         let (first, second) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
-        let (parent, limits) = match first.join("cpu.cfs_quota_us").parent().is_some_and(Path::is_dir) {
+        let (parent, limits) = match first.is_dir() {
             true => (
                 first,
                 vec![("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
@@ -37,7 +37,9 @@ impl Share {
 
     /// Puts a process into it.
     pub(crate) fn hold(&self, process: u32) -> Result<(), Failure> {
-        Ok(fs::write(self.folder.join("cgroup.procs"), process.to_string())?)
+        let refuse =
+            |error| format!("a node cannot be held to its share (one of real time never can): {error}");
+        Ok(fs::write(self.folder.join("cgroup.procs"), process.to_string()).map_err(refuse)?)
     }
 }
 

@@ -1,0 +1,72 @@
+//! `punctual bench` with whole nodes, in a tiny size: the scenarios run, and nothing is lost or doubled. How fast, nobody asks here.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What a scenario prints, without the machine.
+fn bench(words: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_punctual"))
+        .arg("bench")
+        .args(words)
+        .args(["--tiny", "--json", "--part", "--dir", env!("CARGO_TARGET_TMPDIR")])
+        .output()
+        .expect("it starts");
+    let (said, complaint) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{words:?}: {said}{complaint}");
+    said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn check(words: &[&str], counts: &[u64]) {
+    let figures = bench(words);
+    let found: Vec<u64> = figures.iter().filter_map(|figure| figure["count"].as_u64()).collect();
+    assert_eq!(found, counts, "{figures:#?}");
+}
+
+#[test]
+fn what_is_handed_over_is_stored() {
+    check(&["submit"], &[100, 1_000, 10_000]);
+}
+
+#[test]
+fn what_is_due_is_executed_by_agents_and_native_executors() {
+    check(&["execute"], &[500, 500]);
+    check(&["lag"], &[400]);
+}
+
+#[test]
+fn what_is_cancelled_is_not_run() {
+    check(&["cancel"], &[300, 300]);
+}
+
+#[test]
+fn what_is_stored_outlives_a_kill() {
+    check(&["restart"], &[2_000]);
+}
+
+#[test]
+fn what_is_due_among_much_that_is_stored_is_executed() {
+    check(&["stored"], &[200]);
+}
+
+#[test]
+fn a_flood_is_drained_and_fresh_work_comes_through() {
+    let figures = bench(&["flood"]);
+    assert_eq!((figures.len(), &figures[0]["count"]), (2, &Value::from(2_000)));
+}
+
+#[test]
+fn nodes_share_the_work_on_database_servers() {
+    for database in ["scratch-postgres", "scratch-mariadb"] {
+        check(&["scaling", "--database", database], &[300, 600, 900]);
+    }
+}
+
+#[test]
+fn a_scenario_that_does_not_exist_is_refused_with_the_list() {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_punctual")).args(["bench", "speed"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("usage: punctual bench"));
+}
