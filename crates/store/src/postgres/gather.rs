@@ -267,10 +267,11 @@ const CONTEXT: &str = "
     from meta
     where name = 'pruned_to'";
 
+/// The jobs as one list: with an `or` the server walks all clocks instead (1 million rows: 861 ms in the place of 0.15 ms).
 const LOCK_CLOCKS: &str = "
     select job, shard::bigint, next_fire, version, enabled, decided, reserved
     from clocks
-    where job = any($4) or job in (select job from all_runs where id = any($1) and id between $2 and $3)
+    where job = any(array(select unnest($4) union select job from all_runs where id = any($1) and id between $2 and $3))
     order by job
     for no key update";
 
@@ -279,7 +280,7 @@ const DEFINITIONS: &str = "
     select j.id, j.definition
     from jobs j
     join clocks c on c.job = j.id
-    where (j.id = any($4) or j.id in (select job from all_runs where id = any($1) and id between $2 and $3))
+    where j.id = any(array(select unnest($4) union select job from all_runs where id = any($1) and id between $2 and $3))
       and c.enabled and c.next_fire is null";
 
 const LOCK_FAR: &str = "
@@ -303,7 +304,7 @@ const LOCK_RUNS: &str = "
 const LOCK_COUNTS: &str = "
     select job, succeeded, failed, not_run, consecutive_failures, last_outcome::bigint, last_success
     from counts
-    where job = any($4) or job in (select job from all_runs where id = any($1) and id between $2 and $3)
+    where job = any(array(select unnest($4) union select job from all_runs where id = any($1) and id between $2 and $3))
     order by job
     for no key update";
 
