@@ -26,7 +26,7 @@ export function Console() {
   const signedIn = useSignedIn();
   if (signedIn.kind === "asking") return null;
   if (signedIn.kind === "out") return <SignInPage />;
-  return <Inside />;
+  return <Safe><Inside /></Safe>;
 }
 
 function Inside() {

@@ -5,6 +5,8 @@ mod cli_apps;
 mod cli_client;
 mod cli_runs;
 mod cluster;
+#[cfg(feature = "console")]
+mod console;
 mod cron;
 mod e2e;
 mod executors;

@@ -30,7 +30,9 @@ export function List<T>(props: {
     setMargin(Math.round(top + window.scrollY));
   }, [items.length === 0]);
   const rows = useWindowVirtualizer({ count: items.length, estimateSize: () => props.height, overscan: 12, scrollMargin: margin });
-  useEffect(() => rows.measure(), [props.height]);
+  useEffect(() => {
+    rows.measure();
+  }, [props.height]);
   const seen = rows.getVirtualItems();
   const last = seen[seen.length - 1]?.index ?? -1;
   useEffect(() => {

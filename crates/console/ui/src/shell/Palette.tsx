@@ -25,7 +25,10 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const id = useId();
   const entries = useEntries(text.trim(), onClose);
   useEffect(() => setChosen(0), [text]);
-  useEffect(() => list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }), [chosen]);
+  // In braces: browsers answer with a promise here, which is no way to end an effect.
+  useEffect(() => {
+    void list.current?.children[chosen]?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
   const press = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown") setChosen((one) => Math.min(one + 1, entries.length - 1));
     else if (event.key === "ArrowUp") setChosen((one) => Math.max(one - 1, 0));

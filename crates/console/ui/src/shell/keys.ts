@@ -3,6 +3,9 @@ import { useEffect, useRef } from "react";
 
 export type Keys = Record<string, (event: KeyboardEvent) => void>;
 
+/** How far apart two keys may be pressed that mean something together. Counted from when they were pressed, not heard. */
+const SEQUENCE_MS = 1_500;
+
 const layers: { current: Keys }[] = [];
 let prefix: { key: string; at: number } | null = null;
 
@@ -19,7 +22,7 @@ function press(event: KeyboardEvent): void {
   if (!isChord && isWriting(event.target) && !isBox) return;
   if (!isChord && document.querySelector("dialog[open]")) return;
   const plain = isChord ? `ctrl+${event.key.toLowerCase()}` : event.key;
-  const isSequence = prefix && performance.now() - prefix.at < 1_200;
+  const isSequence = prefix && event.timeStamp - prefix.at < SEQUENCE_MS;
   const name = isSequence && !isChord ? `${prefix?.key} ${plain}` : plain;
   prefix = null;
   for (const layer of [...layers].reverse()) {
@@ -30,7 +33,7 @@ function press(event: KeyboardEvent): void {
       return;
     }
   }
-  if (!isChord && plain === "g") prefix = { key: plain, at: performance.now() };
+  if (!isChord && plain === "g") prefix = { key: plain, at: event.timeStamp };
 }
 
 /** Listens for keys while the component is there. */
