@@ -238,23 +238,36 @@ impl Node {
 
     /// Cancels a run of a shard that we hold, and its parts before it.
     pub(crate) async fn cancel_ours(&self, id: RunId) -> Result<Cancelled, StoreError> {
-        self.end_whole(id, Text::Borrowed("cancelled")).await
+        match self.end_whole(id, Text::Borrowed("cancelled")).await? {
+            Cancelled::Asked => {
+                Err(StoreError::Unknown(Text::Borrowed("a part of it was sent just now; ask again")))
+            }
+            ended => Ok(ended),
+        }
     }
 
-    /// Ends a run by wish, and its parts before it.
+    /// Ends a run by wish, and its parts before it; or says that it could not be done yet.
     pub(crate) async fn end_whole(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
         let parts = self.ports.store.open_parts(id).await?;
-        if !parts.is_empty() {
-            self.memory().parts.end(id);
+        if parts.is_empty() {
+            return Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate));
         }
+        self.memory().parts.end(id);
+        let mut is_left = false;
         for part in parts {
-            self.cancel_one(part, reason.clone()).await?;
+            is_left |= self.cancel_one(part, reason.clone()).await?.is_none();
         }
-        self.cancel_one(id, reason).await
+        if is_left {
+            // The whole never ends before its parts.
+            self.memory().look_up_later(id);
+            return Ok(Cancelled::Asked);
+        }
+        Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate))
     }
 
-    /// Before it is sent it is closed, afterwards it is told to end too.
-    async fn cancel_one(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
+    /// Before it is sent it is closed, afterwards it is told to end too. None if a gate went through that is not known here
+    /// yet: then it cannot be ended before it is.
+    async fn cancel_one(&self, id: RunId, reason: Text) -> Result<Option<Cancelled>, StoreError> {
         let unknown = StoreError::Unknown(Text::Borrowed("the time is not known yet"));
         let now = self.now().ok_or(unknown)?;
         let close =
@@ -264,7 +277,9 @@ impl Node {
         // A gate may be on its way while we ask; then the second round knows that it went through.
         for _ in 0..3 {
             let rows = self.ports.store.fetch(&[id]).await?;
-            let Some(row) = rows.first().filter(|row| !row.is_closed) else { return Ok(Cancelled::TooLate) };
+            let Some(row) = rows.first().filter(|row| !row.is_closed) else {
+                return Ok(Some(Cancelled::TooLate));
+            };
             self.know_jobs([row.waiting.job]).await?;
             let (ended, kill) = {
                 let mut memory = self.memory();
@@ -310,11 +325,11 @@ impl Node {
                 self.kill(vec![kill]);
             }
             if stale.is_empty() {
-                return Ok(Cancelled::InTime);
+                return Ok(Some(Cancelled::InTime));
             }
         }
         self.memory().look_up_later(id);
-        Ok(Cancelled::TooLate)
+        Ok(None)
     }
 
     /// Puts off a run of a shard that we hold, unless it was sent.
