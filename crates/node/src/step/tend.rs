@@ -1,5 +1,6 @@
 //! Tending: what others left for us, what we should know and do not, and what is old.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -265,7 +266,12 @@ impl Node {
             let room = room.min(ready_room);
             (lease, room.max(1), if since_change { changed_at } else { now }, is_http)
         };
-        self.memory().callings += 1;
+        {
+            let mut memory = self.memory();
+            memory.callings += 1;
+            // Whoever parks another from here on says so by this, and is heard when we are done.
+            memory.parked.entry((job, shard)).and_modify(|parked| parked.is_due = false);
+        }
         let called = self.ports.store.unpark(lease, job, room, ready_at).await;
         self.memory().callings += 1;
         let (called, reloaded) = match called {
@@ -277,8 +283,10 @@ impl Node {
             Err(error) => (BTreeSet::new(), Err(error)),
         };
         if reloaded.is_err() {
-            // What was called back all the same is found by loading.
-            self.memory().read_again(shard, ready_at);
+            let mut memory = self.memory();
+            // What was called back all the same is found by loading, what was not is called again.
+            memory.read_again(shard, ready_at);
+            memory.parked.entry((job, shard)).and_modify(|parked| parked.is_due = true);
         }
         reloaded?;
         let is_all = called.len() < room;
@@ -290,11 +298,13 @@ impl Node {
             held.is_adopted = false;
             memory.wakes.load = true;
         }
-        if is_all {
-            memory.parked.remove(&(job, shard));
-        } else {
+        let Entry::Occupied(mut parked) = memory.parked.entry((job, shard)) else { return Ok(()) };
+        if !is_all {
+            parked.get_mut().is_due = true;
             // Those that wait for room are called when firing has found some.
             memory.wakes.tend |= !is_http;
+        } else if !parked.get().is_due {
+            parked.remove();
         }
         Ok(())
     }
