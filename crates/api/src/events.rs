@@ -188,6 +188,9 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("executor.refused", json!({"app": app, "address": address, "reason": reason}))
         }
         Event::RegistryCrowded { count } => ("executor.crowded", json!({"count": count})),
+        Event::ArrivalsRefused { count, reason } => {
+            ("arrivals.refused", json!({"count": count, "reason": reason}))
+        }
         Event::Progress { run, attempt, percent, note, .. } => {
             let said = json!({"run": run.0, "attempt": attempt.0, "percent": percent, "note": note});
             ("run.progress", said)

@@ -104,6 +104,13 @@ pub enum Event {
         /// How many.
         count: usize,
     },
+    /// Applications left one-shots that cannot be run.
+    ArrivalsRefused {
+        /// How many.
+        count: usize,
+        /// What is wrong with the first.
+        reason: Text,
+    },
     /// An executor says how far an attempt is.
     Progress {
         /// The run.

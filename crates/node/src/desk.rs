@@ -41,6 +41,13 @@ pub enum DeskError {
     Unknown(Text),
 }
 
+impl DeskError {
+    /// Whether the same may be taken later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, DeskError::Full(_) | DeskError::Unknown(_))
+    }
+}
+
 impl From<StoreError> for DeskError {
     fn from(error: StoreError) -> DeskError {
         match error {

@@ -28,9 +28,10 @@ pub use browse::{
 pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};
 pub use store::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, Gate, Gated,
-    JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenSend, Plan, Planned, PlannedTo, Pruned, Renewal,
-    Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError, THIN_LOOK, Thinned, Waiting,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, DOOR_KEEPER,
+    Enqueued, Gate, Gated, JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenSend, Plan, Planned, PlannedTo,
+    Pruned, Renewal, Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError, THIN_LOOK,
+    Thinned, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.
@@ -329,6 +330,11 @@ pub trait Peers: Send + Sync {
 
     /// Says who lives, and where: with every renewal.
     fn meet(&self, _nodes: &[NodeRow]) {}
+
+    /// Whether a node can be told, as far as is known.
+    fn reaches(&self, _node: NodeId) -> bool {
+        true
+    }
 
     /// Waits until what was told has left, as far and as long as that makes sense: whoever goes wants to be heard.
     async fn told(&self) {}

@@ -46,6 +46,7 @@ pub struct Metrics {
     refused_registrations: Counter,
     executors: Family<ByChange, Counter>,
     executors_crowded: Counter,
+    arrivals_refused: Counter,
     kills: Counter,
     kills_answered: Family<ByAnswer, Counter>,
     jobs_changed: Counter,
@@ -111,6 +112,7 @@ impl Metrics {
             refused_registrations: Counter::default(),
             executors: Family::default(),
             executors_crowded: Counter::default(),
+            arrivals_refused: Counter::default(),
             kills: Counter::default(),
             kills_answered: Family::default(),
             jobs_changed: Counter::default(),
@@ -152,6 +154,11 @@ impl Metrics {
             ),
             ("registrations_refused", "Executors that were not let in", &self.refused_registrations),
             ("executors_crowded", "Times that there were too many executors", &self.executors_crowded),
+            (
+                "arrivals_refused",
+                "One-shots that applications left and that cannot be run",
+                &self.arrivals_refused,
+            ),
             ("kills", "Attempts that an executor was told to end", &self.kills),
             ("jobs_changed", "Jobs that were created, edited, started or deleted", &self.jobs_changed),
             ("jobs_stopped", "Jobs that stopped", &self.jobs_stopped),
@@ -209,6 +216,7 @@ impl Metrics {
             Event::ReportRefused { .. } => add(&self.refused_reports, 1),
             Event::RegistrationRefused { .. } => add(&self.refused_registrations, 1),
             Event::RegistryCrowded { .. } => add(&self.executors_crowded, 1),
+            Event::ArrivalsRefused { count, .. } => add(&self.arrivals_refused, *count as u64),
             Event::Executor { what, .. } => {
                 add(&self.executors.get_or_create(&ByChange { change: Name(what.name()) }), 1);
             }

@@ -26,6 +26,8 @@ pub(crate) struct Kept {
     pub(crate) is_shared: bool,
     /// What nodes coordinate through beside it.
     pub(crate) redis: Option<Arc<Redis>>,
+    /// The database, where it can be listened to.
+    pub(crate) listened: Option<Arc<Postgres>>,
 }
 
 impl Kept {
@@ -38,6 +40,7 @@ impl Kept {
             logs: store,
             is_shared,
             redis: None,
+            listened: None,
         }
     }
 
@@ -75,7 +78,10 @@ pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
     let said = |error| format!("cannot use the database: {error}");
     let kept = match Engine::of(&url)? {
         Engine::Postgres => {
-            Kept::of(Arc::new(Postgres::open(&url, options(config)).await.map_err(said)?), true)
+            let store = Arc::new(Postgres::open(&url, options(config)).await.map_err(said)?);
+            // Behind a pooler nobody knows whose session it is.
+            let listened = config.prepared.then(|| Arc::clone(&store));
+            Kept { listened, ..Kept::of(store, true) }
         }
         Engine::MySql => Kept::of(Arc::new(MySql::open(&url, options(config)).await.map_err(said)?), true),
     };

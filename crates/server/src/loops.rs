@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
+use punctual_core::model::NodeId;
 use punctual_node::ports::{Boot, Clock, Heard, Hint};
 use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
@@ -31,6 +32,11 @@ impl Rounds {
     /// The cluster's time, as far as it is known.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.node.now()
+    }
+
+    /// Whether they are those of this node.
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.node.id() == node
     }
 
     /// Takes what agents and executors said.

@@ -2,6 +2,7 @@
 //! does not arrive is found by the other node itself, only later.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ struct Letterbox {
     bell: Notify,
     /// Whether something is in it, or on its way.
     is_busy: watch::Sender<bool>,
+    /// Whether the last that was carried did not arrive.
+    has_failed: AtomicBool,
 }
 
 /// Each kind once, however often it was said.
@@ -77,6 +80,7 @@ impl Post {
             inside: Mutex::default(),
             bell: Notify::new(),
             is_busy: watch::Sender::new(false),
+            has_failed: AtomicBool::new(false),
         });
         let carrier = Carrier {
             letterbox: Arc::clone(&letterbox),
@@ -113,6 +117,10 @@ impl Peers for Post {
                 boxes.insert(row.node, self.open(address));
             }
         }
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        self.boxes().get(&node).is_some_and(|letterbox| !letterbox.has_failed.load(Ordering::Relaxed))
     }
 
     async fn told(&self) {
@@ -235,12 +243,16 @@ impl Carrier {
         let body = Bytes::from(serde_json::to_vec(hints).expect("hints are plain data"));
         for is_last in [false, true] {
             let error = match tokio::time::timeout(WITHIN, self.send(body.clone())).await {
-                Ok(Ok(())) => return,
+                Ok(Ok(())) => {
+                    self.letterbox.has_failed.store(false, Ordering::Relaxed);
+                    return;
+                }
                 Ok(Err(error)) => error,
                 Err(_) => "no answer in time".into(),
             };
             self.line = None;
             if is_last {
+                self.letterbox.has_failed.store(true, Ordering::Relaxed);
                 let address = self.letterbox.address.as_str();
                 tracing::debug!(address, error, "a node was not told; it finds out by itself");
             }

@@ -15,6 +15,7 @@ use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink,
 use punctual_node::ports::{Digest, Door, Entropy, Heard, Hint, Logs, NodeRow, Peers};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
+use punctual_store::postgres::PostgresPeers;
 use punctual_store::redis::RedisPeers;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -184,15 +185,26 @@ fn peers(
 ) -> Result<Arc<dyn Peers>, String> {
     let Some(secret) = &place.peer_secret else { return Ok(Arc::new(Alone)) };
     let secured = trust::connector(config.authorities.as_deref())?;
-    let post = Arc::new(Post::new(peer_token(secret), secured));
-    let Some(redis) = &kept.redis else { return Ok(post) };
+    let mut peers: Arc<dyn Peers> = Arc::new(Post::new(peer_token(secret), secured));
+    if let Some(database) = &kept.listened {
+        let rounds = Arc::clone(rounds);
+        let hark = Arc::new(move |node: Option<NodeId>, hint| {
+            if let Some(rounds) = rounds.get()
+                && node.is_none_or(|node| rounds.is_of(node))
+            {
+                rounds.heed(hint);
+            }
+        });
+        peers = PostgresPeers::new(Arc::clone(database), hark, peers);
+    }
+    let Some(redis) = &kept.redis else { return Ok(peers) };
     let rounds = Arc::clone(rounds);
     let heed = Arc::new(move |hint| {
         if let Some(rounds) = rounds.get() {
             rounds.heed(hint);
         }
     });
-    Ok(RedisPeers::new(Arc::clone(redis), place.address.clone(), heed, post))
+    Ok(RedisPeers::new(Arc::clone(redis), place.address.clone(), heed, peers))
 }
 
 /// A clock that differs by more from the cluster's is worth a word.
@@ -362,6 +374,9 @@ fn log(event: &Event) {
             tracing::warn!(log = log.0, %reason, "a result was not taken");
         }
         Event::RegistryCrowded { count } => tracing::warn!(count, "there are too many executors"),
+        Event::ArrivalsRefused { count, reason } => {
+            tracing::warn!(count, %reason, "applications left what cannot be run: look for `refused` in the table `arrivals`");
+        }
         Event::KillAnswered { run, attempt, is_confirmed: false, said } => {
             tracing::warn!(%run, %attempt, %said, "an executor did not end an attempt");
         }
@@ -404,6 +419,10 @@ impl Peers for Meeting {
         addresses.retain(|address| !address.is_empty());
         addresses.sort_unstable();
         self.natives.know_nodes(addresses);
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        self.peers.reaches(node)
     }
 
     async fn told(&self) {

@@ -4,6 +4,7 @@
 mod code;
 pub mod conformance;
 mod forgotten;
+mod hint;
 pub mod memory;
 pub mod mysql;
 pub mod postgres;

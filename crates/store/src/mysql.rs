@@ -296,6 +296,14 @@ impl Store for MySql {
         self.engine.ask(&accept::Consume(arrivals)).await
     }
 
+    async fn enqueued(&self, max: usize) -> Result<Vec<Enqueued>, StoreError> {
+        self.engine.ask(&accept::LeftByApplications { max }).await
+    }
+
+    async fn refuse(&self, refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
+        self.engine.ask(&accept::Refuse(&refused)).await
+    }
+
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {
         let verb = change::ChangeJob { change: &change, shards: self.shards, key_ttl: self.key_ttl };
         self.engine.ask(&verb).await

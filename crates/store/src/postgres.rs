@@ -21,6 +21,7 @@ mod insert;
 mod inspect;
 mod lease;
 mod line;
+mod listen;
 mod load;
 mod logs;
 mod migrate;
@@ -39,6 +40,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_node::ports::StoreError;
+
+pub use self::listen::{Hark, PostgresPeers};
 
 use self::address::{Address, unreachable};
 use self::day::Days;

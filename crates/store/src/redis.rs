@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId};
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Gate, Gated, JobRow, Keep,
-    Lease, Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split, Store,
-    StoreError, Thinned,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Enqueued, Gate, Gated,
+    JobRow, Keep, Lease, Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split,
+    Store, StoreError, Thinned,
 };
 
 pub use hints::{Heed, RedisPeers};
@@ -302,6 +302,14 @@ impl Store for Coordinated {
 
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
         self.store.consume(arrivals).await
+    }
+
+    async fn enqueued(&self, max: usize) -> Result<Vec<Enqueued>, StoreError> {
+        self.store.enqueued(max).await
+    }
+
+    async fn refuse(&self, refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
+        self.store.refuse(refused).await
     }
 
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {

@@ -441,6 +441,26 @@ pub enum ArrivalKind {
     Reschedule(RunId, Timestamp),
 }
 
+/// The shard whose holder sees to what applications leave in transactions of their own.
+pub const DOOR_KEEPER: ShardId = ShardId(0);
+
+/// A one-shot that an application left in a transaction of its own. Nobody has judged it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The number of its arrival.
+    pub id: u64,
+    /// The job that it names, if there is one.
+    pub job: Option<JobId>,
+    /// When; at once if not said.
+    pub at: Option<Timestamp>,
+    /// What it brings.
+    pub payload: Option<Payload>,
+    /// What makes a repetition of it a duplicate.
+    pub key: Option<Text>,
+    /// Instead of the job's.
+    pub priority: Option<i64>,
+}
+
 /// How long finished runs are kept: as instants, each after the end of the last day that is old.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
@@ -638,6 +658,16 @@ pub trait Store: Send + Sync {
 
     /// Forgets arrivals that were seen to.
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError>;
+
+    /// What applications left, oldest first, at most `max`. Only where they can: in a database that they share with us.
+    async fn enqueued(&self, _max: usize) -> Result<Vec<Enqueued>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Puts aside what applications left and nobody can run, each with the reason: it stays where they can read it.
+    async fn refuse(&self, _refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     // --- people ---
 

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId, Target};
+use punctual_core::event::Event;
+use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId, Target, Text};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
+use crate::desk::Submission;
 use crate::jobs::Known;
 use crate::memory::Parked;
-use crate::ports::{ArrivalKind, Boot, Gate, Gated, Keep, Lease, StoreError};
+use crate::ports::{ArrivalKind, Boot, DOOR_KEEPER, Enqueued, Gate, Gated, Keep, Lease, StoreError};
 use crate::retention::{Stretch, Thinning, Took, before, retentions};
 
 /// How many arrivals are seen to in one step.
@@ -25,6 +27,15 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 /// The pause between two stretches of a day: what is removed in one of them is a small part of what a second can write.
 const THIN_EVERY: Duration = Duration::from_secs(1);
+
+/// What an application asks for, as the desk takes it; or why it cannot be.
+fn submission(enqueued: &Enqueued) -> Result<Submission, Text> {
+    let Some(job) = enqueued.job else { return Err(Text::Borrowed("there is no job of that name")) };
+    let priority = enqueued.priority.map(u8::try_from).transpose();
+    let Ok(priority) = priority else { return Err(Text::Borrowed("priority: expected 0 to 9")) };
+    let key = enqueued.key.clone().unwrap_or_else(|| format!("arrival {}", enqueued.id).into());
+    Ok(Submission { job, at: enqueued.at, payload: enqueued.payload.clone(), key: Some(key), priority })
+}
 
 impl Node {
     /// Sees to what was left for us, notes what has been on its way for long, calls back what is parked, and now and
@@ -130,13 +141,18 @@ impl Node {
         if !std::mem::take(&mut self.memory().has_arrivals) {
             return Ok(());
         }
-        let arrivals = match self.ports.store.arrivals(leases, ARRIVALS_MAX).await {
-            Ok(arrivals) => arrivals,
-            Err(error) => {
-                self.memory().has_arrivals = true;
-                return Err(error);
-            }
+        let seen_to = match self.let_applications_in(leases).await {
+            Ok(()) => self.see_to_wishes(leases).await,
+            Err(error) => Err(error),
         };
+        if seen_to.is_err() {
+            self.memory().has_arrivals = true;
+        }
+        seen_to
+    }
+
+    async fn see_to_wishes(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let arrivals = self.ports.store.arrivals(leases, ARRIVALS_MAX).await?;
         if arrivals.is_empty() {
             return Ok(());
         }
@@ -163,9 +179,59 @@ impl Node {
         let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
         self.ports.store.consume(&ids).await?;
         if arrivals.len() == ARRIVALS_MAX {
-            let mut memory = self.memory();
-            memory.has_arrivals = true;
-            memory.wakes.tend = true;
+            self.look_again_for_arrivals();
+        }
+        Ok(())
+    }
+
+    fn look_again_for_arrivals(&self) {
+        let mut memory = self.memory();
+        memory.has_arrivals = true;
+        memory.wakes.tend = true;
+    }
+
+    /// Takes the one-shots that applications left in their own transactions. Each is written under its key or, without
+    /// one, under the number of its arrival: should it be forgotten only the next time, it is no second run.
+    async fn let_applications_in(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        if !leases.iter().any(|lease| lease.shard == DOOR_KEEPER) {
+            return Ok(());
+        }
+        let enqueued = self.ports.store.enqueued(ARRIVALS_MAX).await?;
+        if enqueued.is_empty() {
+            return Ok(());
+        }
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        let mut batch = Vec::with_capacity(enqueued.len());
+        for one in &enqueued {
+            match submission(one) {
+                Ok(submission) => batch.push((one.id, submission)),
+                Err(reason) => refused.push((one.id, reason)),
+            }
+        }
+        match self.submit(batch.iter().map(|(_, submission)| submission.clone()).collect()).await {
+            Ok(_) => taken.extend(batch.iter().map(|(id, _)| *id)),
+            Err(error) if error.is_passing() => return Err(StoreError::Unknown(error.to_string().into())),
+            // One of them cannot be taken, and that is no reason to refuse the others.
+            Err(_) => {
+                for (id, submission) in batch {
+                    match self.submit(vec![submission]).await {
+                        Ok(_) => taken.push(id),
+                        Err(error) if error.is_passing() => {
+                            return Err(StoreError::Unknown(error.to_string().into()));
+                        }
+                        Err(error) => refused.push((id, error.to_string().into())),
+                    }
+                }
+            }
+        }
+        self.ports.store.consume(&taken).await?;
+        if !refused.is_empty() {
+            let event = Event::ArrivalsRefused { count: refused.len(), reason: refused[0].1.clone() };
+            self.ports.store.refuse(refused).await?;
+            self.memory().events.push(event);
+        }
+        if enqueued.len() == ARRIVALS_MAX {
+            self.look_again_for_arrivals();
         }
         Ok(())
     }

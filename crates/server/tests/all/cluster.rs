@@ -1,6 +1,7 @@
 //! Several nodes over one database, as processes: sharing, handing over, draining, and telling each other.
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
+mod applications;
 mod carried;
 mod database;
 mod outage;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::house::{Agent, Folder, Server, command, eventually, from_now, job, millis};
+use applications::what_an_application_commits_runs_once_and_what_it_takes_back_never;
 use carried::an_executor_that_reaches_one_node_works_for_all;
 use database::{Database, Engine};
 use upgrade::old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one;
@@ -113,6 +115,7 @@ on_both! {
     after_the_answer_to_a_stop_no_node_sends
     an_executor_that_reaches_one_node_works_for_all
     old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one
+    what_an_application_commits_runs_once_and_what_it_takes_back_never
 }
 
 async fn three_nodes_share_the_work_and_nothing_happens_twice(engine: Engine) {

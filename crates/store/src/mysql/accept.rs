@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, Origin, RunId, ShardId};
-use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
+use punctual_core::model::{NewRun, Origin, RunId, ShardId, Text};
+use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::ask::{Moment, Verb};
 use super::close::Ends;
@@ -13,7 +13,7 @@ use super::leases::shards_of;
 use super::link::Line;
 use super::newborn::Cradle;
 use super::read::Record;
-use super::text::{Script, list, ms};
+use super::text::{Quoted, Script, list, ms};
 use super::thin::{ask_forgotten, read_forgotten};
 use super::trouble::{Trouble, corrupt};
 
@@ -159,6 +159,61 @@ impl Verb for Consume<'_> {
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<(), Trouble> {
         line.say(format!("delete from arrivals where id in ({})", list(self.0))).await?;
+        Ok(())
+    }
+}
+
+/// What applications left. It lies under the shard 65535, and under 65534 if it was refused.
+pub(super) struct LeftByApplications {
+    pub(super) max: usize,
+}
+
+impl Verb for LeftByApplications {
+    type Answer = Vec<Enqueued>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<Enqueued>, Trouble> {
+        let said = line
+            .say(format!(
+                "select a.id, j.id, a.at, a.payload, a.key_text, a.priority
+                 from arrivals a
+                 left join jobs j on j.name_key = unhex(sha2(concat(sha2(a.app, 256), sha2(a.job, 256)), 256))
+                 where a.shard = 65535
+                 order by a.id
+                 limit {}",
+                self.max
+            ))
+            .await?;
+        said.rows.iter().map(enqueued).collect()
+    }
+}
+
+fn enqueued(row: &Record) -> Result<Enqueued, Trouble> {
+    Ok(Enqueued {
+        id: row.uint(0)?,
+        job: row.maybe(1, Record::job)?,
+        at: Some(row.at(2)?).filter(|at| at.as_millis() != 0),
+        payload: row.maybe(3, Record::string)?.map(Into::into),
+        key: row.maybe(4, Record::text)?,
+        priority: row.maybe(5, Record::int)?,
+    })
+}
+
+/// Arrivals that nobody can run, each with the reason.
+pub(super) struct Refuse<'a>(pub(super) &'a [(u64, Text)]);
+
+impl Verb for Refuse<'_> {
+    type Answer = ();
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<(), Trouble> {
+        let mut script = Script::transaction();
+        for (id, reason) in self.0 {
+            script.push(format!(
+                "update arrivals set shard = 65534, refused = {} where id = {id} and shard = 65535",
+                Quoted(reason)
+            ));
+        }
+        script.push("commit");
+        line.ask(script).await?;
         Ok(())
     }
 }

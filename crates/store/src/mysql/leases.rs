@@ -197,7 +197,10 @@ impl Asked {
         script.push(format!(
             "select s.shard
              from shards s
-             where s.owner = {} and exists (select 1 from arrivals a where a.shard = s.shard)
+             where s.owner = {} and (
+                 exists (select 1 from arrivals a where a.shard = s.shard)
+                 or s.shard = 0 and exists (select 1 from arrivals a where a.shard = 65535)
+             )
              order by s.shard",
             node(id)
         ));

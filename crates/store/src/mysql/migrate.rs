@@ -26,7 +26,7 @@ struct Migration {
     min_reader: u32,
 }
 
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "0001_first",
@@ -37,6 +37,12 @@ const MIGRATIONS: [Migration; 2] = [
         version: 2,
         name: "0002_retention",
         sql: include_str!("../../migrations/mysql/0002_retention.sql"),
+        min_reader: 1,
+    },
+    Migration {
+        version: 3,
+        name: "0003_applications",
+        sql: include_str!("../../migrations/mysql/0003_applications.sql"),
         min_reader: 1,
     },
 ];

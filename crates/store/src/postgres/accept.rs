@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, Origin, RunId, ShardId};
-use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
+use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId, Text};
+use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, run_code, text_code};
@@ -147,6 +147,31 @@ impl Postgres {
         let ids: Vec<i64> = arrivals.iter().filter_map(|id| i64::try_from(*id).ok()).collect();
         line.ask(Ask::new("delete from arrivals where id = any($1)").with(ids)).await.map(drop)
     }
+
+    /// What applications left lies under the shard -1, and under -2 if it was refused.
+    pub(super) async fn try_enqueued(&self, line: &Line<'_>, max: usize) -> Result<Vec<Enqueued>, Trouble> {
+        let ask = Ask::new(
+            "select a.id, j.id, a.at, a.payload::text, a.key, a.priority::bigint
+             from arrivals a
+             left join jobs j on md5(j.app) = md5(a.app) and md5(j.name) = md5(a.job) and j.state <> 2
+             where a.shard = -1
+             order by a.id
+             limit $1",
+        );
+        let rows = line.ask(ask.with(i64::try_from(max).unwrap_or(i64::MAX))).await?;
+        rows.iter().map(enqueued).collect()
+    }
+
+    pub(super) async fn try_refuse(&self, line: &Line<'_>, refused: &[(u64, Text)]) -> Result<(), Trouble> {
+        let ask = Ask::new(
+            "update arrivals a set shard = -2, refused = r.reason
+             from unnest($1, $2) as r (id, reason)
+             where a.id = r.id and a.shard = -1",
+        );
+        let ids: Vec<i64> = refused.iter().filter_map(|(id, _)| i64::try_from(*id).ok()).collect();
+        let reasons: Vec<String> = refused.iter().map(|(_, reason)| text_code(reason)).collect();
+        line.ask(ask.with(ids).with(reasons)).await.map(drop)
+    }
 }
 
 fn distinct(left: &[(ShardId, ArrivalKind)]) -> Vec<(ShardId, ArrivalKind)> {
@@ -201,6 +226,19 @@ fn plain(runs: &[NewRun]) -> Ask {
             .map(|run| run.payload.as_deref().map(text_code))
             .collect::<Vec<Option<String>>>(),
     )
+}
+
+/// Texts as the application wrote them.
+fn enqueued(row: &tokio_postgres::Row) -> Result<Enqueued, Trouble> {
+    let job = row.maybe(1)?.map(|id| JobId(u32::try_from(id).unwrap_or_default()));
+    Ok(Enqueued {
+        id: row.bits(0)?,
+        job,
+        at: Some(row.instant(2)?).filter(|at| at.as_millis() != 0),
+        payload: row.read::<Option<String>>(3)?.map(Into::into),
+        key: row.read::<Option<String>>(4)?.map(Into::into),
+        priority: row.maybe(5)?,
+    })
 }
 
 fn arrival(row: &tokio_postgres::Row) -> Result<Arrival, Trouble> {

@@ -46,7 +46,10 @@ impl Postgres {
         let latest = flight.add(Ask::new("select value from counters where name = 'change'"));
         let arrivals = "select s.shard::bigint
              from shards s
-             where s.owner = $1 and exists (select from arrivals a where a.shard = s.shard)
+             where s.owner = $1 and (
+                 exists (select from arrivals a where a.shard = s.shard)
+                 or s.shard = 0 and exists (select from arrivals a where a.shard = -1)
+             )
              order by s.shard";
         let arrivals = flight.add(Ask::new(arrivals).with(node));
         flight.commit();

@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Config, Row};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tokio_postgres_rustls::{MakeRustlsConnect, RustlsStream};
 
 use super::ask::{Ask, Flight, Landed};
 use super::trouble::Trouble;
@@ -21,6 +21,9 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Session>>,
     deadline: Duration,
 }
+
+/// What moves the bytes of a connection.
+pub(super) type Bare = Connection<Socket, RustlsStream<Socket>>;
 
 /// A connection, and the task that moves its bytes.
 struct Session {
@@ -64,8 +67,13 @@ impl Pool {
         std::iter::from_fn(|| idle.pop()).find(|session| !session.client.is_closed())
     }
 
+    /// A connection that belongs to nobody but who asks, with what moves its bytes.
+    pub(super) async fn connect_bare(&self) -> Result<(Client, Bare), Trouble> {
+        Ok(self.config.connect(self.tls.clone()).await?)
+    }
+
     async fn connect(&self) -> Result<Session, Trouble> {
-        let (client, connection) = self.config.connect(self.tls.clone()).await?;
+        let (client, connection) = self.connect_bare().await?;
         let driver = tokio::spawn(async move {
             // Whoever asks learns of it.
             let _ = connection.await;

@@ -31,6 +31,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "0002_retention",
         sql: include_str!("../../migrations/postgres/0002_retention.sql"),
     },
+    Migration {
+        version: 3,
+        name: "0003_applications",
+        sql: include_str!("../../migrations/postgres/0003_applications.sql"),
+    },
 ];
 
 /// The newest schema that this program knows.

@@ -10,10 +10,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
-    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
-    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
-    TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobRow, JobView, Keep,
+    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
+    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
+    Thinned, TokenRow,
 };
 
 use super::Postgres;
@@ -161,6 +161,14 @@ impl Store for Postgres {
 
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
         engine!(self, |line| self.try_consume(&line, arrivals))
+    }
+
+    async fn enqueued(&self, max: usize) -> Result<Vec<Enqueued>, StoreError> {
+        engine!(self, |line| self.try_enqueued(&line, max))
+    }
+
+    async fn refuse(&self, refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
+        engine!(self, |line| self.try_refuse(&line, &refused))
     }
 
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use punctual_core::model::{ChangeId, JobId, NodeId, RunId, ShardId};
+use punctual_core::model::NodeId;
 use punctual_node::ports::{Hint, NodeRow, Peers};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use super::Redis;
+use crate::hint;
 
 /// How long a listener waits before it listens again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -62,9 +63,7 @@ impl RedisPeers {
 impl Peers for RedisPeers {
     fn tell(&self, node: NodeId, hint: Hint) {
         let address = self.addresses().get(&node).cloned();
-        // A wish is only for those who can show who they are.
-        let is_wish = hint == Hint::Drain;
-        match address.filter(|address| !address.is_empty() && !is_wish) {
+        match address.filter(|address| !address.is_empty() && hint::is_open(&hint)) {
             Some(address) => {
                 self.on_their_way.send_modify(|count| *count += 1);
                 let _ = self.letters.send(Letter { node, address, hint });
@@ -77,6 +76,10 @@ impl Peers for RedisPeers {
         let of = |row: &NodeRow| (row.node, row.address.clone().into_owned());
         *self.addresses() = nodes.iter().map(of).collect();
         self.other_way.meet(nodes);
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        self.other_way.reaches(node)
     }
 
     async fn told(&self) {
@@ -98,7 +101,7 @@ async fn carry(
         let count = batch.len();
         let mut pipe = ::redis::pipe();
         for letter in &batch {
-            pipe.cmd("PUBLISH").arg(channel(&letter.address)).arg(write(&letter.hint));
+            pipe.cmd("PUBLISH").arg(channel(&letter.address)).arg(hint::write(&letter.hint));
         }
         let heard = redis.link.ask::<Vec<i64>>(&pipe).await.unwrap_or_default();
         // Nobody listens there, or Redis is away.
@@ -121,7 +124,7 @@ async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
         {
             let mut messages = heard.on_message();
             while let Some(message) = messages.next().await {
-                if let Some(hint) = message.get_payload::<String>().ok().as_deref().and_then(read) {
+                if let Some(hint) = message.get_payload::<String>().ok().as_deref().and_then(hint::read) {
                     heed(hint);
                 }
             }
@@ -132,57 +135,4 @@ async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
 
 fn channel(address: &str) -> String {
     format!("punctual:hints:{address}")
-}
-
-fn write(hint: &Hint) -> String {
-    match hint {
-        Hint::Arrived(shard) => format!("arrived {}", shard.0),
-        Hint::Changed(change, job) => format!("changed {} {}", change.0, job.0),
-        Hint::Settled(run) => format!("settled {}", run.0),
-        Hint::Vacated => "vacated".into(),
-        Hint::Drain => "drain".into(),
-        Hint::Missing(url) => format!("missing {url}"),
-        Hint::Carry { url, to } => format!("carry {to} {url}"),
-    }
-}
-
-/// What was told; none if it is nothing that may be told this way.
-fn read(text: &str) -> Option<Hint> {
-    if let Some(url) = text.strip_prefix("missing ") {
-        return Some(Hint::Missing(url.to_owned().into()));
-    }
-    if let Some((to, url)) = text.strip_prefix("carry ").and_then(|rest| rest.split_once(' ')) {
-        return Some(Hint::Carry { url: url.to_owned().into(), to: to.parse().ok()? });
-    }
-    let mut words = text.split(' ');
-    let hint = match words.next()? {
-        "arrived" => Hint::Arrived(ShardId(words.next()?.parse().ok()?)),
-        "changed" => Hint::Changed(ChangeId(words.next()?.parse().ok()?), JobId(words.next()?.parse().ok()?)),
-        "settled" => Hint::Settled(RunId(words.next()?.parse().ok()?)),
-        "vacated" => Hint::Vacated,
-        _ => return None,
-    };
-    words.next().is_none().then_some(hint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_are_read_as_they_were_written_and_wishes_are_not() {
-        for hint in [
-            Hint::Arrived(ShardId(63)),
-            Hint::Changed(ChangeId(u64::MAX), JobId(7)),
-            Hint::Settled(RunId(1 << 52)),
-            Hint::Vacated,
-            Hint::Missing("native:shop/one two".into()),
-            Hint::Carry { url: "native:shop/one two".into(), to: NodeId(7) },
-        ] {
-            assert_eq!(read(&write(&hint)), Some(hint));
-        }
-        for text in ["", "drain", "arrived", "arrived x", "arrived 1 2", "settled -1", "😀"] {
-            assert_eq!(read(text), None, "{text:?}");
-        }
-    }
 }

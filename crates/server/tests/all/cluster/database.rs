@@ -33,34 +33,32 @@ impl Engine {
 
     /// Lets the server's own client say something, as the admin.
     pub(super) fn tell(self, words: &str) {
-        self.tell_at(&self.admin(), words);
+        let _ = self.tell_at(&self.admin(), words);
     }
 
-    fn tell_at(self, admin: &str, words: &str) {
+    fn tell_at(self, admin: &str, words: &str) -> String {
         let mut command = match self {
             Engine::Postgres => {
                 let mut command = Command::new("psql");
-                command.args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", admin, "--command", words]);
+                command.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align"]);
+                command.args(["--set=ON_ERROR_STOP=1", admin, "--command", words]);
                 command
             }
             Engine::MariaDb => {
-                let (host, port) = place(admin);
-                let (_, database) = admin.rsplit_once('/').expect("an address with a database");
+                let admin = url::Url::parse(admin).expect("an address");
+                let (host, port) = (admin.host_str().expect("a host"), admin.port().expect("a port"));
+                let (user, database) = (admin.username(), admin.path().trim_start_matches('/'));
                 let mut command = Command::new("mariadb");
-                command.args(["--no-defaults", "--user=root", "--protocol=tcp", "--database", database]);
-                command.args([format!("--host={host}"), format!("--port={port}")]).args(["--execute", words]);
+                command.args(["--no-defaults", "--protocol=tcp", "--batch", "--skip-column-names"]);
+                command.args([format!("--host={host}"), format!("--port={port}"), format!("--user={user}")]);
+                command.args(["--database", database, "--execute", words]);
                 command
             }
         };
         let said = command.output().expect("the client of the database runs");
         assert!(said.status.success(), "{words}: {}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stdout).trim().to_owned()
     }
-}
-
-/// Host and port of an address.
-fn place(url: &str) -> (String, String) {
-    let url = url::Url::parse(url).expect("an address");
-    (url.host_str().expect("a host").to_owned(), url.port().expect("a port").to_string())
 }
 
 /// An empty database that goes with the value.
@@ -90,7 +88,27 @@ impl Database {
 
     /// Lets the server's own client say something in this database.
     pub(super) fn tell(&self, words: &str) {
-        self.engine.tell_at(&self.url, words);
+        self.ask(words);
+    }
+
+    /// The same, and what it answers.
+    pub(super) fn ask(&self, words: &str) -> String {
+        self.engine.tell_at(&self.url, words)
+    }
+
+    /// Says something as a user of its own, who has been granted nothing but this.
+    pub(super) fn tell_as_guest(&self, granted: &[&str], words: &str) {
+        let guest = format!("guest_{}", self.name);
+        self.tell(&match self.engine {
+            Engine::Postgres => format!("create role {guest} login"),
+            Engine::MariaDb => format!("create user {guest}"),
+        });
+        for granted in granted {
+            self.tell(&format!("grant {granted} to {guest}"));
+        }
+        let mut url = url::Url::parse(&self.url).expect("an address");
+        url.set_username(&guest).expect("a name");
+        self.engine.tell_at(url.as_str(), words);
     }
 
     pub(super) fn name(&self) -> &str {

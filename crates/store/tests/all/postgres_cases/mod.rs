@@ -2,6 +2,7 @@
 
 mod away;
 mod far;
+mod heard;
 mod open;
 mod plans;
 mod pooled;
