@@ -164,7 +164,7 @@ impl Natives {
     }
 
     /// Takes places of an executor for another node that it is carried to; how many there were.
-    fn lend(&mut self, url: &str, runs: u64) -> u32 {
+    pub(crate) fn lend(&mut self, url: &str, runs: u64) -> u32 {
         let Some(native) = self.here.get_mut(url) else { return 0 };
         let lent = native.room.min(u32::try_from(runs).unwrap_or(u32::MAX));
         native.room -= lent;
@@ -321,11 +321,6 @@ impl Memory {
             let app = native.app.clone();
             self.recall_stalled(&app);
         }
-    }
-
-    /// Lends places of an executor to a node that it is carried to; how many.
-    pub(crate) fn lend(&mut self, url: &str, runs: u64) -> u32 {
-        self.natives.lend(url, runs)
     }
 
     /// Executors that others are to carry for us: those that are there and did not come here, for a while or while somebody

@@ -44,10 +44,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
-    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
-    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
-    TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobRow, JobView, Keep,
+    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
+    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
+    Thinned, TokenRow,
 };
 
 use self::ask::{Desk, Verb};

@@ -72,6 +72,15 @@ impl Yard {
     fn end(&self, url: &Text, node: &Text, pause: Duration) {
         locked(&self.asked).insert((url.clone(), node.clone()), Some(Instant::now() + pause));
     }
+
+    /// Hangs up where nobody has come in time.
+    fn clear(&self) {
+        let now = Instant::now();
+        locked(&self.lines).retain(|_, lines| {
+            lines.retain(|line| line.until > now);
+            !lines.is_empty()
+        });
+    }
 }
 
 /// Begins to carry for an executor, unless that is so already.
@@ -94,6 +103,8 @@ pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
                 });
                 session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
                 hub.yard.end(&url, &node, HELLO_WITHIN);
+                sleep_until(until).await;
+                hub.yard.clear();
             }
             (Ok(_), None) => hub.yard.end(&url, &node, Duration::ZERO),
             (Err(error), _) => {
@@ -185,16 +196,18 @@ impl Carriages {
         }
     }
 
-    /// Whether an attempt came from another node.
-    pub(super) fn has(&self, run: u64, attempt: u32) -> bool {
-        self.all().iter().any(|carriage| carriage.has(run, attempt))
-    }
-
-    /// Passes on what was said about an attempt.
-    pub(super) fn pass_on(&self, run: u64, attempt: u32, said: FromExecutor) {
-        if let Some(carriage) = self.all().iter().find(|carriage| carriage.has(run, attempt)) {
-            carriage.say(said);
-        }
+    /// Passes on what was said about an attempt that came from another node; what is about any other is given back.
+    pub(super) fn pass_on(&self, said: FromExecutor) -> Option<FromExecutor> {
+        let (run, attempt) = match &said {
+            FromExecutor::Log(log) => (log.run, log.attempt),
+            FromExecutor::Progress(progress) => (progress.run, progress.attempt),
+            _ => return Some(said),
+        };
+        let Some(carriage) = self.all().into_iter().find(|carriage| carriage.has(run, attempt)) else {
+            return Some(said);
+        };
+        carriage.say(said);
+        None
     }
 
     pub(super) fn tell_all(&self, said: &FromExecutor) {
@@ -354,8 +367,11 @@ impl Trip {
                     // The session has gone, and its carriages with it.
                     let Some(told) = told else { return "the executor's session is over".into() };
                     let is_last = told == FromExecutor::Goodbye;
-                    if let Err(error) = send(socket, &told).await {
-                        return error.to_string();
+                    // What is said meanwhile waits in memory, so it is not waited for long.
+                    match timeout(self.hub.options().unread, send(socket, &told)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => return error.to_string(),
+                        Err(_) => return "it does not read what it is told".into(),
                     }
                     if is_last {
                         return "the executor has gone".into();
@@ -399,4 +415,69 @@ async fn send(socket: &mut PeerSocket, said: &FromExecutor) -> Result<(), Error>
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Carriages to nodes that want so many places.
+    fn wanting(wanted: &[u64]) -> (Carriages, Vec<UnboundedReceiver<FromExecutor>>) {
+        let carriages = Carriages::default();
+        let mut told = Vec::new();
+        for (place, wanted) in wanted.iter().enumerate() {
+            let (carriage, said) = carriages.add(format!("node {place}").into());
+            carriage.inside().wanted = *wanted;
+            told.push(said);
+        }
+        (carriages, told)
+    }
+
+    fn credits(said: &mut UnboundedReceiver<FromExecutor>) -> u64 {
+        let mut all = 0;
+        while let Ok(FromExecutor::Credit(credit)) = said.try_recv() {
+            all += u64::from(credit.more);
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn no_place_is_lost_and_nobody_is_lent_more_than_it_wants(
+            wanted in prop::collection::vec(0_u64..20, 0..5),
+            given in prop::collection::vec(0_u32..40, 1..10),
+        ) {
+            let (carriages, mut told) = wanting(&wanted);
+            let kept: u64 = given.iter().map(|more| u64::from(carriages.share(*more))).sum();
+            let lent: Vec<u64> = told.iter_mut().map(credits).collect();
+            prop_assert_eq!(kept + lent.iter().sum::<u64>(), given.iter().map(|more| u64::from(*more)).sum::<u64>());
+            prop_assert!(lent.iter().zip(&wanted).all(|(lent, wanted)| lent <= wanted));
+        }
+    }
+
+    #[test]
+    fn places_that_come_one_by_one_go_round() {
+        let (carriages, mut told) = wanting(&[100, 100]);
+        let kept: u32 = (0..30).map(|_| carriages.share(1)).sum();
+        assert_eq!((kept, credits(&mut told[0]), credits(&mut told[1])), (10, 10, 10));
+    }
+
+    #[test]
+    fn what_is_about_others_is_given_back() {
+        let (carriages, mut told) = wanting(&[1]);
+        let about = |run| {
+            FromExecutor::Progress(punctual_protocol::native::Progress {
+                run,
+                attempt: 1,
+                percent: 50,
+                note: String::new(),
+            })
+        };
+        locked(&carriages.all)[0].inside().given.insert((7, 1));
+        assert_eq!(carriages.pass_on(about(7)), None);
+        assert_eq!(told[0].try_recv().ok(), Some(about(7)));
+        assert_eq!(carriages.pass_on(about(8)), Some(about(8)));
+    }
 }

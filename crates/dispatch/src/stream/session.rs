@@ -174,7 +174,7 @@ where
 }
 
 fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<Ended> {
-    match said {
+    match session.carriages.pass_on(said)? {
         FromExecutor::Reports(said) => {
             if !hub.hear_reports(session, said.reports, said.credits) {
                 let reason = "more reports than can be kept for now; try again".to_owned();
@@ -183,12 +183,6 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
         }
         FromExecutor::Credit(credit) => {
             hub.hear_credit(session, credit.more);
-        }
-        FromExecutor::Log(log) if session.carriages.has(log.run, log.attempt) => {
-            session.carriages.pass_on(log.run, log.attempt, FromExecutor::Log(log));
-        }
-        FromExecutor::Progress(said) if session.carriages.has(said.run, said.attempt) => {
-            session.carriages.pass_on(said.run, said.attempt, FromExecutor::Progress(said));
         }
         FromExecutor::Log(log) if session.has(RunId(log.run), Attempt(log.attempt)) => {
             hub.scrolls().write(RunId(log.run), Attempt(log.attempt), log.from, &log.lines);

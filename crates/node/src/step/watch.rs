@@ -209,7 +209,7 @@ impl Node {
     }
 
     fn lend(&self, url: Text, runs: u64) {
-        let places = self.memory().lend(&url, runs);
+        let places = self.memory().natives.lend(&url, runs);
         if places > 0 {
             self.ports.dispatch.lend(url, places);
         }

@@ -7,8 +7,9 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Row, Socket};
-use tokio_postgres_rustls::{MakeRustlsConnect, RustlsStream};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::ask::{Ask, Flight, Landed};
 use super::trouble::Trouble;
@@ -23,7 +24,7 @@ pub(super) struct Pool {
 }
 
 /// What moves the bytes of a connection.
-pub(super) type Bare = Connection<Socket, RustlsStream<Socket>>;
+pub(super) type Bare = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A connection, and the task that moves its bytes.
 struct Session {

@@ -82,19 +82,15 @@ async fn carry(store: Arc<Postgres>, mut letters: UnboundedReceiver<(NodeId, Hin
     while letters.recv_many(&mut batch, SAID_MAX).await > 0 {
         let texts = batch.drain(..).map(|(node, hint)| format!("{node} {}", hint::write(&hint)));
         let texts: BTreeSet<String> = texts.collect();
-        if let Err(trouble) = store.say(texts.into_iter().collect()).await {
-            let error = trouble.told();
-            tracing::debug!(%error, "nodes were not told through the database; they find out by themselves");
-        }
+        // Whoever is not told finds out.
+        let _ = store.say(texts.into_iter().collect()).await;
     }
 }
 
 async fn listen(store: Arc<Postgres>, hark: Hark) {
     loop {
-        if let Err(trouble) = store.hear(&hark).await {
-            let error = trouble.told();
-            tracing::debug!(%error, "nothing is heard through the database for now; it is looked into instead");
-        }
+        // Meanwhile the next renewal finds what is there.
+        let _ = store.hear(&hark).await;
         sleep(AGAIN_AFTER).await;
     }
 }
