@@ -31,7 +31,7 @@ const KINDS: &[(u16, &str, &str)] = &[
     (413, "too-large", "It is too large"),
     (415, "unsupported-media-type", "The content type is not understood"),
     (422, "invalid", "Some of it makes no sense"),
-    (429, "too-many-requests", "Too many requests without a valid token"),
+    (429, "too-many-requests", "Too much at once, or too often without a valid token"),
     (500, "internal", "Something is broken here"),
     (503, "unavailable", "It cannot be done at the moment"),
 ];
@@ -150,6 +150,11 @@ impl From<DeskError> for Problem {
             DeskError::NotFound(what) => Problem::not_found(what),
             DeskError::Conflict(reason) => Problem::conflict(reason),
             DeskError::Invalid { pointer, reason } => Problem::field(pointer, reason),
+            DeskError::Busy(reason) => {
+                let said = format!("{reason}; come again in a second, or bring many in one request");
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, said)
+                    .with(header::RETRY_AFTER, HeaderValue::from(1))
+            }
             DeskError::Full(reason) => Problem::unavailable(format!("there is no room: {reason}")),
             DeskError::Unknown(reason) => {
                 let said = format!("the store did not answer, so it may have been done or not: {reason}");
@@ -175,6 +180,7 @@ mod tests {
             (DeskError::NotFound("job 3".into()), 404),
             (DeskError::Conflict("job 3 is stopped".into()), 409),
             (DeskError::Invalid { pointer: "/from".into(), reason: "too old".into() }, 422),
+            (DeskError::Busy("a million wait".into()), 429),
             (DeskError::Full("disk".into()), 503),
             (DeskError::Unknown("timeout".into()), 503),
         ] {

@@ -4,6 +4,7 @@
 
 mod apps;
 mod cluster;
+mod crowd;
 mod jobs;
 mod runs;
 
@@ -14,6 +15,7 @@ use crate::ports::StoreError;
 pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
 pub use cluster::{NodeView, ShardView};
+pub(crate) use crowd::Crowd;
 pub use runs::{Backfill, ByHand, Cancelled, Submission};
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].
@@ -33,6 +35,9 @@ pub enum DeskError {
         /// What is wrong and what would be right.
         reason: Text,
     },
+    /// More was brought than is written at once; nothing was, and later it may be.
+    #[error("too much at once: {0}")]
+    Busy(Text),
     /// There is no room; try again later.
     #[error("the store is full: {0}")]
     Full(Text),
@@ -44,7 +49,7 @@ pub enum DeskError {
 impl DeskError {
     /// Whether the same may be taken later.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, DeskError::Full(_) | DeskError::Unknown(_))
+        matches!(self, DeskError::Busy(_) | DeskError::Full(_) | DeskError::Unknown(_))
     }
 }
 

@@ -38,6 +38,7 @@ pub use memory::Wakes;
 pub use natives::{Claim, SessionId};
 pub use settings::{Planted, RegistrySettings, Settings};
 
+use desk::Crowd;
 use memory::Memory;
 use ports::{Apps, Boot, Clock, Dispatch, Entropy, Peers, Store};
 
@@ -64,6 +65,7 @@ pub struct Node {
     settings: Settings,
     zones: Arc<Zones>,
     memory: Mutex<Memory>,
+    crowd: Crowd,
 }
 
 /// How much later than expected a store that does not answer is away.
@@ -74,7 +76,7 @@ impl Node {
     pub fn new(ports: Ports, settings: Settings, zones: Arc<Zones>) -> Node {
         let id = draw_id(&*ports.entropy);
         let memory = Mutex::new(Memory::new(id, &settings));
-        Node { ports, settings, zones, memory }
+        Node { ports, settings, zones, memory, crowd: Crowd::default() }
     }
 
     /// Its present incarnation.

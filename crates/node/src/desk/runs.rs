@@ -1,6 +1,7 @@
 //! Commands about runs: run now, submit, cancel, reschedule, backfill, retry.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
@@ -16,7 +17,6 @@ use crate::memory::{Place, Run};
 use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
 use crate::retention::before;
 use crate::step::Ended;
-use std::sync::Arc;
 
 /// How many instants one backfill may name.
 const BACKFILL_MAX: u64 = 100_000;
@@ -416,6 +416,7 @@ impl Node {
 
     /// Writes runs; those of our shards come into memory, the holders of the others are told.
     async fn accept(&self, births: Vec<(Arc<Job>, Birth)>) -> Result<Vec<Accepted>, DeskError> {
+        let _place = self.crowd.enter(births.len())?;
         let days: Vec<u32> = births.iter().map(|(_, birth)| birth.day()).collect();
         let ids = self.draw_ids(&days).await?;
         let now = self.told_time()?;
