@@ -6,6 +6,7 @@ mod apps;
 mod cluster;
 mod jobs;
 mod runs;
+mod wishes;
 
 use punctual_core::model::Text;
 
@@ -14,7 +15,8 @@ use crate::ports::StoreError;
 pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
 pub use cluster::{NodeView, ShardView};
-pub use runs::{Backfill, ByHand, Cancelled, Submission};
+pub use runs::{Backfill, ByHand, Submission};
+pub use wishes::Cancelled;
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

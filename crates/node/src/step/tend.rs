@@ -10,7 +10,7 @@ use punctual_core::wheel::Mark;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::Parked;
-use crate::ports::{ArrivalKind, Boot, Gate, Gated, Keep, Lease, StoreError};
+use crate::ports::{Arrival, ArrivalKind, Boot, Gate, Gated, Keep, Lease, StoreError};
 use crate::retention::{Stretch, Thinning, Took, before, retentions};
 
 /// How many arrivals are seen to in one step.
@@ -148,23 +148,33 @@ impl Node {
         if !runs.is_empty() {
             self.look_up(&runs).await?;
         }
-        for arrival in &arrivals {
-            match arrival.kind {
-                ArrivalKind::Run(_) => {}
-                ArrivalKind::Cancel(run) => {
-                    self.cancel_ours(run).await?;
-                }
-                ArrivalKind::Reschedule(run, at) => {
-                    self.reschedule_ours(run, at).await?;
-                }
-            }
-        }
+        self.carry_out(&arrivals).await?;
         let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
         self.ports.store.consume(&ids).await?;
         if arrivals.len() == ARRIVALS_MAX {
             let mut memory = self.memory();
             memory.has_arrivals = true;
             memory.wakes.tend = true;
+        }
+        Ok(())
+    }
+
+    /// Carries out wishes in the order in which they were left; those that follow each other and wish an end, together.
+    async fn carry_out(&self, arrivals: &[Arrival]) -> Result<(), StoreError> {
+        let cancelled = |arrival: &Arrival| match arrival.kind {
+            ArrivalKind::Cancel(run) => Some(run),
+            ArrivalKind::Run(_) | ArrivalKind::Reschedule(..) => None,
+        };
+        for alike in arrivals.chunk_by(|one, next| cancelled(one).is_some() == cancelled(next).is_some()) {
+            let cancels: Vec<RunId> = alike.iter().filter_map(cancelled).collect();
+            if !cancels.is_empty() {
+                self.cancel_arrived(&cancels).await?;
+            }
+            for arrival in alike {
+                if let ArrivalKind::Reschedule(run, at) = arrival.kind {
+                    self.reschedule_ours(run, at).await?;
+                }
+            }
         }
         Ok(())
     }
