@@ -117,8 +117,8 @@ impl Postgres {
     /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for whoever looks at how the
     /// server finds it.
     #[doc(hidden)]
-    pub fn statements() -> [String; 3] {
-        [plan::DUE.to_owned(), load::born("runs", "closes"), thin::NEXT.to_owned()]
+    pub fn statements() -> [&'static str; 3] {
+        [plan::DUE, load::BORN, thin::NEXT]
     }
 
     /// The told clock in milliseconds; none where the database's own decides.
@@ -144,6 +144,9 @@ impl Postgres {
         // Without a session, the connection goes with the line, and what it began goes with the connection.
         if !trouble.leaves_a_session() || line.run("rollback").await.is_err() {
             return Some(Err(trouble.told()));
+        }
+        if trouble.is_of_statements() {
+            line.forget_statements();
         }
         let is_over = *tries >= TRIES || !trouble.is_worth_another_try();
         if let Trouble::Lacks(days) = &trouble {

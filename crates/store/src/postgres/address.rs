@@ -22,6 +22,8 @@ use crate::sql::Options;
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
+    /// Whether statements may be prepared by name.
+    pub(super) is_prepared: bool,
 }
 
 impl Address {
@@ -54,11 +56,11 @@ impl Address {
         }
         let file = asked.root_file.or_else(|| options.ca_file.clone());
         let tls = MakeRustlsConnect::new(tls(asked.is_verified, file.as_deref())?);
-        Ok(Address { config, tls })
+        Ok(Address { config, tls, is_prepared: options.prepared })
     }
 
     pub(super) fn pool(&self, size: usize, deadline: Duration) -> Arc<Pool> {
-        Pool::new(self.config.clone(), self.tls.clone(), size, deadline)
+        Pool::new(self, size, deadline)
     }
 }
 
