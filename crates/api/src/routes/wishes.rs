@@ -6,7 +6,7 @@ use calendar::Timestamp;
 use http::StatusCode;
 use punctual_core::model::{Origin, RunId, RunState};
 use punctual_node::Cancelled;
-use punctual_node::ports::{RunFilter, RunView};
+use punctual_node::ports::{Page, RunFilter, RunView};
 use punctual_protocol::{BulkCancel, BulkCancelled, Reschedule, Role, RunCreated, WishDone};
 
 use super::{json, named_job, ok, reaches_job, run};
@@ -147,24 +147,27 @@ async fn cancel_many(front: Arc<Front>, call: Call) -> Answer {
     };
     let states =
         filter.state.map_or(vec![RunState::Pending, RunState::Retrying, RunState::Running], |one| vec![one]);
-    let (mut matched, mut cancelled) = (0, 0);
+    let mut done = BulkCancelled { matched: 0, cancelled: 0 };
     for state in states {
         let filter = RunFilter { state: Some(state), ..filter.clone() };
-        let mut before = None;
-        loop {
-            let page = front.browse.run_list(&filter, before, PAGE).await?;
-            matched += page.items.len() as u64;
-            if !dry_run {
-                cancelled += cancel_all(&front, page.items).await?;
-            }
-            before = page.next;
-            if before.is_none() {
-                break;
-            }
+        let mut page = Some(front.browse.run_list(&filter, None, PAGE).await?);
+        while let Some(Page { items, next }) = page {
+            done.matched += items.len() as u64;
+            // While one page is being cancelled the next is read.
+            let cancelling = async { if dry_run { Ok(0) } else { cancel_all(&front, items).await } };
+            let reading = async {
+                match next {
+                    Some(before) => front.browse.run_list(&filter, Some(before), PAGE).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let (cancelled, read) = tokio::join!(cancelling, reading);
+            done.cancelled += cancelled?;
+            page = read?;
         }
     }
     (front.nudge)();
-    Ok(ok(&BulkCancelled { matched, cancelled }))
+    Ok(ok(&done))
 }
 
 fn filter(object: &Object<'_>) -> Option<Asked> {

@@ -112,10 +112,12 @@ impl Node {
             let mut memory = self.memory();
             for row in rows {
                 let id = row.waiting.run;
-                let may_have_parts = memory.may_have_parts(row);
-                let Some((ended, kill)) =
-                    (!may_have_parts).then(|| memory.end_by_wish(row, &close)).flatten()
-                else {
+                if memory.may_have_parts(row) {
+                    alone.insert(id);
+                    continue;
+                }
+                let Some((ended, kill)) = memory.end_by_wish(row, &close) else {
+                    memory.look_up_later(id);
                     alone.insert(id);
                     continue;
                 };
