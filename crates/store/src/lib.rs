@@ -13,6 +13,7 @@ mod sql;
 pub mod sqlite;
 mod tally;
 mod thin;
+mod together;
 
 use std::sync::Arc;
 

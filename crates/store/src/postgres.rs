@@ -46,6 +46,7 @@ use self::line::{Line, Pool};
 use self::trouble::Trouble;
 use crate::StoreClock;
 use crate::sql::{Detour, Inspection, Migrated, Options};
+use crate::together::Together;
 
 /// How often a verb begins again when others were faster.
 const TRIES: u32 = 10;
@@ -61,6 +62,8 @@ pub struct Postgres {
     /// While the primary is away, people's questions go to the copy.
     detour: Detour,
     days: Days,
+    /// Small calls that come at the same time are written together.
+    together: Together,
     /// Whether tables can be detached without anybody waiting.
     is_concurrent: bool,
 }
@@ -80,6 +83,7 @@ impl Postgres {
             replica: replica.map(|replica| replica.pool(options.readers, patience)),
             detour: Detour::default(),
             days: Days::default(),
+            together: Together::default(),
             is_concurrent: false,
         };
         let engine = Arc::clone(&store.engine);
