@@ -2,9 +2,11 @@
 
 mod away;
 mod far;
+mod load;
 mod open;
 mod plans;
 mod pooled;
+mod prepared;
 mod together;
 
 use std::sync::Arc;
