@@ -7,6 +7,7 @@ mod cluster;
 mod crowd;
 mod jobs;
 mod runs;
+mod wishes;
 
 use punctual_core::model::Text;
 
@@ -16,7 +17,8 @@ pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
 pub use cluster::{NodeView, ShardView};
 pub(crate) use crowd::Crowd;
-pub use runs::{Backfill, ByHand, Cancelled, Submission};
+pub use runs::{Backfill, ByHand, Submission};
+pub use wishes::Cancelled;
 
 /// Why a command was not carried out. Nothing was written, except after [`DeskError::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,7 +21,7 @@ mod subject;
 
 use std::pin::Pin;
 
-pub use subject::{KEY_TTL, Open, Opening, SHARDS, Subject, Whole};
+pub use subject::{KEY_TTL, Open, Opening, SHARDS, Subject, Whole, definition};
 
 /// A sentence that holds for every store.
 pub struct Case {

@@ -14,6 +14,7 @@ mod sql;
 pub mod sqlite;
 mod tally;
 mod thin;
+mod together;
 
 use std::sync::Arc;
 

@@ -53,6 +53,7 @@ use punctual_node::ports::{
 use self::ask::{Desk, Verb};
 use self::link::{Lines, opts_of};
 use crate::sql::{Detour, Inspection, Migrated, Options};
+use crate::together::{Answer, Together, Writer};
 
 pub use self::explain::Look;
 
@@ -71,6 +72,8 @@ pub struct MySql {
     replica: Option<Desk>,
     /// While the primary is away, people's questions go to the replica.
     detour: Detour,
+    /// Small calls that come at the same time are written together.
+    together: Together,
     /// Numbers for gates that were fetched and not given yet.
     logs: Mutex<Vec<u64>>,
 }
@@ -104,6 +107,7 @@ impl MySql {
             // It may be behind, so what it knows of the days is its own.
             replica: replica.map(|opts| desk(opts, options.readers, patience, &Arc::default())),
             detour: Detour::default(),
+            together: Together::default(),
             logs: Mutex::default(),
         };
         store.engine.look().await?;
@@ -203,6 +207,13 @@ impl MySql {
 }
 
 #[async_trait]
+impl Writer for MySql {
+    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
+        self.engine.ask(&accept::Accept { runs, left, key_ttl: self.key_ttl }).await
+    }
+}
+
+#[async_trait]
 impl Store for MySql {
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
         self.engine.ask(&leases::Renew(&renewal)).await
@@ -285,7 +296,7 @@ impl Store for MySql {
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        self.engine.ask(&accept::Accept { runs: &runs, left: &left, key_ttl: self.key_ttl }).await
+        self.together.accept(self, runs, left).await
     }
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {

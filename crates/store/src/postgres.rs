@@ -49,6 +49,7 @@ use self::line::{Line, Pool};
 use self::trouble::Trouble;
 use crate::StoreClock;
 use crate::sql::{Detour, Inspection, Migrated, Options};
+use crate::together::Together;
 
 /// How often a verb begins again when others were faster.
 const TRIES: u32 = 10;
@@ -64,6 +65,8 @@ pub struct Postgres {
     /// While the primary is away, people's questions go to the copy.
     detour: Detour,
     days: Days,
+    /// Small calls that come at the same time are written together.
+    together: Together,
     /// Whether tables can be detached without anybody waiting.
     is_concurrent: bool,
 }
@@ -83,6 +86,7 @@ impl Postgres {
             replica: replica.map(|replica| replica.pool(options.readers, patience)),
             detour: Detour::default(),
             days: Days::default(),
+            together: Together::default(),
             is_concurrent: false,
         };
         let engine = Arc::clone(&store.engine);
@@ -120,8 +124,8 @@ impl Postgres {
     /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for whoever looks at how the
     /// server finds it.
     #[doc(hidden)]
-    pub fn statements() -> [String; 3] {
-        [plan::DUE.to_owned(), load::born("runs", "closes"), thin::NEXT.to_owned()]
+    pub fn statements() -> [&'static str; 3] {
+        [plan::DUE, load::BORN, thin::NEXT]
     }
 
     /// The told clock in milliseconds; none where the database's own decides.
@@ -147,6 +151,9 @@ impl Postgres {
         // Without a session, the connection goes with the line, and what it began goes with the connection.
         if !trouble.leaves_a_session() || line.run("rollback").await.is_err() {
             return Some(Err(trouble.told()));
+        }
+        if trouble.is_of_statements() {
+            line.forget_statements();
         }
         let is_over = *tries >= TRIES || !trouble.is_worth_another_try();
         if let Trouble::Lacks(days) = &trouble {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use http::StatusCode;
 use punctual_core::model::{Origin, RunId, RunState};
-use punctual_node::ports::{RunFilter, RunView};
-use punctual_node::{Cancelled, DeskError};
+use punctual_node::Cancelled;
+use punctual_node::ports::{Page, RunFilter, RunView};
 use punctual_protocol::{BulkCancel, BulkCancelled, Reschedule, Role, RunCreated, WishDone};
-use tokio::task::JoinSet;
 
 use super::{json, named_job, ok, reaches_job, run};
 use crate::app::Front;
@@ -21,7 +20,7 @@ use crate::query::DRY_RUN;
 use crate::table::{Answer, Call, Operation, Permission};
 
 /// How many runs are cancelled at once.
-const PAGE: usize = 250;
+const PAGE: usize = 1_000;
 
 pub(super) fn operations() -> Vec<Operation> {
     let operator = Permission::Role(Role::Operator);
@@ -148,24 +147,27 @@ async fn cancel_many(front: Arc<Front>, call: Call) -> Answer {
     };
     let states =
         filter.state.map_or(vec![RunState::Pending, RunState::Retrying, RunState::Running], |one| vec![one]);
-    let (mut matched, mut cancelled) = (0, 0);
+    let mut done = BulkCancelled { matched: 0, cancelled: 0 };
     for state in states {
         let filter = RunFilter { state: Some(state), ..filter.clone() };
-        let mut before = None;
-        loop {
-            let page = front.browse.run_list(&filter, before, PAGE).await?;
-            matched += page.items.len() as u64;
-            if !dry_run {
-                cancelled += cancel_all(&front, page.items).await?;
-            }
-            before = page.next;
-            if before.is_none() {
-                break;
-            }
+        let mut page = Some(front.browse.run_list(&filter, None, PAGE).await?);
+        while let Some(Page { items, next }) = page {
+            done.matched += items.len() as u64;
+            // While one page is being cancelled the next is read.
+            let cancelling = async { if dry_run { Ok(0) } else { cancel_all(&front, items).await } };
+            let reading = async {
+                match next {
+                    Some(before) => front.browse.run_list(&filter, Some(before), PAGE).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let (cancelled, read) = tokio::join!(cancelling, reading);
+            done.cancelled += cancelled?;
+            page = read?;
         }
     }
     (front.nudge)();
-    Ok(ok(&BulkCancelled { matched, cancelled }))
+    Ok(ok(&done))
 }
 
 fn filter(object: &Object<'_>) -> Option<Asked> {
@@ -226,23 +228,11 @@ async fn narrowed(front: &Front, caller: &Caller, asked: Asked) -> Result<Option
     Ok(Some(RunFilter { job, apps, ..asked.filter }))
 }
 
-/// Cancels runs side by side, so that the store can write several at once; says how many it was in time for.
-async fn cancel_all(front: &Arc<Front>, views: Vec<RunView>) -> Result<u64, Problem> {
-    let mut wishes: JoinSet<Result<Cancelled, DeskError>> = JoinSet::new();
-    for view in views {
-        let front = Arc::clone(front);
-        wishes.spawn(async move { front.node.cancel(view.id).await });
-    }
-    let mut in_time = 0;
-    while let Some(wish) = wishes.join_next().await {
-        match wish {
-            Ok(Ok(Cancelled::InTime | Cancelled::Asked)) => in_time += 1,
-            Ok(Ok(Cancelled::TooLate) | Err(DeskError::NotFound(_))) => {}
-            Ok(Err(error)) => return Err(error.into()),
-            Err(error) => return Err(Problem::unavailable(format!("a wish met a bug: {error}"))),
-        }
-    }
-    Ok(in_time)
+/// Cancels a page of runs; says how many it was in time for, or whose holders were asked.
+async fn cancel_all(front: &Front, views: Vec<RunView>) -> Result<u64, Problem> {
+    let runs: Vec<RunId> = views.into_iter().map(|view| view.id).collect();
+    let became = front.node.cancel_all(&runs).await?;
+    Ok(became.iter().filter(|became| **became != Cancelled::TooLate).count() as u64)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Commands about runs: run now, submit, cancel, reschedule, backfill, retry.
+//! Commands that make runs: run now, submit, backfill, retry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,17 +6,14 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    AttemptOutcome, Close, Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Outcome, PAYLOAD_MAX, Payload,
-    RunId, ShardId, Text, Then, direct,
+    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, PAYLOAD_MAX, Payload, RunId, ShardId, Text, direct,
 };
 
 use super::DeskError;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Place, Run};
-use crate::ports::{Accepted, ArrivalKind, Hint, Kill, RunRow, StoreError};
+use crate::ports::{Accepted, ArrivalKind, Hint, RunRow};
 use crate::retention::before;
-use crate::step::Ended;
 
 /// How many instants one backfill may name.
 const BACKFILL_MAX: u64 = 100_000;
@@ -71,17 +68,6 @@ pub struct Backfill {
     pub fire_times: Vec<Timestamp>,
     /// How many runs were written; the others were there.
     pub created: u64,
-}
-
-/// What became of a wish to cancel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cancelled {
-    /// It came in time: the run is closed as cancelled.
-    InTime,
-    /// The run had ended.
-    TooLate,
-    /// The holder of its shard was asked.
-    Asked,
 }
 
 impl Node {
@@ -202,188 +188,7 @@ impl Node {
         Ok(backfill)
     }
 
-    /// Ends a run before it ends by itself.
-    pub async fn cancel(&self, run: RunId) -> Result<Cancelled, DeskError> {
-        let row = self.read_run(run).await?;
-        if row.is_closed {
-            return Ok(Cancelled::TooLate);
-        }
-        let shard = row.waiting.shard;
-        if self.is_ours(shard) {
-            let outcome = self.cancel_ours(run).await?;
-            self.ports.peers.tell(self.id(), Hint::Settled(run));
-            return Ok(outcome);
-        }
-        self.leave_for(shard, ArrivalKind::Cancel(run)).await?;
-        Ok(Cancelled::Asked)
-    }
-
-    /// Lets a one-shot wait for another time.
-    pub async fn reschedule(&self, run: RunId, at: Timestamp) -> Result<Cancelled, DeskError> {
-        let row = self.read_run(run).await?;
-        if row.waiting.origin != Origin::OneShot {
-            let said = format!("run {run} is named by a schedule; only one-shots can be put off");
-            return Err(DeskError::Conflict(said.into()));
-        }
-        if row.is_closed || row.is_gated {
-            return Ok(Cancelled::TooLate);
-        }
-        let shard = row.waiting.shard;
-        if self.is_ours(shard) {
-            return Ok(self.reschedule_ours(run, at).await?);
-        }
-        self.leave_for(shard, ArrivalKind::Reschedule(run, at)).await?;
-        Ok(Cancelled::Asked)
-    }
-
-    /// Cancels a run of a shard that we hold, and its parts before it.
-    pub(crate) async fn cancel_ours(&self, id: RunId) -> Result<Cancelled, StoreError> {
-        match self.end_whole(id, Text::Borrowed("cancelled")).await? {
-            Cancelled::Asked => {
-                Err(StoreError::Unknown(Text::Borrowed("a part of it was sent just now; ask again")))
-            }
-            ended => Ok(ended),
-        }
-    }
-
-    /// Ends a run by wish, and its parts before it; or says that it could not be done yet.
-    pub(crate) async fn end_whole(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
-        let parts = self.ports.store.open_parts(id).await?;
-        if parts.is_empty() {
-            return Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate));
-        }
-        self.memory().parts.end(id);
-        let mut is_left = false;
-        for part in parts {
-            is_left |= self.cancel_one(part, reason.clone()).await?.is_none();
-        }
-        if is_left {
-            // The whole never ends before its parts.
-            self.memory().look_up_later(id);
-            return Ok(Cancelled::Asked);
-        }
-        Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate))
-    }
-
-    /// Before it is sent it is closed, afterwards it is told to end too. None if a gate went through that is not known here
-    /// yet: then it cannot be ended before it is.
-    async fn cancel_one(&self, id: RunId, reason: Text) -> Result<Option<Cancelled>, StoreError> {
-        let unknown = StoreError::Unknown(Text::Borrowed("the time is not known yet"));
-        let now = self.now().ok_or(unknown)?;
-        let close =
-            Close { outcome: Outcome::Cancelled, reason: reason.clone(), closed_at: now, range: None };
-        // Until it is written the run may be nowhere in memory.
-        let _asking = self.asking();
-        // A gate may be on its way while we ask; then the second round knows that it went through.
-        for _ in 0..3 {
-            let rows = self.ports.store.fetch(&[id]).await?;
-            let Some(row) = rows.first().filter(|row| !row.is_closed) else {
-                return Ok(Some(Cancelled::TooLate));
-            };
-            self.know_jobs([row.waiting.job]).await?;
-            let (ended, kill) = {
-                let mut memory = self.memory();
-                let run = memory.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
-                if !memory.flights.contains_key(&id) {
-                    // From now on no step of ours can send it.
-                    memory.forget(id);
-                }
-                let ended = match memory.flights.get(&id) {
-                    None => Ended::unsent(id, &run, Then::Close(close.clone())),
-                    Some(flight) => {
-                        let attempt = flight.ended(AttemptOutcome::Cancelled, reason.clone(), now);
-                        Ended::sent(id, &run, attempt, Then::Close(close.clone()))
-                    }
-                };
-                let flying = memory.flights.get(&id).filter(|flight| !flight.is_whole());
-                let kill = flying.map(|flight| Kill {
-                    run: id,
-                    job: run.job,
-                    attempt: flight.attempt,
-                    token: flight.token,
-                    address: flight.address.as_deref().cloned(),
-                });
-                let ended = match memory.jobs.get(run.job) {
-                    Some(Known::Job(job)) => ended.following(job, &run),
-                    Some(Known::Poisoned(_) | Known::Missing) => ended,
-                    // It changed while we were asking.
-                    None => {
-                        memory.look_up_later(id);
-                        continue;
-                    }
-                };
-                (ended, kill)
-            };
-            let stale = match self.write_ends(vec![ended]).await {
-                Ok(stale) => stale,
-                Err(error) => {
-                    self.memory().look_up_later(id);
-                    return Err(error);
-                }
-            };
-            if let Some(kill) = kill {
-                self.kill(vec![kill]);
-            }
-            if stale.is_empty() {
-                return Ok(Some(Cancelled::InTime));
-            }
-        }
-        self.memory().look_up_later(id);
-        Ok(None)
-    }
-
-    /// Puts off a run of a shard that we hold, unless it was sent.
-    pub(crate) async fn reschedule_ours(&self, id: RunId, at: Timestamp) -> Result<Cancelled, StoreError> {
-        let at = at.max(self.now().unwrap_or(at));
-        let rows = self.ports.store.fetch(&[id]).await?;
-        let open = rows.first().filter(|row| !row.is_closed && !row.is_gated);
-        let Some(row) = open else { return Ok(Cancelled::TooLate) };
-        let ended = {
-            let mut memory = self.memory();
-            let known = memory.runs.get(&id).copied();
-            let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
-            let is_gone = |run: &Run| match memory.jobs.get(run.job) {
-                Some(Known::Job(job)) => memory.may_have_been_sent(job, run, self.settings.term_max()),
-                _ => true,
-            };
-            let may_be_sent = match known {
-                Some(run) => {
-                    matches!(run.place, Place::Flight | Place::Busy) || run.flags.is_doubtful && is_gone(&run)
-                }
-                None => {
-                    let is_doubtful = inherited.is_none_or(|inherited| row.waiting.ready_at < inherited);
-                    is_doubtful && !row.is_parked && is_gone(&Run::from(&row.waiting))
-                }
-            };
-            if may_be_sent {
-                return Ok(Cancelled::TooLate);
-            }
-            let run = known.unwrap_or_else(|| Run::from(&row.waiting));
-            // In hand until it is written, so that it is not sent meanwhile.
-            if memory.runs.contains_key(&id) {
-                memory.wheel.cancel(id.0);
-                memory.make_busy(id);
-            }
-            Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt })
-        };
-        let stale = self.write_ends(vec![ended]).await?;
-        self.memory().look_up_later(id);
-        Ok(if stale.is_empty() { Cancelled::InTime } else { Cancelled::TooLate })
-    }
-
-    fn is_ours(&self, shard: ShardId) -> bool {
-        let boot = self.boot();
-        let mut memory = self.memory();
-        memory.held.contains_key(&shard) && memory.trusted_now(boot).is_some()
-    }
-
-    async fn leave_for(&self, shard: ShardId, kind: ArrivalKind) -> Result<(), DeskError> {
-        self.ports.store.accept(Vec::new(), vec![(shard, kind)]).await?;
-        self.tell_holder(shard);
-        Ok(())
-    }
-
-    fn tell_holder(&self, shard: ShardId) {
+    pub(super) fn tell_holder(&self, shard: ShardId) {
         let (me, owner): (NodeId, Option<NodeId>) = {
             let memory = self.memory();
             (memory.id, memory.owners.get(usize::from(shard.0)).copied().flatten())
@@ -393,7 +198,7 @@ impl Node {
         }
     }
 
-    async fn read_run(&self, run: RunId) -> Result<RunRow, DeskError> {
+    pub(super) async fn read_run(&self, run: RunId) -> Result<RunRow, DeskError> {
         let rows = self.ports.store.fetch(&[run]).await?;
         rows.into_iter().next().ok_or_else(|| DeskError::NotFound(format!("run {run}").into()))
     }

@@ -13,7 +13,7 @@ use crate::Node;
 use crate::desk::Submission;
 use crate::jobs::Known;
 use crate::memory::Parked;
-use crate::ports::{ArrivalKind, Boot, DOOR_KEEPER, Enqueued, Gate, Gated, Keep, Lease, StoreError};
+use crate::ports::{Arrival, ArrivalKind, Boot, DOOR_KEEPER, Enqueued, Gate, Gated, Keep, Lease, StoreError};
 use crate::retention::{Stretch, Thinning, Took, before, retentions};
 
 /// How many arrivals are seen to in one step.
@@ -165,17 +165,7 @@ impl Node {
         if !runs.is_empty() {
             self.look_up(&runs).await?;
         }
-        for arrival in &arrivals {
-            match arrival.kind {
-                ArrivalKind::Run(_) => {}
-                ArrivalKind::Cancel(run) => {
-                    self.cancel_ours(run).await?;
-                }
-                ArrivalKind::Reschedule(run, at) => {
-                    self.reschedule_ours(run, at).await?;
-                }
-            }
-        }
+        self.carry_out(&arrivals).await?;
         let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
         self.ports.store.consume(&ids).await?;
         if arrivals.len() == ARRIVALS_MAX {
@@ -232,6 +222,26 @@ impl Node {
         }
         if enqueued.len() == ARRIVALS_MAX {
             self.look_again_for_arrivals();
+        }
+        Ok(())
+    }
+
+    /// Carries out wishes in the order in which they were left; those that follow each other and wish an end, together.
+    async fn carry_out(&self, arrivals: &[Arrival]) -> Result<(), StoreError> {
+        let cancelled = |arrival: &Arrival| match arrival.kind {
+            ArrivalKind::Cancel(run) => Some(run),
+            ArrivalKind::Run(_) | ArrivalKind::Reschedule(..) => None,
+        };
+        for alike in arrivals.chunk_by(|one, next| cancelled(one).is_some() == cancelled(next).is_some()) {
+            let cancels: Vec<RunId> = alike.iter().filter_map(cancelled).collect();
+            if !cancels.is_empty() {
+                self.cancel_arrived(&cancels).await?;
+            }
+            for arrival in alike {
+                if let ArrivalKind::Reschedule(run, at) = arrival.kind {
+                    self.reschedule_ours(run, at).await?;
+                }
+            }
         }
         Ok(())
     }

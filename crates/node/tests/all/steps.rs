@@ -6,7 +6,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Child, Definition, Delivery, Executor, JobState, Outcome, RunState, Schedule,
+    AttemptOutcome, Child, Definition, Delivery, Executor, JobState, Outcome, RunId, RunState, Schedule,
     ScheduleKind, StoppedReason, Target, When,
 };
 use punctual_core::policy::misfire::{Misfire, Policy};
@@ -21,7 +21,7 @@ fn one_shot(job: punctual_core::model::JobId, time: &str) -> Submission {
     Submission { job, at: Some(at(time)), payload: None, key: None, priority: None }
 }
 
-fn id(accepted: &[Accepted]) -> punctual_core::model::RunId {
+fn id(accepted: &[Accepted]) -> RunId {
     match accepted[0] {
         Accepted::New(id) | Accepted::Duplicate(id) => id,
     }
@@ -375,6 +375,55 @@ fn a_cancel_in_time_closes_the_run_and_one_in_flight_is_told_to_end() {
     assert_eq!(now_or_never(node.cancel(id(&accepted[1..]))).unwrap(), Cancelled::InTime);
     assert_eq!(house.outside.kills.lock().unwrap().len(), 1);
     assert_eq!(house.history(), ["10:00:05 cancelled (cancelled)", "10:00:06 cancelled (cancelled)"]);
+}
+
+#[test]
+fn many_are_cancelled_at_once_whatever_has_become_of_each() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, definition("job", ScheduleKind::Manual));
+    let times = ["10:00:01", "10:00:02", "10:00:09", "18:00:00"];
+    let accepted = now_or_never(node.submit(times.map(|time| one_shot(job, time)).to_vec())).unwrap();
+    let ids: Vec<RunId> = (0..4).map(|place| id(&accepted[place..])).collect();
+    house.until(&[&node], "10:00:03");
+    let sends = house.take_sends();
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    let wanted = [ids[3], RunId(7), ids[0], ids[1], ids[2], ids[3]];
+    let became = now_or_never(node.cancel_all(&wanted)).unwrap();
+    let (done, late) = (Cancelled::InTime, Cancelled::TooLate);
+    assert_eq!(became, [done, late, late, done, done, done]);
+    assert_eq!(house.outside.kills.lock().unwrap().len(), 1, "what is on its way is told to end");
+    house.until(&[&node], "10:00:12");
+    assert!(house.sent().is_empty(), "nothing begins any more");
+    let cancelled = |time: &str| format!("{time} cancelled (cancelled)");
+    let expected = vec![
+        "10:00:01 succeeded".to_owned(),
+        cancelled("10:00:02"),
+        cancelled("10:00:09"),
+        cancelled("18:00:00"),
+    ];
+    assert_eq!(house.history(), expected);
+}
+
+#[test]
+fn of_many_that_are_cancelled_the_holder_of_each_is_asked() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    let job = house.create(&first, definition("job", ScheduleKind::Manual));
+    house.until(&[&first, &second], "10:00:02");
+    let shots: Vec<_> = (0..40).map(|_| one_shot(job, "10:00:30")).collect();
+    let accepted = now_or_never(first.submit(shots)).unwrap();
+    let ids: Vec<RunId> = (0..40).map(|place| id(&accepted[place..])).collect();
+    let became = now_or_never(first.cancel_all(&ids)).unwrap();
+    assert!(became.contains(&Cancelled::InTime) && became.contains(&Cancelled::Asked), "{became:?}");
+    house.until(&[&first, &second], "10:00:40");
+    assert!(house.sent().is_empty());
+    assert_eq!(house.history().len(), 40);
+    assert!(
+        house.history().iter().all(|run| run.ends_with("cancelled (cancelled)")),
+        "{:?}",
+        house.history()
+    );
 }
 
 #[test]

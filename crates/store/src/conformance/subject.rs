@@ -323,7 +323,7 @@ pub(super) fn odd_texts() -> Vec<String> {
 }
 
 /// A job that runs every minute, called `name`.
-pub(super) fn definition(name: &str) -> Definition {
+pub fn definition(name: &str) -> Definition {
     let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
     Definition {
         app: "shop".into(),

@@ -22,6 +22,8 @@ use crate::sql::Options;
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
+    /// Whether statements may be prepared by name.
+    pub(super) is_prepared: bool,
 }
 
 impl Address {
@@ -49,16 +51,16 @@ impl Address {
             .tcp_user_timeout(Duration::from_secs(15));
         if options.prepared && config.get_options().is_none() {
             // Not through a pooler, which does not know whose session it is. Compiling a statement takes longer than any
-            // of ours.
-            config.options("-c jit=off");
+            // of ours. And what is planned while a table is empty stays planned when it is full: so never to walk over it.
+            config.options("-c jit=off -c enable_seqscan=off");
         }
         let file = asked.root_file.or_else(|| options.ca_file.clone());
         let tls = MakeRustlsConnect::new(tls(asked.is_verified, file.as_deref())?);
-        Ok(Address { config, tls })
+        Ok(Address { config, tls, is_prepared: options.prepared })
     }
 
     pub(super) fn pool(&self, size: usize, deadline: Duration) -> Arc<Pool> {
-        Pool::new(self.config.clone(), self.tls.clone(), size, deadline)
+        Pool::new(self, size, deadline)
     }
 }
 

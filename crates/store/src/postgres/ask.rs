@@ -1,7 +1,8 @@
 //! Questions to the server: a text with typed values, and flights of several that are sent without waiting in between.
 //!
-//! Values carry their types, so that one round trip is enough without a statement that has a name: that is also what a
-//! pooler that gives each transaction another session asks for.
+//! Values carry their types, so that one round trip is enough also for a statement that has no name: that is what a pooler
+//! that gives each transaction another session asks for. A text that is always the same may be prepared by name instead
+//! (`line`); one that is put together is used too seldom, or names tables that come and go.
 
 use std::borrow::Cow;
 
@@ -53,6 +54,18 @@ pub(super) struct Ask {
 impl Ask {
     pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Ask {
         Ask { sql: sql.into(), values: Vec::new() }
+    }
+
+    /// The text, if it is part of the program.
+    pub(super) fn fixed_text(&self) -> Option<&'static str> {
+        match self.sql {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => None,
+        }
+    }
+
+    pub(super) fn types(&self) -> Vec<Type> {
+        self.values.iter().map(|(_, kind)| kind.clone()).collect()
     }
 
     /// The next value, as `$1` and so on.

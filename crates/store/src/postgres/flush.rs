@@ -73,9 +73,9 @@ fn write_runs(flight: &mut Flight, sheet: &Sheet) -> Option<Seat> {
     runs.sort_by_key(|run| (run.fire_time, run.job, run.id));
     let (far, near): (Vec<&NewRun>, Vec<&NewRun>) =
         runs.into_iter().partition(|run| sheet.far_days.contains(&run.id.day()));
-    for (table, runs) in [("runs", near), ("runs_far", far)] {
+    for (is_far, runs) in [(false, near), (true, far)] {
         if !runs.is_empty() {
-            flight.add(insert_runs(table, &runs));
+            flight.add(insert_runs(is_far, &runs));
         }
     }
     write_keys(flight, sheet);
@@ -86,9 +86,9 @@ fn write_runs(flight: &mut Flight, sheet: &Sheet) -> Option<Seat> {
         flight.add(count_days(&writes.days));
     }
     let (far, near): (Vec<&End>, Vec<&End>) = writes.ends.iter().partition(|end| end.is_far);
-    for (table, ends) in [("closes", near), ("closes_far", far)] {
+    for (is_far, ends) in [(false, near), (true, far)] {
         if !ends.is_empty() {
-            flight.add(insert_closes(table, &ends));
+            flight.add(insert_closes(is_far, &ends));
         }
     }
     if !writes.attempts.is_empty() {

@@ -10,23 +10,44 @@ use super::ask::{Ask, run_code, text_code};
 use super::code::{attempt_outcome_code, decided_code, origin_code, outcome_code};
 use super::sheet::{DayMore, End, Sheet};
 
-pub(super) fn insert_runs(table: &str, runs: &[&NewRun]) -> Ask {
+/// Whole texts, so that they can be prepared.
+macro_rules! into_runs {
+    ($table:literal) => {
+        concat!(
+            "insert into ",
+            $table,
+            " (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
+             select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        )
+    };
+}
+
+macro_rules! into_closes {
+    ($table:literal) => {
+        concat!(
+            "insert into ",
+            $table,
+            " (run, outcome, reason, closed_at, range_until, range_count, unsent, attempt, token, executor,
+               started_at, ended_at, attempt_outcome, message, possible_duplicate)
+             select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+        )
+    };
+}
+
+pub(super) fn insert_runs(is_far: bool, runs: &[&NewRun]) -> Ask {
     let numbers = |of: &dyn Fn(&NewRun) -> i64| runs.iter().map(|run| of(run)).collect::<Vec<i64>>();
-    Ask::new(format!(
-        "insert into {table} (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-         select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-    ))
-    .with(numbers(&|run| run_code(run.id)))
-    .with(numbers(&|run| i64::from(run.job.0)))
-    .with(numbers(&|run| i64::from(run.shard.0)))
-    .with(numbers(&|run| run.fire_time.as_millis()))
-    .with(numbers(&|run| run.due.as_millis()))
-    .with(numbers(&|run| origin_code(run.origin)))
-    .with(numbers(&|run| decided_code(run.decided)))
-    .with(numbers(&|run| i64::from(run.priority)))
-    .with(runs.iter().map(|run| run.key.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
-    .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
-    .with(runs.iter().map(|run| run.payload.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
+    Ask::new(if is_far { into_runs!("runs_far") } else { into_runs!("runs") })
+        .with(numbers(&|run| run_code(run.id)))
+        .with(numbers(&|run| i64::from(run.job.0)))
+        .with(numbers(&|run| i64::from(run.shard.0)))
+        .with(numbers(&|run| run.fire_time.as_millis()))
+        .with(numbers(&|run| run.due.as_millis()))
+        .with(numbers(&|run| origin_code(run.origin)))
+        .with(numbers(&|run| decided_code(run.decided)))
+        .with(numbers(&|run| i64::from(run.priority)))
+        .with(runs.iter().map(|run| run.key.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
+        .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
+        .with(runs.iter().map(|run| run.payload.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
 }
 
 pub(super) fn insert_births(births: &BTreeMap<ShardId, Timestamp>) -> Ask {
@@ -59,36 +80,32 @@ pub(super) fn count_days(days: &BTreeMap<u32, DayMore>) -> Ask {
     .with(numbers(&|day| day.fire.1))
 }
 
-pub(super) fn insert_closes(table: &str, ends: &[&End]) -> Ask {
+pub(super) fn insert_closes(is_far: bool, ends: &[&End]) -> Ask {
     let numbers = |of: &dyn Fn(&End) -> i64| ends.iter().map(|end| of(end)).collect::<Vec<i64>>();
     let maybes =
         |of: &dyn Fn(&End) -> Option<i64>| ends.iter().map(|end| of(end)).collect::<Vec<Option<i64>>>();
     let texts =
         |of: &dyn Fn(&End) -> Option<String>| ends.iter().map(|end| of(end)).collect::<Vec<Option<String>>>();
-    Ask::new(format!(
-        "insert into {table} (run, outcome, reason, closed_at, range_until, range_count, unsent, attempt, token, executor,
-                              started_at, ended_at, attempt_outcome, message, possible_duplicate)
-         select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-    ))
-    .with(numbers(&|end| run_code(end.run)))
-    .with(numbers(&|end| outcome_code(end.close.outcome)))
-    .with(texts(&|end| Some(text_code(&end.close.reason))))
-    .with(numbers(&|end| end.close.closed_at.as_millis()))
-    .with(maybes(&|end| end.close.range.map(|(until, _)| until.as_millis())))
-    .with(maybes(&|end| end.close.range.map(|(_, count)| count as i64)))
-    .with(maybes(&|end| end.unsent.map(|attempt| i64::from(attempt.0))))
-    .with(maybes(&|end| end.attempt.as_ref().map(|attempt| i64::from(attempt.number.0))))
-    .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.token.0 as i64)))
-    .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.executor))))
-    .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.started_at.as_millis())))
-    .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.ended_at.as_millis())))
-    .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt_outcome_code(attempt.outcome))))
-    .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.message))))
-    .with(
-        ends.iter()
-            .map(|end| end.attempt.as_ref().map(|attempt| attempt.possible_duplicate))
-            .collect::<Vec<Option<bool>>>(),
-    )
+    Ask::new(if is_far { into_closes!("closes_far") } else { into_closes!("closes") })
+        .with(numbers(&|end| run_code(end.run)))
+        .with(numbers(&|end| outcome_code(end.close.outcome)))
+        .with(texts(&|end| Some(text_code(&end.close.reason))))
+        .with(numbers(&|end| end.close.closed_at.as_millis()))
+        .with(maybes(&|end| end.close.range.map(|(until, _)| until.as_millis())))
+        .with(maybes(&|end| end.close.range.map(|(_, count)| count as i64)))
+        .with(maybes(&|end| end.unsent.map(|attempt| i64::from(attempt.0))))
+        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| i64::from(attempt.number.0))))
+        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.token.0 as i64)))
+        .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.executor))))
+        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.started_at.as_millis())))
+        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.ended_at.as_millis())))
+        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt_outcome_code(attempt.outcome))))
+        .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.message))))
+        .with(
+            ends.iter()
+                .map(|end| end.attempt.as_ref().map(|attempt| attempt.possible_duplicate))
+                .collect::<Vec<Option<bool>>>(),
+        )
 }
 
 pub(super) fn insert_attempts(sheet: &Sheet) -> Ask {

@@ -1,23 +1,33 @@
 //! Connections: how one is made, lent for a verb, and thrown away when it can no longer be trusted.
+//!
+//! A text that the program always sends as it is, is prepared by name when a connection meets it first, all that are new to a
+//! flight in one round trip; from then on only its values are sent. Behind a pooler nothing is prepared.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
+use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, Row, Socket};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::address::Address;
 use super::ask::{Ask, Flight, Landed};
 use super::trouble::Trouble;
+
+/// How many statements a connection keeps by name. The program has fewer; should it ever have more, those are sent as texts.
+const STATEMENTS_MAX: usize = 256;
 
 /// Connections to one address.
 pub(super) struct Pool {
     config: Config,
     tls: MakeRustlsConnect,
+    is_prepared: bool,
     room: Semaphore,
     idle: Mutex<Vec<Session>>,
     deadline: Duration,
@@ -30,6 +40,8 @@ pub(super) type Bare = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 struct Session {
     client: Client,
     driver: AbortHandle,
+    /// What is prepared on it, by its text.
+    statements: Mutex<FxHashMap<&'static str, Statement>>,
 }
 
 impl Drop for Session {
@@ -47,9 +59,16 @@ pub(super) struct Line<'p> {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, tls: MakeRustlsConnect, size: usize, deadline: Duration) -> Arc<Pool> {
-        let room = Semaphore::new(size.max(1));
-        Arc::new(Pool { config, tls, room, idle: Mutex::default(), deadline })
+    pub(super) fn new(address: &Address, size: usize, deadline: Duration) -> Arc<Pool> {
+        let Address { config, tls, is_prepared } = address;
+        Arc::new(Pool {
+            config: config.clone(),
+            tls: tls.clone(),
+            is_prepared: *is_prepared,
+            room: Semaphore::new(size.max(1)),
+            idle: Mutex::default(),
+            deadline,
+        })
     }
 
     /// A connection; a new one if none is idle.
@@ -79,7 +98,7 @@ impl Pool {
             // Whoever asks learns of it.
             let _ = connection.await;
         });
-        Ok(Session { client, driver: driver.abort_handle() })
+        Ok(Session { client, driver: driver.abort_handle(), statements: Mutex::default() })
     }
 }
 
@@ -92,15 +111,24 @@ impl Line<'_> {
 
     /// Asks one question.
     pub(super) async fn ask(&self, ask: Ask) -> Result<Vec<Row>, Trouble> {
-        timeout(self.pool.deadline, self.query(&ask)).await.map_err(|_| Trouble::Late)?
+        let asks = [ask];
+        let asked = async {
+            self.prepare(&asks).await?;
+            self.query(&asks[0]).await
+        };
+        timeout(self.pool.deadline, asked).await.map_err(|_| Trouble::Late)?
     }
 
     /// Asks several questions without waiting in between. The first that fails is told of: within a transaction, all after
     /// it have failed too.
     pub(super) async fn fly(&self, flight: Flight) -> Result<Landed, Trouble> {
-        let all = join_all(flight.asks.iter().map(|ask| self.query(ask)));
-        let answers = timeout(self.pool.deadline, all).await.map_err(|_| Trouble::Late)?;
-        Ok(Landed(answers.into_iter().collect::<Result<_, _>>()?))
+        let asked = async {
+            self.prepare(&flight.asks).await?;
+            join_all(flight.asks.iter().map(|ask| self.query(ask))).await.into_iter().collect()
+        };
+        let answers: Result<_, Trouble> =
+            timeout(self.pool.deadline, asked).await.map_err(|_| Trouble::Late)?;
+        Ok(Landed(answers?))
     }
 
     /// Several statements in one text, without values.
@@ -114,12 +142,54 @@ impl Line<'_> {
         Ok(self.session.client.batch_execute(sql).await?)
     }
 
+    /// The server no longer knows what was prepared, or no longer as it was.
+    pub(super) fn forget_statements(&self) {
+        self.session.statements().clear();
+    }
+
+    /// Prepares what is new to this connection.
+    async fn prepare(&self, asks: &[Ask]) -> Result<(), Trouble> {
+        if !self.pool.is_prepared {
+            return Ok(());
+        }
+        let mut new: FxHashMap<&'static str, Vec<Type>> = FxHashMap::default();
+        {
+            let known = self.session.statements();
+            for (ask, text) in asks.iter().filter_map(|ask| Some((ask, ask.fixed_text()?))) {
+                if known.len() + new.len() < STATEMENTS_MAX && !known.contains_key(text) {
+                    new.entry(text).or_insert_with(|| ask.types());
+                }
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let client = &self.session.client;
+        let prepared =
+            try_join_all(new.into_iter().map(async |(text, types)| {
+                Ok::<_, Trouble>((text, client.prepare_typed(text, &types).await?))
+            }));
+        let prepared = prepared.await?;
+        self.session.statements().extend(prepared);
+        Ok(())
+    }
+
     async fn query(&self, ask: &Ask) -> Result<Vec<Row>, Trouble> {
-        let values: Vec<_> = ask
-            .values
-            .iter()
-            .map(|(value, kind)| (&**value as &(dyn tokio_postgres::types::ToSql + Sync), kind.clone()))
-            .collect();
-        Ok(self.session.client.query_typed(&ask.sql, &values).await?)
+        let statement = ask.fixed_text().and_then(|text| self.session.statements().get(text).cloned());
+        let values = ask.values.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync));
+        let client = &self.session.client;
+        Ok(match statement {
+            Some(statement) => client.query(&statement, &values.collect::<Vec<_>>()).await?,
+            None => {
+                let typed: Vec<_> = values.zip(ask.types()).collect();
+                client.query_typed(&ask.sql, &typed).await?
+            }
+        })
+    }
+}
+
+impl Session {
+    fn statements(&self) -> MutexGuard<'_, FxHashMap<&'static str, Statement>> {
+        self.statements.lock().expect("nobody panics with it")
     }
 }

@@ -17,8 +17,11 @@ use super::line::Line;
 use super::sheet::Wait;
 use super::trouble::{Trouble, corrupt};
 
-/// What the wheel needs of a run, without what it waits for.
-const COLUMNS: &str = "id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint, payload is not null";
+/// What the wheel needs of runs, without what they wait for.
+const RUNS: &str = "
+    select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint, payload is not null
+    from all_runs
+    where id = any($1) and id between $2 and $3";
 
 /// The days that may have something to load.
 const SPANS: &str = "
@@ -28,40 +31,96 @@ const SPANS: &str = "
     having min(first_due) < $2 and max(last_due) >= $1 and sum(runs) > sum(closed)
     order by day";
 
+/// Shard by shard along the index of what waits, of each as many as it has a share.
 const READY: &str = "
     select w.run, w.ready_at, w.attempt, w.is_called_back
-    from unnest($1) as s (shard)
+    from unnest($1, $2) as s (shard, share)
     cross join lateral (
         select run, ready_at, attempt, is_called_back
         from waiting
-        where shard = s.shard and ready_at is not null and (ready_at, run) >= ($2, $3) and ready_at < $4
+        where shard = s.shard and ready_at is not null and (ready_at, run) >= ($3, $4) and ready_at < $5
           and (select true from flights f where f.run = waiting.run) is null
         order by ready_at, run
-        limit $5
-    ) as w
-    order by w.ready_at, w.run
-    limit $5";
+        limit s.share
+    ) as w";
 
-/// Shard by shard along the due index. What is closed, gated or waiting is looked up row by row: as a join, the server might
-/// read all that was ever closed on a day.
-pub(super) fn born(runs: &str, closes: &str) -> String {
-    format!(
-        "select r.id, r.job, r.shard::bigint, r.fire_time, r.due, r.priority::bigint, r.origin::bigint, r.decided::bigint,
-                r.has_payload
-         from unnest($1) as s (shard)
-         cross join lateral (
-             select id, job, shard, fire_time, due, priority, origin, decided, payload is not null as has_payload
-             from {runs} as r
-             where r.shard = s.shard and (r.due, r.id) >= ($2, $3) and r.due < $4 and r.id >= $6 and r.id < $7
-               and (select true from {closes} c where c.run = r.id and c.run >= $6 and c.run < $7) is null
-               and (select true from flights f where f.run = r.id) is null
-               and (select true from waiting w where w.run = r.id) is null
-             order by r.due, r.id
-             limit $5
-         ) as r
-         order by r.due, r.id
-         limit $5"
-    )
+/// Shard by shard along the due index, of each as many as it has a share. What is closed, gated or waiting is looked up row by
+/// row: as a join, the server might read all that was ever closed on a day.
+macro_rules! born {
+    ($runs:literal, $closes:literal) => {
+        concat!(
+            "select r.id, r.job, r.shard::bigint, r.fire_time, r.due, r.priority::bigint, r.origin::bigint, r.decided::bigint,
+                    r.has_payload
+             from unnest($1, $2) as s (shard, share)
+             cross join lateral (
+                 select id, job, shard, fire_time, due, priority, origin, decided, payload is not null as has_payload
+                 from ",
+            $runs,
+            " as r
+                 where r.shard = s.shard and (r.due, r.id) >= ($3, $4) and r.due < $5 and r.id >= $6 and r.id < $7
+                   and (select true from ",
+            $closes,
+            " c where c.run = r.id and c.run >= $6 and c.run < $7) is null
+                   and (select true from flights f where f.run = r.id) is null
+                   and (select true from waiting w where w.run = r.id) is null
+                 order by r.due, r.id
+                 limit s.share
+             ) as r"
+        )
+    };
+}
+
+pub(super) const BORN: &str = born!("runs", "closes");
+const BORN_FAR: &str = born!("runs_far", "closes_far");
+
+/// How much more is read of a shard that had more to give than was thought.
+const MORE: i64 = 8;
+
+/// How many runs are read of each shard. Whatever each of them gives is in order, but how they mix is not known before; to read as
+/// many of each as are wanted of all would read 64 times too many. So each gives its part and somewhat more, and whoever
+/// turns out to have been cut off before the end of the page is asked for more.
+struct Shares {
+    limit: i64,
+    of: BTreeMap<i64, i64>,
+}
+
+impl Shares {
+    fn even(shards: Vec<i64>, limit: i64) -> Shares {
+        let part = limit / i64::try_from(shards.len()).unwrap_or(i64::MAX).max(1);
+        // Runs that are spread at random need hardly a quarter more.
+        let share = part.saturating_add(part / 4).saturating_add(16).min(limit);
+        Shares { limit, of: shards.into_iter().map(|shard| (shard, share)).collect() }
+    }
+
+    fn ask(&self, sql: &'static str) -> Ask {
+        Ask::new(sql)
+            .with(self.of.keys().copied().collect::<Vec<i64>>())
+            .with(self.of.values().copied().collect::<Vec<i64>>())
+    }
+
+    /// Takes back what was read if it is not all that belongs on the page: then some shards have larger shares.
+    fn suffice(&mut self, sources: &[Vec<Waiting>]) -> bool {
+        let place = |run: &Waiting| (run.ready_at, run.run);
+        let mut places: Vec<_> = sources.iter().flatten().map(place).collect();
+        places.sort_unstable();
+        let end = usize::try_from(self.limit - 1).ok().and_then(|last| places.get(last)).copied();
+        let mut is_enough = true;
+        for source in sources {
+            let mut given: BTreeMap<i64, (i64, (Timestamp, RunId))> = BTreeMap::new();
+            for run in source {
+                let (count, last) = given.entry(i64::from(run.shard.0)).or_insert((0, place(run)));
+                (*count, *last) = (*count + 1, place(run).max(*last));
+            }
+            for (shard, (count, last)) in given {
+                let Some(share) = self.of.get_mut(&shard) else { continue };
+                if count == *share && *share < self.limit && end.is_none_or(|end| last < end) {
+                    *share = share.saturating_mul(MORE).min(self.limit);
+                    is_enough = false;
+                }
+            }
+        }
+        is_enough
+    }
 }
 
 impl Postgres {
@@ -73,16 +132,38 @@ impl Postgres {
         until: Timestamp,
         max: usize,
     ) -> Result<Loaded, Trouble> {
+        // One more than asked for, to know where the rest begins.
+        let limit = i64::try_from(max).unwrap_or(i64::MAX).saturating_add(1);
+        let mut shares = Shares::even(shards_of(leases), limit);
+        let sources = loop {
+            let sources = self.load_shares(line, leases, from, until, &shares).await?;
+            if shares.suffice(&sources) {
+                break sources;
+            }
+        };
+        let mut runs: Vec<Waiting> = sources.into_iter().flatten().collect();
+        runs.sort_by_key(|run| (run.ready_at, run.run));
+        let rest = runs.get(max).map(|run| Mark { due: run.ready_at, id: run.run.0 });
+        runs.truncate(max);
+        Ok(Loaded { runs, rest })
+    }
+
+    /// What each source has of each shard, as many as its share, in one snapshot with the leases.
+    async fn load_shares(
+        &self,
+        line: &Line<'_>,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+        shares: &Shares,
+    ) -> Result<Vec<Vec<Waiting>>, Trouble> {
         let mut flight = Flight::snapshot();
         let current = flight.add(current_leases(&distinct(leases), self.told_now()));
         let (from_due, from_id) = (from.due.as_millis(), i64::try_from(from.id).unwrap_or(i64::MAX));
         let until = until.as_millis();
         let spans = flight.add(Ask::new(SPANS).with(from_due).with(until));
-        // One more than asked for, to know where the rest begins.
-        let limit = i64::try_from(max).unwrap_or(i64::MAX).saturating_add(1);
-        let range =
-            |ask: Ask| ask.with(shards_of(leases)).with(from_due).with(from_id).with(until).with(limit);
-        let ready = flight.add(range(Ask::new(READY)));
+        let range = |sql: &'static str| shares.ask(sql).with(from_due).with(from_id).with(until);
+        let ready = flight.add(range(READY));
         let mut landed = line.fly(flight).await?;
         check(&mut landed, current, leases)?;
         let waits = waits(&landed.take(ready))?;
@@ -90,27 +171,26 @@ impl Postgres {
         let mut seats = Vec::new();
         if from_due < until {
             for (low, high) in stretches(&landed.take(spans))? {
-                seats.push(flight.add(range(Ask::new(born("runs", "closes"))).with(low).with(high)));
+                seats.push(flight.add(range(BORN).with(low).with(high)));
             }
-            seats.push(flight.add(range(Ask::new(born("runs_far", "closes_far"))).with(0).with(i64::MAX)));
+            seats.push(flight.add(range(BORN_FAR).with(0).with(i64::MAX)));
         }
         let of_waits = flight.add(runs(waits.keys()));
         flight.commit();
         let mut landed = line.fly(flight).await?;
-        let mut runs = Vec::new();
+        let mut sources = Vec::new();
         for seat in seats {
-            for row in landed.take(seat) {
-                runs.push(waiting(&row, None, None)?);
-            }
+            sources.push(
+                landed.take(seat).iter().map(|row| waiting(row, None, None)).collect::<Result<_, _>>()?,
+            );
         }
+        let mut waited = Vec::new();
         for row in landed.take(of_waits) {
             let wait = waits.get(&row.run(0)?).copied();
-            runs.push(waiting(&row, wait, None)?);
+            waited.push(waiting(&row, wait, None)?);
         }
-        runs.sort_by_key(|run| (run.ready_at, run.run));
-        let rest = runs.get(max).map(|run| Mark { due: run.ready_at, id: run.run.0 });
-        runs.truncate(max);
-        Ok(Loaded { runs, rest })
+        sources.push(waited);
+        Ok(sources)
     }
 
     pub(super) async fn try_adopt(&self, line: &Line<'_>, leases: &[Lease]) -> Result<Adopted, Trouble> {
@@ -328,8 +408,7 @@ fn stretches(days: &[Row]) -> Result<Vec<(i64, i64)>, Trouble> {
 }
 
 fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
-    Ask::new(format!("select {COLUMNS} from all_runs where id = any($1) and id between $2 and $3"))
-        .with_runs(ids)
+    Ask::new(RUNS).with_runs(ids)
 }
 
 fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, Wait>, Trouble> {

@@ -18,6 +18,7 @@ use punctual_node::ports::{
 
 use super::Postgres;
 use super::trouble::Trouble;
+use crate::together::{Answer, Writer};
 
 /// Tries a verb of the engine until it has an answer.
 macro_rules! engine {
@@ -67,6 +68,13 @@ macro_rules! people {
             }
         }
     }};
+}
+
+#[async_trait]
+impl Writer for Postgres {
+    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
+        engine!(self, |line| self.try_accept(&line, runs, left))
+    }
 }
 
 #[async_trait]
@@ -152,7 +160,7 @@ impl Store for Postgres {
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        engine!(self, |line| self.try_accept(&line, &runs, &left))
+        self.together.accept(self, runs, left).await
     }
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {

@@ -48,6 +48,9 @@ impl Trouble {
                     &SqlState::T_R_SERIALIZATION_FAILURE,
                     // The table of a day is not there any more.
                     &SqlState::CHECK_VIOLATION,
+                    // What was prepared is no longer so.
+                    &SqlState::INVALID_SQL_STATEMENT_NAME,
+                    &SqlState::FEATURE_NOT_SUPPORTED,
                 ]
                 .contains(&code)
             }),
@@ -63,6 +66,13 @@ impl Trouble {
                 !error.is_closed() && error.as_db_error().is_some_and(|error| error.severity() == "ERROR")
             }
         }
+    }
+
+    /// Whether statements have to be prepared anew: the server has lost them, or what they answer has other columns since the
+    /// schema was changed.
+    pub(super) fn is_of_statements(&self) -> bool {
+        self.has_code(&SqlState::INVALID_SQL_STATEMENT_NAME)
+            || self.has_code(&SqlState::FEATURE_NOT_SUPPORTED)
     }
 
     /// Whether the server cannot be spoken to, so that another may be asked.

@@ -11,6 +11,7 @@ mod mysql_trouble;
 mod postgres_cases;
 mod postgres_support;
 mod redis;
+mod serial;
 mod sqlite_browse;
 mod sqlite_full;
 mod sqlite_kill;

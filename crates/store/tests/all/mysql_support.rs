@@ -8,12 +8,12 @@ use calendar::Timestamp;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row};
 use punctual_core::model::{
-    Attempt, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor, Fence, JobId, JobState, NewRun,
-    NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId, Target, Then, Token,
+    Attempt, ChangeId, Close, Decided, Epoch, Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId,
+    Settlement, ShardId, Then, Token,
 };
-use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{Accepted, Change, ClockEdit, Gate, Lease, PlannedTo, Renewal, Store};
 use punctual_store::Options;
+use punctual_store::conformance::definition;
 use punctual_store::mysql::MySql;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -254,28 +254,10 @@ pub(crate) async fn hold_all(store: &MySql, node: u128) -> Vec<Lease> {
 
 /// A change that creates an enabled job.
 pub(crate) fn creation(name: &str, next_fire: Timestamp) -> Change {
-    let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
-    let definition = Definition {
-        app: "shop".into(),
-        name: name.into(),
-        description: String::new(),
-        tags: Vec::new(),
-        schedule: Schedule::from(every),
-        target: Target::Executor(Executor::of("work")),
-        misfire: Misfire::default(),
-        retry: Retry::default(),
-        timeout: Duration::from_secs(30),
-        delivery: Delivery::AtLeastOnce,
-        priority: 5,
-        block: Block::default(),
-        windows: Vec::new(),
-        after: Vec::new(),
-        failure_limit: 0,
-    };
     let next_fire = Some(next_fire);
     Change {
         job: None,
-        definition: Some(definition),
+        definition: Some(definition(name)),
         state: JobState::Enabled,
         clock: ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: Vec::new() },
         by: "anna".into(),

@@ -3,9 +3,11 @@
 mod away;
 mod far;
 mod heard;
+mod load;
 mod open;
 mod plans;
 mod pooled;
+mod prepared;
 mod together;
 
 use std::sync::Arc;
@@ -14,11 +16,11 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, Close, Decided, Definition, Delivery, Epoch, Executor, Fence, JobId, JobState, NewRun, NodeId,
-    Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement, ShardId, Target, Then, Token,
+    Attempt, Close, Decided, Epoch, Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId,
+    Settlement, ShardId, Then, Token,
 };
-use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{Change, Changed, ClockEdit, Gate, Lease, PlannedTo, Renewal, Store};
+use punctual_store::conformance::definition;
 use punctual_store::{Options, Postgres, StoreClock};
 
 use crate::postgres_support::{Database, options};
@@ -151,27 +153,6 @@ pub(crate) async fn hold_all(store: &Postgres, node: u128) -> Vec<Lease> {
     store.renew(renewal(node, second(0))).await.unwrap();
     let taken = store.acquire(NodeId(node), (0..SHARDS).map(ShardId).collect()).await.unwrap();
     taken.iter().map(|taken| taken.lease).collect()
-}
-
-pub(crate) fn definition(name: &str) -> Definition {
-    let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
-    Definition {
-        app: "shop".into(),
-        name: name.into(),
-        description: String::new(),
-        tags: Vec::new(),
-        schedule: Schedule::from(every),
-        target: Target::Executor(Executor::of("work")),
-        misfire: Misfire::default(),
-        retry: Retry::default(),
-        timeout: Duration::from_secs(30),
-        delivery: Delivery::AtLeastOnce,
-        priority: 5,
-        block: Block::default(),
-        windows: Vec::new(),
-        after: Vec::new(),
-        failure_limit: 0,
-    }
 }
 
 /// Creates an enabled job.

@@ -39,10 +39,10 @@ fn what_is_due_is_found_by_the_indexes() {
         let due = due.replace("$1", "array[0,1]::bigint[]").replace("$2", "2000000").replace("$3", "100");
         let load = load
             .replace("$1", "array[0,1]::bigint[]")
-            .replace("$2", &at.to_string())
-            .replace("$3", "0")
-            .replace("$4", &(at + 5_000).to_string())
-            .replace("$5", "1001")
+            .replace("$2", "array[641,641]::bigint[]")
+            .replace("$3", &at.to_string())
+            .replace("$4", "0")
+            .replace("$5", &(at + 5_000).to_string())
             .replace("$6", &day.to_string())
             .replace("$7", &end.to_string());
         let explain = async |sql: &str| -> String {
