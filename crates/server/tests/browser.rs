@@ -109,6 +109,7 @@ fn people_can_see_trust_and_mend_everything_in_a_browser() {
         .env("PUNCTUAL_TOKEN", server.token())
         .env("PUNCTUAL_BINARY", BINARY)
         .env("PUNCTUAL_BULK", JOBS)
+        .env("PUNCTUAL_WHOLE", "yes")
         .env("PUNCTUAL_RESTART", asking)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -1,7 +1,5 @@
 // What people do all day: make a job, see it fire, look into a run, stop it, act on many.
-import { BASE, api, check, openPage, same, signIn, until, visit } from "./world.mjs";
-
-const unique = () => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`;
+import { BASE, api, check, openPage, same, signIn, unique, until, visit } from "./world.mjs";
 
 /** A job is made by the form, fires while it is watched, and its run is opened and its log read. */
 export async function a_job_is_made_by_form_and_seen_firing({ browser, agent }) {
