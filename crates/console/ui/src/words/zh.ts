@@ -575,6 +575,7 @@ export const zh = {
   "A file is overruled by the environment (PUNCTUAL_SECTION__KEY), and that by flags. Secrets are not shown.": "环境变量（PUNCTUAL_SECTION__KEY）优先于文件，命令行优先于环境变量。密钥不会显示。",
   "There are more jobs than were counted: these are the {n} that are due first.": "任务多于所统计的：这里是最先到期的 {n} 个。",
   "Handed over for later": "为以后提交的",
+  "It was sent and is running.": "已发送，正在运行。",
 } as const;
 
 export type Words = { readonly [phrase in keyof typeof zh]: string };
