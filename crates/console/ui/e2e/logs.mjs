@@ -62,10 +62,10 @@ export async function a_log_goes_on_after_the_connection_was_cut({ browser }) {
   const before = await lines(page);
   await until("it grows again", async () => (await lines(page)) > before + 20);
   await api("POST", `/runs/${run}/cancel`);
-  await page.getByRole("searchbox", { name: "Search in the log" }).fill("line 1");
-  const shown = async () => (await log.locator(".text").allTextContents()).map((text) => text.replace(/^.*line /, ""));
-  await until("only what matches is shown", async () => (await shown()).includes("19") && (await shown()).every((text) => text.startsWith("1")));
-  same((await shown()).filter((text) => text.length <= 2), ["1", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19"], "the first lines, each once");
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+  // The executor counts its lines, and so does the console: a line too many or too few would part the two.
+  const shown = await log.locator(".log-line").evaluateAll((all) => all.map((line) => [line.querySelector("a").textContent, line.querySelector(".text").textContent]));
+  check(shown.length > 5 && shown.every(([number, text]) => text === `red line ${number}`), `every line came once: ${JSON.stringify(shown)}`);
   same(page.complaints, [], "complaints");
   wire.close();
 }

@@ -104,7 +104,7 @@ export async function startExecutor() {
   await until("the executor has registered", isThere).catch((error) => {
     throw new Error(`${error.message}; it says: ${said}`);
   });
-  return { close: () => child.kill("SIGKILL") };
+  return { close: () => child.kill("SIGTERM") };
 }
 
 export async function openBrowser() {

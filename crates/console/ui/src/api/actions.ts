@@ -26,9 +26,9 @@ export function keepJob(queries: QueryClient, job: Job): void {
   });
 }
 
-/** Lists of runs are kept under the same name; a run has no app. */
+/** Lists of runs are kept under the same name; a run has no schedule. */
 function isSame(one: Job, job: Job): boolean {
-  return one.id === job.id && "app" in one;
+  return one.id === job.id && "schedule" in one;
 }
 
 export function useJobActions() {

@@ -100,7 +100,7 @@ function Busiest({ slots }: { slots: Peak[] }) {
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Busiest seconds")}</h2></div>
-      <div className="table-box">
+      <div className="table-box" tabIndex={0} role="group" aria-label={t("Busiest seconds")}>
         <table>
           <thead><tr><th scope="col">{t("Second")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "20%" }}><span className="unseen">{t("Share")}</span></th><th scope="col">{t("Jobs")}</th></tr></thead>
           <tbody>
@@ -121,7 +121,7 @@ function Waiting({ days }: { days: Outlook["waiting"] }) {
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Handed over for later")}</h2></div>
-      <div className="table-box">
+      <div className="table-box" tabIndex={0} role="group" aria-label={t("Handed over for later")}>
         <table>
           <thead><tr><th scope="col">{t("Day")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "50%" }}><span className="unseen">{t("Share")}</span></th></tr></thead>
           <tbody>{days.map((one) => <tr key={one.day}><td className="mono nowrap">{one.day}</td><td className="number">{number(one.count)}</td><td><i className="bar" style={{ width: `${(100 * one.count) / most}%` }} /></td></tr>)}</tbody>

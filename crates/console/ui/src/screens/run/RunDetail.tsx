@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useRunActions } from "../../api/actions";
 import { isOpen as isOpenRun, useJob, useRun, useWhy } from "../../api/queries";
-import { stateOf } from "../../api/live";
+import { asHeard } from "../../api/live";
 import { useMay } from "../../api/session";
 import type { Attempt, Job, Run } from "../../api/types";
 import { plain } from "../../parts/ansi";
@@ -28,8 +28,8 @@ export default function RunDetail({ id }: { id: number }) {
   const crumbs = [{ name: t("Runs"), path: "/runs" }, { name: String(id) }];
   if (run.error && !run.data) return <Screen crumbs={crumbs}><Problem error={run.error} retry={() => void run.refetch()} /></Screen>;
   if (!run.data) return <Screen crumbs={crumbs}><div className="card"><Bones rows={8} /></div></Screen>;
-  const state = stateOf(run.data);
-  return <Shown run={{ ...run.data, state }} isAhead={state !== run.data.state} />;
+  const heard = asHeard(run.data);
+  return <Shown run={heard} isAhead={heard !== run.data} />;
 }
 
 /** `isAhead`: the stream told that it runs before the server wrote it down. */
