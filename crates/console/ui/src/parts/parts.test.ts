@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import { EventCutter } from "../api/stream";
 import { meant } from "../screens/jobs/Bulk";
+import { bounded } from "../screens/runs/bounded";
 import { ansi, plain } from "./ansi";
 import { applyPatch, isEqual, lineDiff, mergePatch, sortedJson } from "./merge";
 
@@ -44,4 +45,12 @@ test("a selection names its jobs, or what the filter names, as the server reads 
   expect(meant({ ids: new Set([3, 5]), isAll: false }, filter)).toEqual({ ids: [3, 5] });
   expect(meant({ ids: new Set([3]), isAll: true }, filter)).toEqual({ filter: { app: "shop", enabled: false, failing: true } });
   expect(meant({ ids: new Set(), isAll: true }, {})).toEqual({ filter: {} });
+});
+
+test("runs are shown until now or from now on, unless a time or a key is asked for", () => {
+  const now = Date.parse("2026-05-05T10:10:30Z");
+  expect(bounded({ app: "shop" }, "past", now)).toEqual({ app: "shop", to: "2026-05-05T10:11:00.000Z" });
+  expect(bounded({}, "ahead", now)).toEqual({ from: "2026-05-05T10:10:00.000Z" });
+  expect(bounded({ key: "k" }, "past", now)).toEqual({ key: "k" });
+  expect(bounded({ from: "2026-01-01T00:00:00Z" }, "past", now)).toEqual({ from: "2026-01-01T00:00:00Z" });
 });

@@ -576,6 +576,9 @@ export const zh = {
   "There are more jobs than were counted: these are the {n} that are due first.": "任务多于所统计的：这里是最先到期的 {n} 个。",
   "Handed over for later": "为以后提交的",
   "It was sent and is running.": "已发送，正在运行。",
+  "Until now": "截至现在",
+  "Ahead": "未来",
+  "ahead": "未来",
 } as const;
 
 export type Words = { readonly [phrase in keyof typeof zh]: string };

@@ -44,7 +44,7 @@ function Days({ buckets }: { buckets: Bucket[] }) {
           <tbody>
             {[...buckets].reverse().map((bucket) => (
               <tr key={bucket.day}>
-                <td className="mono">{bucket.day}</td><td className="number muted">{bucket.age_days}</td><td className="number">{number(bucket.runs)}</td>
+                <td className="mono">{bucket.day}</td><td className="number muted">{bucket.age_days < 0 ? t("ahead") : bucket.age_days}</td><td className="number">{number(bucket.runs)}</td>
                 <td className="number">{number(bucket.runs - bucket.closed)}</td><td className="number muted">{bucket.bytes > 0 ? bytes(bucket.bytes) : "–"}</td>
                 <td><i className="bar" style={{ width: `${(100 * bucket.runs) / most}%` }} /></td>
               </tr>
