@@ -66,7 +66,7 @@ fn serve(address: &str, data: &Path) -> Child {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
-    while !line.starts_with("address") {
+    while !line.trim_start().starts_with("address") {
         line.clear();
         assert!(lines.read_line(&mut line).expect("text") > 0, "it ended before it listened");
     }
