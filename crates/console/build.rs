@@ -40,7 +40,7 @@ fn build(room: &Path) -> Result<PathBuf, String> {
     for name in make::SOURCES {
         println!("cargo::rerun-if-changed={}", home.join(name).display());
     }
-    make::console(&home, room)?;
+    make::console(&home, room, make::Packages::Build)?;
     Ok(room.join("dist"))
 }
 

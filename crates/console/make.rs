@@ -21,8 +21,15 @@ const NO_NPM: &str = "the console is built with npm (Node 20 or later), which ca
                       PUNCTUAL_UI_DIST to the folder of a console that was built elsewhere, or build with \
                       --no-default-features for a server without a console";
 
+/// What npm brings: what the build needs, or also what the tests of the console need.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packages {
+    Build,
+    All,
+}
+
 /// Builds the sources in `home` inside `room`, into its folder `dist`. Does nothing if they were built there before.
-pub(crate) fn console(home: &Path, room: &Path) -> Result<(), String> {
+pub(crate) fn console(home: &Path, room: &Path, packages: Packages) -> Result<(), String> {
     let sources = SOURCES.iter().try_fold(SEED, |sum, name| digest(sum, &home.join(name)));
     let sources = sources.map_err(|error| format!("cannot read {}: {error}", home.display()))?;
     let (stamp, wanted) = (room.join("built"), format!("{sources:016x}"));
@@ -30,11 +37,7 @@ pub(crate) fn console(home: &Path, room: &Path) -> Result<(), String> {
     if is_there && fs::read_to_string(&stamp).is_ok_and(|built| built == wanted) {
         return Ok(());
     }
-    for name in SOURCES {
-        let place = room.join(name);
-        remove(&place).and_then(|()| copy(&home.join(name), &place)).map_err(|error| said(&place, &error))?;
-    }
-    install(room)?;
+    prepare(home, room, SOURCES, packages)?;
     let mut vite = Command::new("node");
     vite.args([
         "node_modules/vite/bin/vite.js",
@@ -49,17 +52,28 @@ pub(crate) fn console(home: &Path, room: &Path) -> Result<(), String> {
     fs::write(&stamp, wanted).map_err(|error| said(&stamp, &error))
 }
 
-/// Installs what the build needs, unless just that was installed before.
-fn install(room: &Path) -> Result<(), String> {
+/// Puts what is named into the room anew, and installs what it needs.
+pub(crate) fn prepare(home: &Path, room: &Path, names: &[&str], packages: Packages) -> Result<(), String> {
+    for name in names {
+        let place = room.join(name);
+        remove(&place).and_then(|()| copy(&home.join(name), &place)).map_err(|error| said(&place, &error))?;
+    }
+    install(room, packages)
+}
+
+/// Installs packages, unless just those were installed before.
+fn install(room: &Path, packages: Packages) -> Result<(), String> {
     let (lock, stamp) = (room.join("package-lock.json"), room.join("node_modules/.installed"));
-    let wanted = fs::read(&lock).map_err(|error| said(&lock, &error))?;
+    let mut wanted = fs::read(&lock).map_err(|error| said(&lock, &error))?;
+    let fewer: &[&str] = if packages == Packages::All { &[] } else { &["--omit=dev"] };
+    fewer.iter().for_each(|word| wanted.extend_from_slice(word.as_bytes()));
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
     // Not `npm ci`, which refuses a lock file that does not name the parts for every machine on earth; versions and sums
     // are those of the lock file all the same.
     let mut npm = Command::new("npm");
-    npm.args(["install", "--no-save", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]).args(fewer);
     run(npm.current_dir(room), "npm install")?;
     fs::write(&stamp, wanted).map_err(|error| said(&stamp, &error))
 }

@@ -1,27 +1,55 @@
-//! The console, built once for every call of cargo; a build script would build it for each of them anew.
+//! The console, built once for every call of cargo, and its own tests; a build script would build it for each of them
+//! anew.
 
 #[expect(dead_code, reason = "some of it is for the build script")]
 #[path = "../../crates/console/make.rs"]
 mod make;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::workspace;
 
 const GIVEN: &str = "PUNCTUAL_UI_DIST";
 
-/// Builds it, unless the caller brings one.
+/// Where the browser tests find themselves together with what they need.
+const TESTS: &str = "PUNCTUAL_TEST_CONSOLE";
+
+/// What only the tests of the console read.
+const FOR_TESTS: &[&str] = &["e2e", "tsconfig.json"];
+
+/// Checks, in the room of the console: its types, and what its parts are made to do.
+const CHECKS: &[&[&str]] = &[
+    &["node_modules/typescript/bin/tsc", "--noEmit"],
+    &["node_modules/vitest/vitest.mjs", "run", "--reporter=dot"],
+];
+
+/// Builds it, unless the caller brings one, and runs its own tests.
 pub(crate) fn build() -> Result<(), String> {
-    if is_given() {
-        return Ok(());
+    let (home, room) = (workspace::root().join("crates/console/ui"), room());
+    match is_given() {
+        true => make::prepare(&home, &room, make::SOURCES, make::Packages::All)?,
+        false => make::console(&home, &room, make::Packages::All)?,
     }
-    make::console(&workspace::root().join("crates/console/ui"), &room())
+    make::prepare(&home, &room, FOR_TESTS, make::Packages::All)?;
+    CHECKS.iter().try_for_each(|words| check(words))
 }
 
-/// What tells cargo's build script where the console is; nothing where none was built, or the caller says it already.
-pub(crate) fn environment() -> Option<(&'static str, PathBuf)> {
-    let dist = room().join("dist");
-    (!is_given() && dist.join("index.html").is_file()).then_some((GIVEN, dist))
+fn check(words: &[&str]) -> Result<(), String> {
+    match Command::new("node").args(words).current_dir(room()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`node {}` ended with {status}", words.join(" "))),
+        Err(error) => Err(format!("cannot start node: {error}")),
+    }
+}
+
+/// What tells cargo's build script where the console is, unless none was built or the caller says it already; and what
+/// tells the browser tests where they are.
+pub(crate) fn environment() -> Vec<(&'static str, PathBuf)> {
+    let (room, dist) = (room(), room().join("dist"));
+    let built = (!is_given() && dist.join("index.html").is_file()).then_some((GIVEN, dist));
+    let tests = room.join("e2e").is_dir().then_some((TESTS, room));
+    built.into_iter().chain(tests).collect()
 }
 
 fn room() -> PathBuf {

@@ -13,6 +13,7 @@ const TOOLS: &[Tool] = &[
     ("python3", &["-c", "import ensurepip, venv"], "python3-venv"),
     ("node", &["--version"], "nodejs"),
     ("npm", &["--version"], "npm"),
+    ("chromium", &["--version"], "chromium"),
     ("javac", &["-version"], "default-jdk-headless"),
     ("mvn", &["-version"], "maven"),
     ("openssl", &["version"], "openssl"),
@@ -94,9 +95,10 @@ mod tests {
 
     #[test]
     fn what_does_not_work_is_named_by_its_package() {
-        let missing = missing(&[], |program, _| program != "mvn" && program != "python3");
-        assert_eq!(missing, ["python3-venv", "maven"]);
-        assert_eq!(install_line(&missing), "apt-get install --no-install-recommends python3-venv maven");
+        let missing = missing(&[], |program, _| !["mvn", "python3", "chromium"].contains(&program));
+        assert_eq!(missing, ["python3-venv", "chromium", "maven"]);
+        let line = "apt-get install --no-install-recommends python3-venv chromium maven";
+        assert_eq!(install_line(&missing), line);
     }
 
     #[test]

@@ -94,3 +94,14 @@ fn no_file_names_another_host() {
         }
     }
 }
+
+#[test]
+fn the_first_load_needs_little_script() {
+    let page = page(&Method::GET, "/", &HeaderMap::new()).unwrap();
+    let text = std::str::from_utf8(page.body()).unwrap();
+    let names =
+        text.split('"').filter(|word| word.ends_with(".js")).filter_map(|word| word.strip_prefix('/'));
+    let sizes: Vec<usize> = names.map(|name| find(name).unwrap().gz.expect("a small form").len()).collect();
+    let sum: usize = sizes.iter().sum();
+    assert!(!sizes.is_empty() && sum <= 150 * 1024, "{sum} bytes of script, gzip: {sizes:?}");
+}

@@ -1,8 +1,6 @@
 // Who may do what, and what happens when the server goes away and comes back.
 import { exec } from "node:child_process";
-import { BASE, TOKEN, api, check, openPage, same, signIn, until, visit } from "./world.mjs";
-
-const unique = () => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`;
+import { BASE, TOKEN, api, check, openPage, same, signIn, unique, until, visit } from "./world.mjs";
 
 /** Somebody who may only look is offered nothing else, on any screen. */
 export async function a_viewer_is_offered_nothing_forbidden({ browser, agent }) {
@@ -14,7 +12,6 @@ export async function a_viewer_is_offered_nothing_forbidden({ browser, agent }) 
   const forbidden = /^(Run (?!\d)|Stop|Start|Edit|Delete|New |Backfill|Cancel what|Roll back|Revoke|Drain|Resume|Reschedule|Select )/;
   for (const path of ["/", "/jobs", `/jobs/${made.id}`, `/jobs/${made.id}?tab=revisions`, "/runs?state=pending", `/runs/${run}`, "/executors", "/storage", "/settings", "/forecast"]) {
     await visit(page, path);
-    await page.waitForTimeout(300);
     for (const role of ["button", "link", "switch", "checkbox"]) {
       const names = await page.getByRole(role).evaluateAll((all) => all.map((one) => one.getAttribute("aria-label") ?? one.textContent ?? ""));
       const found = names.filter((name) => forbidden.test(name.trim()) || (role !== "link" && role !== "button"));
@@ -77,5 +74,17 @@ export async function a_token_is_made_shown_once_and_revoked({ browser }) {
   await row.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await row.waitFor({ state: "detached" });
+  same(page.complaints, [], "complaints");
+}
+
+/** An admin sees what the node runs with and who said it; secrets are not shown. */
+export async function the_configuration_is_shown_with_its_origins({ browser }) {
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, "/settings?tab=configuration");
+  await page.getByRole("searchbox", { name: "Search settings" }).fill("server.listen");
+  const row = page.getByRole("row").filter({ hasText: "server.listen" });
+  await row.getByText(new URL(BASE).host).waitFor();
+  check(!(await page.locator("main").innerText()).includes(TOKEN), "no token is shown");
   same(page.complaints, [], "complaints");
 }

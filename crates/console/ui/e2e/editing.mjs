@@ -1,7 +1,5 @@
 // Writing jobs: nothing is lost, and two people do not overwrite each other.
-import { TOKEN, api, check, openPage, same, signIn, until, visit } from "./world.mjs";
-
-const unique = () => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`;
+import { TOKEN, api, check, openPage, same, signIn, unique, until, visit } from "./world.mjs";
 
 async function job(agent, more = {}) {
   return api("POST", "/jobs", { app: "e2e", name: `edit-${unique()}`, schedule: { kind: "cron", expression: "0 3 * * *", zone: "Europe/Berlin" }, target: { kind: "http", url: agent.url }, ...more });
@@ -90,5 +88,30 @@ export async function an_earlier_version_is_brought_back({ browser, agent }) {
   await page.getByRole("button", { name: "Roll back" }).first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Roll back" }).click();
   await until("it is as it was", async () => (await api("GET", `/jobs/${made.id}`)).description === "first");
+  same(page.complaints, [], "complaints");
+}
+
+/** Windows and the jobs before it are set by form, and are what is saved. */
+export async function windows_and_jobs_before_are_set_by_form({ browser, agent }) {
+  const [first, made] = [await job(agent), await job(agent)];
+  const page = await openPage(browser);
+  await signIn(page);
+  await visit(page, `/jobs/${made.id}/edit`);
+  await page.getByRole("button", { name: "Add a window" }).click();
+  const window = page.getByRole("group", { name: "Window 1" });
+  await window.getByRole("button", { name: "Fri" }).click();
+  await window.getByLabel("Hours").fill("08:30-12:00");
+  await window.getByLabel("What falls outside").selectOption("defer");
+  await page.getByRole("button", { name: "Add a job before it" }).click();
+  const before = page.getByRole("group", { name: "Job before 1" });
+  await before.getByRole("combobox", { name: "Job" }).fill(`e2e/${first.name}`);
+  await before.getByLabel("When it has").selectOption("failed");
+  await page.getByText("Only mon-thu, 08:30-12:00", { exact: false }).waitFor();
+  await page.getByRole("button", { name: "Review and save" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { level: 1, name: made.name }).waitFor();
+  const after = await api("GET", `/jobs/${made.id}`);
+  same(after.windows.map(({ days, hours, outside }) => [days, hours, outside]), [["mon-thu", "08:30-12:00", "defer"]], "the windows");
+  same(after.after.map((one) => one.when), ["failed"], "the jobs before");
   same(page.complaints, [], "complaints");
 }

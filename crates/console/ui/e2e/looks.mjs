@@ -1,12 +1,10 @@
 // How it looks and feels: every screen in light and dark, on a phone, by keyboard alone, and for those who cannot see it.
-import { BASE, api, check, faults, openPage, same, signIn, until, visit } from "./world.mjs";
-
-const unique = () => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 6)}`;
+import { BASE, api, check, faults, openPage, overflow, same, signIn, unique, until, visit } from "./world.mjs";
 
 async function places(agent) {
   const made = await api("POST", "/jobs", { app: "e2e", name: `look-${unique()}`, tags: ["e2e"], schedule: { kind: "cron", expression: "30 2 * * *", zone: "Europe/Berlin" }, target: { kind: "http", url: `${agent.url}/?status=500` }, retry: { max_attempts: 2, initial_delay: "10ms" } });
   const { run } = await api("POST", `/jobs/${made.id}/run`, { payload: { a: 1 } });
-  return ["/", "/jobs", `/jobs/${made.id}`, `/jobs/${made.id}?tab=runs`, `/jobs/${made.id}?tab=revisions`, `/jobs/${made.id}?tab=raw`, `/jobs/${made.id}/edit`, "/jobs/new", "/runs", `/runs/${run}`, "/forecast", "/executors", "/storage", "/settings"];
+  return ["/", "/jobs", `/jobs/${made.id}`, `/jobs/${made.id}?tab=runs`, `/jobs/${made.id}?tab=revisions`, `/jobs/${made.id}?tab=raw`, `/jobs/${made.id}/edit`, "/jobs/new", "/runs", `/runs/${run}`, "/forecast", "/executors", "/storage", "/settings", "/settings?tab=tokens", "/settings?tab=configuration"];
 }
 
 /** Shows every screen and asks axe; nothing may reach over the edge of the window. */
@@ -14,10 +12,9 @@ async function look(page, paths) {
   const found = [];
   for (const path of paths) {
     await visit(page, path);
-    await page.waitForLoadState("networkidle", { timeout: 1_500 }).catch(() => undefined);
     for (const fault of await faults(page)) found.push(`${path}: ${fault}`);
-    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-    if (overflow > 0) found.push(`${path} is ${overflow} pixels too wide`);
+    const beyond = await overflow(page);
+    if (beyond > 0) found.push(`${path} is ${beyond} pixels too wide`);
     if (process.env.PUNCTUAL_SHOTS) await page.screenshot({ path: `${process.env.PUNCTUAL_SHOTS}/${page.look}${path.replace(/[^a-z0-9]+/gi, "-")}.png` });
   }
   same(found, [], "faults");
@@ -117,7 +114,10 @@ export async function the_first_look_comes_fast_and_stands_still({ browser }) {
     }).observe({ type: "layout-shift", buffered: true });
   });
   await visit(page, "/jobs");
-  await page.waitForTimeout(2_500);
+  await page.getByRole("table", { name: "Jobs" }).locator("[data-key]").first().waitFor();
+  await page.locator(".live[data-state=live]").waitFor();
+  // What moves is told with the frame after it.
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? Infinity);
   const moved = await page.evaluate(() => window.moved);
   console.log(`    first contentful paint ${Math.round(paint)} ms, layout shift ${moved.toFixed(4)}`);

@@ -19,8 +19,6 @@ export function createJob(draft: JobDraft): Promise<Job> {
 /** Puts a job that the server just told into every list that shows it. */
 export function keepJob(queries: QueryClient, job: Job): void {
   queries.setQueryData(["job", job.id], job);
-  const swapIn = (known: Page<Job> | undefined) => known && { ...known, items: known.items.map((one) => (one.id === job.id ? job : one)) };
-  queries.setQueryData<Page<Job>>(["some-jobs"], swapIn);
   queries.setQueriesData<InfiniteData<Page<Job>> | Page<Job>>({ queryKey: ["list"] }, (known) => {
     const swap = (page: Page<Job>) => ({ ...page, items: page.items.map((one) => (isSame(one, job) ? job : one)) });
     if (known && "pages" in known) return { ...known, pages: known.pages.map(swap) };
@@ -28,9 +26,9 @@ export function keepJob(queries: QueryClient, job: Job): void {
   });
 }
 
-/** Lists of runs are kept under the same name; a run has no app. */
+/** Lists of runs are kept under the same name; a run has no schedule. */
 function isSame(one: Job, job: Job): boolean {
-  return one.id === job.id && "app" in one;
+  return one.id === job.id && "schedule" in one;
 }
 
 export function useJobActions() {

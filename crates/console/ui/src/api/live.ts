@@ -3,7 +3,8 @@ import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { send } from "./client";
 import { type Sent, readEvents } from "./stream";
-import type { RunState } from "./types";
+import { serverNow } from "../time/now";
+import type { Attempt, Run, RunState } from "./types";
 
 export type LiveState = "live" | "paused" | "reconnecting";
 
@@ -116,7 +117,7 @@ function take(events: Sent[]): void {
 }
 
 /** Runs that were sent and have not ended, as far as was heard. The server writes this down only for those that last. */
-const underWay = new Set<number>();
+const underWay = new Map<number, { attempt: number; at: string }>();
 const UNDER_WAY_MAX = 5_000;
 
 /** The state of a run, with what was heard since it was read. */
@@ -124,9 +125,19 @@ export function stateOf(run: { id: number; state: RunState }): RunState {
   return run.state === "pending" && underWay.has(run.id) ? "running" : run.state;
 }
 
+/** A run with the attempt that was heard of and is not in what was read. */
+export function asHeard(run: Run): Run {
+  const heard = underWay.get(run.id);
+  if (run.state !== "pending" || !heard || run.attempts.some((one) => one.number >= heard.attempt)) return run;
+  const attempt: Attempt = { number: heard.attempt, executor: "", started_at: heard.at, ended_at: null, outcome: null, message: "", possible_duplicate: false };
+  return { ...run, state: "running", attempts: [...run.attempts, attempt] };
+}
+
 function note(event: Sent): void {
-  const data = JSON.parse(event.data) as { job?: number; run?: number };
-  if (data.run !== undefined && event.name === "run.sent" && underWay.size < UNDER_WAY_MAX) underWay.add(data.run);
+  const data = JSON.parse(event.data) as { job?: number; run?: number; attempt?: number; at?: string };
+  if (data.run !== undefined && event.name === "run.sent" && underWay.size < UNDER_WAY_MAX) {
+    underWay.set(data.run, { attempt: data.attempt ?? 1, at: data.at ?? new Date(serverNow()).toISOString() });
+  }
   if (data.run !== undefined && (event.name === "run.closed" || event.name === "run.retrying")) underWay.delete(data.run);
   if (typeof data.job === "number") changed.jobs.add(data.job);
   if (typeof data.run === "number") changed.runs.add(data.run);

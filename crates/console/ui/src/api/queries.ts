@@ -4,8 +4,8 @@ import { Refusal, change, get, query } from "./client";
 import { few } from "./few";
 import { setServerTime } from "../time/now";
 import type {
-  App, Executor, GlueVersion, Job, JobStats, NodeInfo, Page, Preview, Revision, Run, Schedule, ShardInfo, Stats, Storage,
-  Token, Why,
+  App, Executor, GlueVersion, Job, JobStats, NodeInfo, Page, Preview, Revision, Run, Schedule, Setting, ShardInfo, Stats,
+  Storage, Token, Why,
 } from "./types";
 
 export interface JobFilter {
@@ -13,6 +13,8 @@ export interface JobFilter {
   app?: string;
   tag?: string;
   enabled?: string;
+  failing?: string;
+  stopped?: string;
 }
 
 export interface RunFilter {
@@ -50,13 +52,25 @@ export function useJobs(filter: JobFilter, limit = PAGE) {
   });
 }
 
-/** The first jobs, for what has no list of its own on the server. */
-export function useSomeJobs() {
+/** How many jobs a filter names, and the first of them. */
+export function useFirstJobs(filter: JobFilter, limit: number) {
   return useQuery({
-    queryKey: ["some-jobs"],
-    queryFn: ({ signal }) => get<Page<Job>>("/jobs?limit=1000", signal),
-    // It is large, so it is asked for by the clock and not with every event.
-    staleTime: 10_000,
+    queryKey: ["list", "first-jobs", filter, limit],
+    queryFn: ({ signal }) => get<Page<Job>>(`/jobs${query({ ...filter, limit, count: true })}`, signal),
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+  });
+}
+
+/** Jobs that fail now, and those that the server stopped: what a person should look at. */
+export const useFailingJobs = (limit: number) => useFirstJobs({ failing: "true" }, limit);
+export const useStoppedJobs = (limit: number) => useFirstJobs({ stopped: "true" }, limit);
+
+/** The jobs that fire next, the soonest first. */
+export function useNextJobs(limit: number) {
+  return useQuery({
+    queryKey: ["list", "next-jobs", limit],
+    queryFn: ({ signal }) => get<Page<Job>>(`/jobs${query({ sort: "next_fire_time", limit })}`, signal),
     refetchInterval: 10_000,
   });
 }
@@ -198,6 +212,15 @@ export function useStorage(isWanted = true) {
     refetchInterval: 60_000,
     enabled: isWanted,
     retry: once,
+  });
+}
+
+export function useSettings(isWanted: boolean) {
+  return useQuery({
+    queryKey: ["settings"],
+    queryFn: ({ signal }) => get<{ items: Setting[] }>("/config", signal),
+    enabled: isWanted,
+    staleTime: 60_000,
   });
 }
 

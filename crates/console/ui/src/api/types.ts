@@ -93,12 +93,26 @@ export interface Job extends Required<Omit<JobDraft, "class" | "lane" | "calenda
   consecutive_failures: number;
   last_status: string | null;
   last_success: string | null;
+  /** The schedule, told. */
+  in_words?: string;
+  /** The last runs that ended, oldest first, and how long the successful ones of them took. */
+  recent?: Ended[];
+  duration_p50_ms?: number | null;
+  duration_p95_ms?: number | null;
+}
+
+/** A run that ended, as a job remembers it. */
+export interface Ended {
+  run: number;
+  state: RunState;
+  duration_ms: number | null;
+  at: string;
 }
 
 /** The fields of a job that only an answer has. */
 export const READ_ONLY = [
   "id", "version", "next_fire_time", "stopped_reason", "failure_count", "consecutive_failures", "last_status",
-  "last_success", "next_fire_times", "warnings",
+  "last_success", "in_words", "recent", "duration_p50_ms", "duration_p95_ms", "next_fire_times", "warnings",
 ] as const;
 
 export interface JobPlan extends Job {
@@ -109,6 +123,8 @@ export interface JobPlan extends Job {
 export interface Page<T> {
   items: T[];
   next_cursor: string | null;
+  /** How many there are, where that was asked for. */
+  total?: number;
 }
 
 export interface Attempt {
@@ -135,6 +151,8 @@ export interface RunPart {
 export interface Run {
   id: number;
   job: number;
+  job_name?: string | null;
+  app?: string | null;
   fire_time: string;
   origin: "schedule" | "manual" | "one_shot" | "backfill" | "retry" | "parent" | "part";
   state: RunState;
@@ -248,6 +266,33 @@ export interface Storage {
   runs: number;
   closed: number;
   bytes: number;
+  /** How long what ended is kept, as text. */
+  retention?: { runs: string; keys: string };
+}
+
+/** One setting of the node, and who said it. */
+export interface Setting {
+  section: string;
+  key: string;
+  value: unknown;
+  origin: "default" | "file" | "environment" | "flag";
+  is_secret: boolean;
+}
+
+/** An action over many jobs. */
+export interface Bulk {
+  id: string;
+  action: string;
+  matched: number;
+  done: number;
+  refused: { job: number; app: string; name: string; reason: string }[];
+  refused_count: number;
+  state: "running" | "done" | "stopped" | "failed";
+}
+
+export interface BulkCount {
+  matched: number;
+  sample: { id: number; app: string; name: string }[];
 }
 
 export interface Token {

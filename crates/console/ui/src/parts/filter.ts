@@ -7,8 +7,9 @@ export function useFilter<K extends string>(names: readonly K[]): [Record<K, str
   const values = Object.fromEntries(names.map((name) => [name, params.get(name) ?? ""])) as Record<K, string>;
   const set = useCallback(
     (name: K, value: string) => {
-      setParams((before) => {
-        const next = new URLSearchParams(before);
+      // From the address itself, so that one change right after another keeps both.
+      setParams(() => {
+        const next = new URLSearchParams(location.search);
         if (value) next.set(name, value);
         else next.delete(name);
         return next;

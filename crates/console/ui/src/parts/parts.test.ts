@@ -1,7 +1,8 @@
 // The parts that need no browser: differences, colours of terminals, streams of events.
 import { expect, test } from "vitest";
 import { EventCutter } from "../api/stream";
-import { gathered, reviewed } from "../api/outlook";
+import { meant } from "../screens/jobs/Bulk";
+import { bounded } from "../screens/runs/bounded";
 import { ansi, plain } from "./ansi";
 import { applyPatch, isEqual, lineDiff, mergePatch, sortedJson } from "./merge";
 
@@ -39,15 +40,17 @@ test("events are cut out of a stream wherever it breaks", () => {
   }
 });
 
-test("what is due is counted by minute, and the busiest seconds are named", () => {
-  const found = gathered([1_000, 1_500, 2_000, 61_000, 999_999], 0, 120_000);
-  expect(found.slots).toEqual([{ at: 0, count: 3 }, { at: 60_000, count: 1 }]);
-  expect(found.busiest[0]).toEqual({ at: 1_000, count: 2 });
+test("a selection names its jobs, or what the filter names, as the server reads it", () => {
+  const filter = { q: "", app: "shop", tag: "", enabled: "false", failing: "true" };
+  expect(meant({ ids: new Set([3, 5]), isAll: false }, filter)).toEqual({ ids: [3, 5] });
+  expect(meant({ ids: new Set([3]), isAll: true }, filter)).toEqual({ filter: { app: "shop", enabled: false, failing: true } });
+  expect(meant({ ids: new Set(), isAll: true }, {})).toEqual({ filter: {} });
 });
 
-test("what was is counted by half hours, and backfilled runs are not late", () => {
-  const now = Date.parse("2026-05-05T10:10:00Z");
-  const base = { closed_at: "2026-05-05T10:05:00Z", lag_ms: 5_000, state: "succeeded", origin: "schedule" };
-  const review = reviewed([base, { ...base, origin: "backfill" }, { ...base, state: "failed", lag_ms: 1 }, { ...base, state: "skipped", lag_ms: null }] as never, now, false);
-  expect(review.slots.at(-1)).toMatchObject({ succeeded: 2, failed: 1, notRun: 1, late: 1, lagMax: 5_000 });
+test("runs are shown until now or from now on, unless a time or a key is asked for", () => {
+  const now = Date.parse("2026-05-05T10:10:30Z");
+  expect(bounded({ app: "shop" }, "past", now)).toEqual({ app: "shop", to: "2026-05-05T10:11:00.000Z" });
+  expect(bounded({}, "ahead", now)).toEqual({ from: "2026-05-05T10:10:00.000Z" });
+  expect(bounded({ key: "k" }, "past", now)).toEqual({ key: "k" });
+  expect(bounded({ from: "2026-01-01T00:00:00Z" }, "past", now)).toEqual({ from: "2026-01-01T00:00:00Z" });
 });

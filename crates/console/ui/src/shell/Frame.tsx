@@ -66,7 +66,7 @@ const NEXT: Record<Manner, Manner> = { relative: "mine", mine: "job", job: "utc"
 
 function Rail({ isOpen, path }: { isOpen: boolean; path: string }) {
   const stats = useStats();
-  const failing = useFailing();
+  const failing = useFailing() ?? 0;
   const signedIn = useSignedIn();
   const mayEdit = useMay("editor");
   const isHere = (place: string) => (place === "/" ? path === "/" : path === place || path.startsWith(`${place}/`));

@@ -1,20 +1,17 @@
 // How many jobs fail now, for the title, the icon and the navigation.
 import { useEffect } from "react";
-import { useSomeJobs } from "../api/queries";
+import { useFailingJobs } from "../api/queries";
 
-export function isFailing(job: { consecutive_failures: number; enabled: boolean; stopped_reason: string | null }): boolean {
-  return job.consecutive_failures > 0 && (job.enabled || job.stopped_reason !== "asked");
-}
+/** How many of them are shown where they are listed; asked for together, so that both are one question. */
+export const FAILING_SHOWN = 8;
 
-/** Failing jobs among the first thousand. */
-export function useFailing(): number {
-  const jobs = useSomeJobs();
-  return jobs.data?.items.filter(isFailing).length ?? 0;
+export function useFailing(): number | undefined {
+  return useFailingJobs(FAILING_SHOWN).data?.total;
 }
 
 /** Lets title and icon of the tab say when something fails. */
 export function useTabSign(title: string): void {
-  const failing = useFailing();
+  const failing = useFailing() ?? 0;
   useEffect(() => {
     document.title = `${failing > 0 ? `(${failing}) ` : ""}${title} · Punctual`;
     const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");

@@ -5,8 +5,10 @@ import type { JobDraft, Schedule, Target } from "../../api/types";
 import { serverNow } from "../../time/now";
 import { t } from "../../words";
 import { Choice, type Fault, Field, TextField } from "./Field";
-import { ScheduleFields } from "./ScheduleFields";
+import { AfterFields } from "./AfterFields";
+import { ScheduleFields, ZONES } from "./ScheduleFields";
 import { TargetFields } from "./TargetFields";
+import { WindowFields } from "./WindowFields";
 import { scheduleOf, targetOf } from "./draft";
 import { Segments } from "../../parts/Tabs";
 
@@ -23,6 +25,7 @@ export function Fields({ draft, onChange, faults, isNew }: { draft: JobDraft; on
   const targets: [Target["kind"], string][] = [["http", "HTTP"], ["executor", t("Executor")]];
   return (
     <>
+      <datalist id="zones">{ZONES.map((zone) => <option key={zone} value={zone} />)}</datalist>
       <Group title={t("Job")}><Naming {...part} isNew={isNew} /></Group>
       <Group
         title={t("When")}
@@ -37,6 +40,8 @@ export function Fields({ draft, onChange, faults, isNew }: { draft: JobDraft; on
         <TargetFields {...part} />
       </Group>
       <Group title={t("If it fails or is late")}><Policies {...part} /></Group>
+      <Group title={t("Only at these times")}><WindowFields {...part} /></Group>
+      <Group title={t("After other jobs")}><AfterFields {...part} /></Group>
     </>
   );
 }
@@ -101,7 +106,6 @@ function Policies({ draft, onChange, fault }: Part) {
         <NumberField label={t("Priority")} value={draft.priority ?? 5} onChange={(priority) => onChange({ ...draft, priority })} fault={fault("/priority")} hint={t("0 first, 9 last")} />
         <NumberField label={t("Stop after failed runs")} value={draft.failure_limit ?? 0} onChange={(failure_limit) => onChange({ ...draft, failure_limit })} fault={fault("/failure_limit")} hint={t("in a row; 0 is never")} />
       </div>
-      <p className="small muted">{t("Windows, and jobs that this one runs after, are written as JSON.")}</p>
     </>
   );
 }

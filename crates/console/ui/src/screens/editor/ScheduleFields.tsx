@@ -4,7 +4,7 @@ import { t } from "../../words";
 import { Choice, TextField } from "./Field";
 import type { Part } from "./Fields";
 
-const ZONES: string[] = ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])];
+export const ZONES: string[] = ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])];
 
 export function ScheduleFields({ draft, onChange, fault }: Part) {
   const { schedule } = draft;
@@ -41,7 +41,6 @@ function CronFields(props: { schedule: Extract<Schedule, { kind: "cron" }>; set:
       <div className="fields">
         <TextField label={t("Cron expression")} value={schedule.expression} onChange={(expression) => set({ expression })} fault={at("expression")} isMono required hint={t("minute hour day month weekday, or six fields with seconds first")} />
         <TextField label={t("Zone")} value={schedule.zone ?? "UTC"} onChange={(zone) => set({ zone })} fault={at("zone")} list="zones" />
-        <datalist id="zones">{ZONES.map((zone) => <option key={zone} value={zone} />)}</datalist>
       </div>
       <div className="fields">
         <Choice label={t("Dialect")} value={schedule.dialect ?? "unix"} onChange={(dialect) => set({ dialect })} options={[["unix", t("unix: 1 is Monday")], ["quartz", t("quartz: 1 is Sunday")]]} />

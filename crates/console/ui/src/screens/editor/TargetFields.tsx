@@ -38,7 +38,29 @@ function Http({ target, set, fault }: Given<HttpTarget>) {
       </div>
       <JsonField label={t("Headers, JSON")} value={(target.headers ?? {}) as Json} onChange={(headers) => set({ headers: headers ?? {} })} fault={fault("/target/headers")} />
       <JsonField label={t("Body, JSON")} value={target.body ?? null} onChange={(body) => set({ body })} fault={fault("/target/body")} hint={t("sent when the run brings no payload")} />
+      <Answering target={target} set={set} fault={fault} />
     </>
+  );
+}
+
+/** What counts as an answer, and how the request is signed. */
+function Answering({ target, set, fault }: Given<HttpTarget>) {
+  const [codes, setCodes] = useState(() => (target.success_codes ?? []).join(", "));
+  const isSet = (target.success_codes ?? []).length > 0 || target.follow_redirects || target.signing_secret;
+  const write = (text: string) => {
+    setCodes(text);
+    const numbers = text.split(",").map((one) => Number(one.trim())).filter((one) => Number.isInteger(one) && one > 0);
+    set({ success_codes: numbers.length > 0 ? numbers : undefined });
+  };
+  return (
+    <details open={isSet ? true : undefined}>
+      <summary className="label">{t("Answers and signing")}</summary>
+      <div className="fields" style={{ marginTop: 8 }}>
+        <TextField label={t("Answers that are a success")} value={codes} onChange={write} fault={fault("/target/success_codes")} hint={t("such as 200, 202, 409; empty: any 2xx")} isMono />
+        <TextField label={t("Signing secret")} value={target.signing_secret ?? ""} onChange={(secret) => set({ signing_secret: secret || undefined })} fault={fault("/target/signing_secret")} hint={t("whsec_ and base64; requests carry a signature")} isMono />
+      </div>
+      <label className="button-row" style={{ marginTop: 8 }}><input type="checkbox" checked={target.follow_redirects ?? false} onChange={(event) => set({ follow_redirects: event.target.checked || undefined })} />{t("Follow up to three redirects")}</label>
+    </details>
   );
 }
 

@@ -1,7 +1,7 @@
 // What an edit does to the next runs, and how two people's edits become one.
 import { describe, expect, test } from "vitest";
-import type { JobDraft } from "../../api/types";
-import { policy } from "../job/schedule";
+import { type Job, type JobDraft, READ_ONLY } from "../../api/types";
+import { draftOf, policy } from "../job/schedule";
 import { EMPTY, rebase, scheduleOf, targetOf } from "./draft";
 import { mergeTimes } from "./times";
 
@@ -54,4 +54,9 @@ describe("a schedule of another kind", () => {
     const text = policy(job, "at 09:00 every day, UTC time").join(" ");
     for (const part of ["Fires at 09:00 every day, UTC time.", "calls GET http://a/", "never repeated", "wait for each other", "After 3 failed runs"]) expect(text).toContain(part);
   });
+});
+
+test("a copy of a job has only what can be written back", () => {
+  const answered = Object.fromEntries(READ_ONLY.map((name) => [name, 1]));
+  expect(draftOf({ ...EMPTY, name: "a", app: "b", ...answered } as unknown as Job)).toEqual({ ...EMPTY, name: "a", app: "b" });
 });

@@ -24,7 +24,7 @@ export default function Executors() {
       {apps.error ? <Problem error={apps.error} retry={() => void apps.refetch()} /> : null}
       {!apps.data && !apps.error ? <div className="card"><Bones rows={6} /></div> : null}
       {apps.data && staffed.length === 0 ? (
-        <div className="card"><Empty title={t("No executor has registered")} command="punctual executor --app demo --command 'echo hello'">{t("Executors are processes that run handlers and say so by themselves. Jobs that call HTTP endpoints need none.")}</Empty></div>
+        <div className="card"><Empty title={t("No executor has registered")} command="punctual executor --app demo --command 'hello=echo hello'">{t("Executors are processes that run handlers and say so by themselves. Jobs that call HTTP endpoints need none.")}</Empty></div>
       ) : null}
       {staffed.map((app) => <AppCard key={app.name} app={app} />)}
       {bare.length > 0 ? (

@@ -1,8 +1,9 @@
 // What is due: the next day by five minutes or the next week by hours, and the seconds in which most is.
 import { useState } from "react";
-import { type Outlook, type Slot, useOutlook } from "../../api/outlook";
+import { Link } from "wouter";
+import { type Outlook, type Peak, type Slot, useOutlook } from "../../api/outlook";
 import { Bones, Empty } from "../../parts/Empty";
-import { Problem } from "../../parts/Problem";
+import { Problem, Warning } from "../../parts/Problem";
 import { Segments } from "../../parts/Tabs";
 import { Screen } from "../../shell/Screen";
 import { serverNow } from "../../time/now";
@@ -13,6 +14,7 @@ type Range = "24" | "168";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
+const JOBS_NAMED = 4;
 
 export default function Forecast() {
   const [range, setRange] = useState<Range>("24");
@@ -31,7 +33,8 @@ export default function Forecast() {
             <div className="card-body"><Heat outlook={outlook.data} range={range} /></div>
           </section>
           <Busiest slots={outlook.data.busiest} />
-          {outlook.data.partial ? <p className="small faint">{t("Counted from the {n} jobs that are due first; runs that programs hand over are not in it.", { n: number(outlook.data.partial.jobs) })}</p> : null}
+          <Waiting days={outlook.data.waiting} />
+          {outlook.data.isPartial ? <Warning>{t("There are more jobs than were counted: these are the {n} that are due first.", { n: number(outlook.data.jobs) })}</Warning> : null}
         </>
       )}
     </Screen>
@@ -91,20 +94,37 @@ function Heat({ outlook, range }: { outlook: Outlook; range: Range }) {
   );
 }
 
-function Busiest({ slots }: { slots: Slot[] }) {
+function Busiest({ slots }: { slots: Peak[] }) {
   const most = slots[0]?.count ?? 1;
   if (slots.length === 0) return null;
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Busiest seconds")}</h2></div>
-      <div className="table-box">
+      <div className="table-box" tabIndex={0} role="group" aria-label={t("Busiest seconds")}>
         <table>
-          <thead><tr><th scope="col">{t("Second")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "50%" }}><span className="unseen">{t("Share")}</span></th></tr></thead>
+          <thead><tr><th scope="col">{t("Second")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "20%" }}><span className="unseen">{t("Share")}</span></th><th scope="col">{t("Jobs")}</th></tr></thead>
           <tbody>
             {slots.map((slot) => (
-              <tr key={slot.at}><td className="mono nowrap">{iso(slot.at, myZone())}</td><td className="number">{number(slot.count)}</td><td><i className="bar" style={{ width: `${(100 * slot.count) / most}%` }} /></td></tr>
+              <tr key={slot.at}><td className="mono nowrap">{iso(slot.at, myZone())}</td><td className="number">{number(slot.count)}</td><td><i className="bar" style={{ width: `${(100 * slot.count) / most}%` }} /></td><td className="told">{slot.jobs.slice(0, JOBS_NAMED).map((job) => <Link key={job.id} href={`/jobs/${job.id}`} className="link named">{job.name}{job.count > 1 ? ` × ${number(job.count)}` : ""}</Link>)}</td></tr>
             ))}
           </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+/** One-shots that programs handed over for later days. */
+function Waiting({ days }: { days: Outlook["waiting"] }) {
+  const most = Math.max(1, ...days.map((one) => one.count));
+  if (days.length === 0) return null;
+  return (
+    <section className="card">
+      <div className="card-head"><h2>{t("Handed over for later")}</h2></div>
+      <div className="table-box" tabIndex={0} role="group" aria-label={t("Handed over for later")}>
+        <table>
+          <thead><tr><th scope="col">{t("Day")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "50%" }}><span className="unseen">{t("Share")}</span></th></tr></thead>
+          <tbody>{days.map((one) => <tr key={one.day}><td className="mono nowrap">{one.day}</td><td className="number">{number(one.count)}</td><td><i className="bar" style={{ width: `${(100 * one.count) / most}%` }} /></td></tr>)}</tbody>
         </table>
       </div>
     </section>

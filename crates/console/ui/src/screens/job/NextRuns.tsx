@@ -40,7 +40,7 @@ function FireTimes({ times, zone, isFaint }: { times: string[]; zone: string | u
   const zones = [zone, myZone(), "UTC"].filter((one, index, all): one is string => !!one && isZone(one) && all.indexOf(one) === index);
   const instants = times.map((time) => Date.parse(time));
   return (
-    <div className="table-box">
+    <div className="table-box" tabIndex={0} role="group" aria-label={t("Next runs")}>
       <table className={isFaint ? "muted" : ""}>
         <thead><tr>{zones.map((one) => <th key={one} scope="col">{one}</th>)}<th scope="col" className="number">{isFaint ? t("if it were started") : ""}<span className="unseen">{t("Time left")}</span></th></tr></thead>
         <tbody>

@@ -1,5 +1,5 @@
 // A job's policy in one paragraph, made of its fields. The schedule's own words come from the server.
-import type { Job, JobDraft, Schedule, Window } from "../../api/types";
+import { type Job, type JobDraft, READ_ONLY, type Schedule, type Window } from "../../api/types";
 import { isZone } from "../../time/zone";
 import { t } from "../../words";
 
@@ -10,9 +10,8 @@ export function zoneOf(job: { schedule: Schedule } | undefined): string | undefi
 
 /** A copy without what only an answer has, to be written back. */
 export function draftOf(job: Job): JobDraft {
-  const { id, version, next_fire_time, stopped_reason, failure_count, consecutive_failures, last_status, last_success, ...draft } = job;
-  void [id, version, next_fire_time, stopped_reason, failure_count, consecutive_failures, last_status, last_success];
-  return draft;
+  const isOwn = ([name]: [string, unknown]) => !(READ_ONLY as readonly string[]).includes(name);
+  return Object.fromEntries(Object.entries(job).filter(isOwn)) as unknown as JobDraft;
 }
 
 /** The whole policy, sentence by sentence. */

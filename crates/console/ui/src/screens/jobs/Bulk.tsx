@@ -1,13 +1,14 @@
-// Actions over many jobs: first their number and some of their names, then the doing, with its progress.
-import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useRef, useState } from "react";
-import { type JobAction, actOnJob } from "../../api/actions";
-import { Refusal, get, query } from "../../api/client";
-import type { JobFilter } from "../../api/queries";
+// Actions over many jobs: first their number and some of their names, then the doing, which the server goes on with by
+// itself.
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import type { JobAction } from "../../api/actions";
+import { Refusal, change, get } from "../../api/client";
+import { type JobFilter, once } from "../../api/queries";
 import { useMay } from "../../api/session";
-import type { Job, Page } from "../../api/types";
+import type { Bulk, BulkCount } from "../../api/types";
 import { Dialog } from "../../parts/Dialog";
-import { Problem } from "../../parts/Problem";
+import { Problem, Warning } from "../../parts/Problem";
 import { type Phrase, many, number, t } from "../../words";
 
 export interface Selection {
@@ -18,12 +19,12 @@ export interface Selection {
 
 export const noSelection: Selection = { ids: new Set(), isAll: false };
 
-const AT_ONCE = 6;
 const SAMPLE = 6;
+const ASK_MS = 300;
 
 const NAMES: Record<JobAction, Phrase> = { start: "Start", stop: "Stop", run: "Run now", delete: "Delete" };
 
-export function BulkBar(props: { selection: Selection; setSelection: (next: Selection) => void; filter: JobFilter; shown: Job[]; hasMore: boolean }) {
+export function BulkBar(props: { selection: Selection; setSelection: (next: Selection) => void; filter: JobFilter; hasMore: boolean }) {
   const { selection, setSelection } = props;
   const [action, setAction] = useState<JobAction | null>(null);
   const mayEdit = useMay("editor");
@@ -39,113 +40,112 @@ export function BulkBar(props: { selection: Selection; setSelection: (next: Sele
         <button key={one} type="button" className={one === "delete" ? "button is-small is-danger" : "button is-small"} onClick={() => setAction(one)}>{t(NAMES[one])}</button>
       ))}
       <button type="button" className="button is-small is-plain" onClick={() => setSelection(noSelection)}>{t("Clear")}</button>
-      {action ? <BulkDialog {...props} action={action} onClose={() => setAction(null)} onDone={() => setSelection(noSelection)} /> : null}
+      {action ? <BulkDialog action={action} selection={selection} filter={props.filter} onClose={() => setAction(null)} onDone={() => setSelection(noSelection)} /> : null}
     </div>
   );
 }
 
-type Target = Pick<Job, "id" | "name" | "app">;
+/** What the server is asked to act on. */
+export function meant(selection: Selection, filter: JobFilter): object {
+  if (!selection.isAll) return { ids: [...selection.ids] };
+  const isFlag = (name: string) => name === "enabled" || name === "failing" || name === "stopped";
+  const said = Object.entries(filter).filter(([, value]) => value);
+  return { filter: Object.fromEntries(said.map(([name, value]) => [name, isFlag(name) ? value === "true" : value])) };
+}
 
-function BulkDialog(props: { action: JobAction; selection: Selection; filter: JobFilter; shown: Job[]; onClose: () => void; onDone: () => void }) {
+function BulkDialog(props: { action: JobAction; selection: Selection; filter: JobFilter; onClose: () => void; onDone: () => void }) {
   const { action, selection } = props;
-  const queries = useQueryClient();
-  const { jobs, isCounted, error } = useTargets(selection, props.filter, props.shown);
+  // Fixed when the dialog opens: what is confirmed is what was counted.
+  const [wanted] = useState(() => ({ action, ...meant(selection, props.filter) }));
+  const [count, setCount] = useState<BulkCount | null>(null);
   const [typed, setTyped] = useState("");
-  const [done, setDone] = useState<{ count: number; refusals: [Target, string][]; isOver: boolean } | null>(null);
-  const stop = useRef(false);
-  const isWeighty = action === "delete" && jobs.length > 1;
+  const [begun, setBegun] = useState<Bulk | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const [hasChanged, setChanged] = useState(false);
+  const ask = () => change<BulkCount>("POST", "/jobs/bulk", { ...wanted, dry_run: true }).then(setCount, setError);
+  useEffect(() => void ask(), []);
   const go = async () => {
-    const refusals: [Target, string][] = [];
-    let [next, count] = [0, 0];
-    stop.current = false;
-    setDone({ count, refusals, isOver: false });
-    const walk = async () => {
-      for (let job = jobs[next++]; job && !stop.current; job = jobs[next++]) {
-        try {
-          await actOnJob(action, job.id);
-        } catch (caught) {
-          refusals.push([job, caught instanceof Refusal ? caught.message || t("The server does not answer") : String(caught)]);
-        }
-        count += 1;
-        if (count % 20 === 0) setDone({ count, refusals, isOver: false });
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, walk));
-    setDone({ count, refusals: [...refusals], isOver: true });
-    void queries.invalidateQueries();
+    try {
+      setBegun(await change<Bulk>("POST", "/jobs/bulk", { ...wanted, expect: count?.matched }));
+    } catch (caught) {
+      const isOther = caught instanceof Refusal && caught.status === 409;
+      setChanged(isOther);
+      if (isOther) await ask();
+      else setError(caught);
+    }
   };
   const close = () => {
-    stop.current = true;
-    if (done) props.onDone();
+    if (begun) props.onDone();
     props.onClose();
   };
-  const isReady = isCounted && jobs.length > 0 && (!isWeighty || typed.trim() === String(jobs.length));
-  const foot = done?.isOver ? <button type="button" className="button is-main" onClick={close}>{t("Close")}</button> : done ? (
-    <button type="button" className="button" onClick={() => (stop.current = true)}>{t("Stop here")}</button>
-  ) : (
-    <>
-      <button type="button" className="button" onClick={close}>{t("Cancel")}</button>
-      <button type="button" className={action === "delete" ? "button is-main is-danger" : "button is-main"} disabled={!isReady} onClick={() => void go()}>
-        {t(NAMES[action])} · {many(jobs.length, "{n} job", "{n} jobs")}
-      </button>
-    </>
-  );
+  const isWeighty = action === "delete" && (count?.matched ?? 0) > 1;
+  const isReady = count !== null && count.matched > 0 && (!isWeighty || typed.trim() === String(count.matched));
+  const jobs = many(count?.matched ?? 0, "{n} job", "{n} jobs");
+  const title = `${t(NAMES[action])}: ${count ? jobs : t("counting")}`;
+  if (begun) return <Doing title={title} begun={begun} onClose={close} />;
   return (
-    <Dialog title={`${t(NAMES[action])}: ${isCounted ? many(jobs.length, "{n} job", "{n} jobs") : t("counting")}`} onClose={close} foot={foot}>
-      {error ? <Problem error={error} /> : null}
-      {done ? <Progress done={done} total={jobs.length} /> : (
+    <Dialog
+      title={title} onClose={close}
+      foot={
         <>
-          <p role="status">{isCounted ? t("This is what the selection names:") : t("Counting: {n} so far", { n: number(jobs.length) })}</p>
-          <ul className="small">
-            {jobs.slice(0, SAMPLE).map((job) => <li key={job.id} className="cut">{job.app} / {job.name}</li>)}
-            {jobs.length > SAMPLE ? <li className="muted">{t("and {n} more", { n: number(jobs.length - SAMPLE) })}</li> : null}
-          </ul>
-          {action === "delete" ? <p className="warn">{t("Their pending runs are cancelled. What ran stays in the history for a while.")}</p> : null}
-          {isWeighty ? (
-            <div className="field">
-              <label htmlFor="bulk-count">{t("Write the number of jobs to go on")}</label>
-              <input id="bulk-count" className="input" value={typed} onChange={(event) => setTyped(event.target.value)} inputMode="numeric" />
-            </div>
-          ) : null}
+          <button type="button" className="button" onClick={close}>{t("Cancel")}</button>
+          <button type="button" className={action === "delete" ? "button is-main is-danger" : "button is-main"} disabled={!isReady} onClick={() => void go()}>{t(NAMES[action])} · {jobs}</button>
         </>
-      )}
+      }
+    >
+      <Problem error={error} />
+      {hasChanged ? <Warning>{t("Meanwhile the selection names another number of jobs. Look again.")}</Warning> : null}
+      {count ? <Sample count={count} /> : null}
+      {action === "delete" ? <p className="warn">{t("Their pending runs are cancelled. What ran stays in the history for a while.")}</p> : null}
+      {isWeighty ? (
+        <div className="field">
+          <label htmlFor="bulk-count">{t("Write the number of jobs to go on")}</label>
+          <input id="bulk-count" className="input" value={typed} onChange={(event) => setTyped(event.target.value)} inputMode="numeric" />
+        </div>
+      ) : null}
     </Dialog>
   );
 }
 
-function Progress({ done, total }: { done: { count: number; refusals: [Target, string][]; isOver: boolean }; total: number }) {
+function Sample({ count }: { count: BulkCount }) {
   return (
     <>
-      <div className="progress" role="progressbar" aria-label={t("Progress")} aria-valuemin={0} aria-valuemax={total} aria-valuenow={done.count}><i style={{ width: `${total === 0 ? 100 : (100 * done.count) / total}%` }} /></div>
-      <p role="status">{t("{done} of {total} done", { done: number(done.count), total: number(total) })}{done.refusals.length > 0 ? ` · ${many(done.refusals.length, "{n} refused", "{n} refused")}` : ""}</p>
-      {done.refusals.length > 0 ? (
-        <ul className="small">{done.refusals.slice(0, 10).map(([job, reason]) => <li key={job.id} className="told"><span className="strong">{job.name}</span> {reason}</li>)}</ul>
-      ) : null}
+      <p role="status">{t("This is what the selection names:")}</p>
+      <ul className="small">
+        {count.sample.slice(0, SAMPLE).map((job) => <li key={job.id} className="cut">{job.app} / {job.name}</li>)}
+        {count.matched > SAMPLE ? <li className="muted">{t("and {n} more", { n: number(count.matched - SAMPLE) })}</li> : null}
+      </ul>
     </>
   );
 }
 
-/** The jobs that are meant: those picked, or everything that the filter names, counted page by page. */
-function useTargets(selection: Selection, filter: JobFilter, shown: Job[]) {
-  const picked = shown.filter((job) => selection.ids.has(job.id));
-  const [found, setFound] = useState<Target[]>([]);
-  const [isCounted, setCounted] = useState(!selection.isAll);
-  const [error, setError] = useState<unknown>(null);
+function Doing({ title, begun, onClose }: { title: string; begun: Bulk; onClose: () => void }) {
+  const queries = useQueryClient();
+  const asked = useQuery({
+    queryKey: ["bulk", begun.id],
+    queryFn: ({ signal }) => get<Bulk>(`/jobs/bulk/${encodeURIComponent(begun.id)}`, signal),
+    initialData: begun, retry: once,
+    refetchInterval: (query) => (query.state.data?.state === "running" ? ASK_MS : false),
+  });
+  const bulk = asked.data;
+  const isOver = bulk.state !== "running";
   useEffect(() => {
-    if (!selection.isAll) return undefined;
-    const stop = new AbortController();
-    const count = async () => {
-      let [all, cursor]: [Target[], string | null] = [[], ""];
-      while (cursor !== null) {
-        const page: Page<Job> = await get(`/jobs${query({ ...filter, limit: 1_000, cursor })}`, stop.signal);
-        all = [...all, ...page.items.map(({ id, name, app }) => ({ id, name, app }))];
-        cursor = page.next_cursor;
-        setFound(all);
-      }
-      setCounted(true);
-    };
-    count().catch((caught) => !stop.signal.aborted && setError(caught));
-    return () => stop.abort();
-  }, []);
-  return { jobs: selection.isAll ? found : picked, isCounted, error };
+    if (isOver) void queries.invalidateQueries({ predicate: (query) => query.queryKey[0] !== "bulk" });
+  }, [isOver, queries]);
+  const stop = () => void change("POST", `/jobs/bulk/${encodeURIComponent(bulk.id)}/stop`).then(() => asked.refetch());
+  return (
+    <Dialog
+      title={title} onClose={onClose}
+      foot={isOver ? <button type="button" className="button is-main" onClick={onClose}>{t("Close")}</button> : <button type="button" className="button" onClick={stop}>{t("Stop here")}</button>}
+    >
+      <Problem error={asked.error} />
+      <div className="progress" role="progressbar" aria-label={t("Progress")} aria-valuemin={0} aria-valuemax={bulk.matched} aria-valuenow={bulk.done}><i style={{ width: `${bulk.matched === 0 ? 100 : (100 * bulk.done) / bulk.matched}%` }} /></div>
+      <p role="status">{t("{done} of {total} done", { done: number(bulk.done), total: number(bulk.matched) })}{bulk.refused_count > 0 ? ` · ${many(bulk.refused_count, "{n} refused", "{n} refused")}` : ""}</p>
+      {bulk.state === "stopped" ? <p className="muted">{t("Stopped before its end.")}</p> : null}
+      {!isOver ? <p className="muted">{t("The server goes on with it when this is closed.")}</p> : null}
+      {bulk.refused.length > 0 ? (
+        <ul className="small">{bulk.refused.slice(0, 10).map((one) => <li key={one.job} className="told"><span className="strong">{one.name}</span> {one.reason}</li>)}</ul>
+      ) : null}
+    </Dialog>
+  );
 }

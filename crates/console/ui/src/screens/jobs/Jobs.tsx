@@ -3,7 +3,7 @@ import { Pencil, Play, Plus, X } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useJobActions } from "../../api/actions";
-import { useApps, useJobRuns, useJobs, useWords } from "../../api/queries";
+import { useApps, useFirstJobs, useJobs } from "../../api/queries";
 import { useMay } from "../../api/session";
 import type { Job } from "../../api/types";
 import { Bones } from "../../parts/Empty";
@@ -11,18 +11,18 @@ import { useFilter } from "../../parts/filter";
 import { Cell, Head, List } from "../../parts/List";
 import { Problem } from "../../parts/Problem";
 import { SearchBox } from "../../parts/SearchBox";
-import { Sparkline, lengths } from "../../parts/Sparkline";
+import { Sparkline } from "../../parts/Sparkline";
 import { StateShape, stateName } from "../../parts/State";
 import { Screen } from "../../shell/Screen";
 import { density } from "../../shell/theme";
 import { Countdown, Time } from "../../time/Time";
-import { length, percentile } from "../../time/words";
-import { number, t } from "../../words";
+import { length } from "../../time/words";
+import { type Phrase, number, t } from "../../words";
 import { zoneOf } from "../job/schedule";
 import { BulkBar, type Selection, noSelection } from "./Bulk";
 import { NoJobs } from "./NoJobs";
 
-const NAMES = ["q", "app", "tag", "enabled"] as const;
+const NAMES = ["q", "app", "tag", "enabled", "failing", "stopped"] as const;
 const COLUMNS = "18px 16px minmax(180px, 3fr) minmax(140px, 2fr) minmax(90px, 164px) 74px 84px 104px 96px";
 const COLUMNS_SMALL = "16px minmax(0, 1fr) auto";
 
@@ -46,11 +46,11 @@ export default function Jobs() {
   const isPicked = (job: Job) => selection.isAll || selection.ids.has(job.id);
   const isEveryPicked = items.length > 0 && items.every(isPicked);
   const pickEvery = () => setSelection(isEveryPicked ? noSelection : { ids: new Set(items.map((job) => job.id)), isAll: false });
-  const seen = jobs.hasNextPage ? `${number(items.length)}+` : number(items.length);
+  const counted = useFirstJobs(filter, 1);
   return (
     <Screen
       crumbs={[{ name: t("Jobs") }]}
-      heading={<>{t("Jobs")} <span className="muted">{jobs.data ? seen : ""}</span></>}
+      heading={<>{t("Jobs")} <span className="muted">{counted.data?.total === undefined ? "" : number(counted.data.total)}</span></>}
       actions={mayEdit ? <Link href="/jobs/new" className="button is-main"><Plus aria-hidden="true" />{t("New job")}</Link> : null}
     >
       <Filters filter={filter} setFilter={setFilter} clear={clear} isFiltered={isFiltered} />
@@ -76,15 +76,26 @@ export default function Jobs() {
           hasMore={jobs.hasNextPage} more={more} isLoading={jobs.isFetchingNextPage}
         />
       ) : null}
-      {mayOperate ? <BulkBar selection={selection} setSelection={setSelection} filter={filter} shown={items} hasMore={jobs.hasNextPage} /> : null}
+      {mayOperate ? <BulkBar selection={selection} setSelection={setSelection} filter={filter} hasMore={jobs.hasNextPage} /> : null}
     </Screen>
   );
+}
+
+const STATES: [string, Phrase][] = [["", "Firing and stopped"], ["true", "Firing"], ["false", "Stopped"], ["failing", "Failing"], ["stopped", "Stopped by the server"]];
+
+function stateIn(filter: Record<(typeof NAMES)[number], string>): string {
+  return filter.failing ? "failing" : filter.stopped ? "stopped" : filter.enabled;
 }
 
 function Filters(props: { filter: Record<(typeof NAMES)[number], string>; setFilter: (name: (typeof NAMES)[number], value: string) => void; clear: () => void; isFiltered: boolean }) {
   const { filter, setFilter } = props;
   const apps = useApps();
   const search = useCallback((value: string) => setFilter("q", value), [setFilter]);
+  const setState = (state: string) => {
+    setFilter("enabled", state === "true" || state === "false" ? state : "");
+    setFilter("failing", state === "failing" ? "true" : "");
+    setFilter("stopped", state === "stopped" ? "true" : "");
+  };
   return (
     <div className="filters">
       <SearchBox value={filter.q} onChange={search} label={t("Search name or description")} />
@@ -92,10 +103,8 @@ function Filters(props: { filter: Record<(typeof NAMES)[number], string>; setFil
         <option value="">{t("All apps")}</option>
         {apps.data?.items.map((app) => <option key={app.name} value={app.name}>{app.name}</option>)}
       </select>
-      <select className="select" value={filter.enabled} onChange={(event) => setFilter("enabled", event.target.value)} aria-label={t("State")}>
-        <option value="">{t("Firing and stopped")}</option>
-        <option value="true">{t("Firing")}</option>
-        <option value="false">{t("Stopped")}</option>
+      <select className="select" value={stateIn(filter)} onChange={(event) => setState(event.target.value)} aria-label={t("State")}>
+        {STATES.map(([state, name]) => <option key={state} value={state}>{t(name)}</option>)}
       </select>
       {filter.tag ? (
         <span className="chip is-removable"><span className="cut">{t("Tag")}: {filter.tag}</span>
@@ -114,10 +123,8 @@ function stateOf(job: Job): [string, string] {
 
 function Row({ job, isPicked, pick }: { job: Job; isPicked: boolean; pick: ((id: number) => void) | null }) {
   const [state, label] = stateOf(job);
-  const recent = useJobRuns(job.id, 40);
-  const runs = recent.data?.items;
-  const sorted = runs ? lengths(runs) : [];
-  const [p50, p95] = [percentile(sorted, 0.5), percentile(sorted, 0.95)];
+  const recent = job.recent ?? [];
+  const [p50, p95] = [job.duration_p50_ms ?? null, job.duration_p95_ms ?? null];
   return (
     <>
       <Cell>{pick ? <input type="checkbox" checked={isPicked} onChange={() => pick(job.id)} aria-label={t("Select {name}", { name: job.name })} /> : null}</Cell>
@@ -128,8 +135,8 @@ function Row({ job, isPicked, pick }: { job: Job; isPicked: boolean; pick: ((id:
         {job.tags.slice(0, 2).map((tag) => <Link key={tag} href={`/jobs?tag=${encodeURIComponent(tag)}`} className="faint small cut">#{tag}</Link>)}
       </Cell>
       <Cell><ScheduleWords job={job} /></Cell>
-      <Cell><Link href={`/runs?job=${job.id}`} aria-label={t("Runs of {name}", { name: job.name })}><Sparkline runs={runs} /></Link></Cell>
-      <Cell className="number muted"><Time at={runs?.find((run) => run.attempts.length > 0)?.attempts[0]?.started_at} zone={zoneOf(job)} /></Cell>
+      <Cell><Link href={`/runs?job=${job.id}`} aria-label={t("Runs of {name}", { name: job.name })}><Sparkline recent={recent} /></Link></Cell>
+      <Cell className="number muted"><Time at={recent[recent.length - 1]?.at} zone={zoneOf(job)} /></Cell>
       <Cell className="number">{job.enabled ? <Countdown at={job.next_fire_time} /> : <span className="faint">–</span>}</Cell>
       <Cell className="number muted small">{p50 === null || p95 === null ? "–" : `${length(p50)} / ${length(p95)}`}</Cell>
       <Cell className="row-actions"><RowActions job={job} /></Cell>
@@ -166,8 +173,7 @@ function RowActions({ job }: { job: Job }) {
 }
 
 export function ScheduleWords({ job, isInline = false }: { job: Job; isInline?: boolean }) {
-  const words = useWords(job.schedule);
   const raw = job.schedule.kind === "cron" ? job.schedule.expression : JSON.stringify(job.schedule);
-  const text = words.data?.in_words ?? "";
+  const text = job.in_words ?? raw;
   return isInline ? <>{text.replace(/, counted from .*$/, "")}</> : <div className="cut small muted" title={`${text}\n${raw}`}>{text.replace(/, counted from .*$/, "") || raw}</div>;
 }

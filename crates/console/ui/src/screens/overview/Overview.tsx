@@ -1,14 +1,13 @@
 // The first look: what is due, what runs, what fails, what was late, and who does the work.
-import { useMemo } from "react";
 import { Link } from "wouter";
 import { useOutlook, useReview } from "../../api/outlook";
-import { useNodes, useShards, useSomeJobs, useStats } from "../../api/queries";
+import { useFailingJobs, useNextJobs, useNodes, useShards, useStats, useStoppedJobs } from "../../api/queries";
 import { useReachesAll } from "../../api/session";
 import type { Job } from "../../api/types";
 import { Bones, Empty } from "../../parts/Empty";
 import { Problem } from "../../parts/Problem";
 import { State, StateShape } from "../../parts/State";
-import { isFailing } from "../../shell/failing";
+import { FAILING_SHOWN, useFailing } from "../../shell/failing";
 import { Screen } from "../../shell/Screen";
 import { Countdown, Time } from "../../time/Time";
 import { serverNow } from "../../time/now";
@@ -17,51 +16,52 @@ import { NoJobs } from "../jobs/NoJobs";
 import { LagChart, OutcomeChart } from "./Charts";
 
 const NEXT = 12;
-const ATTENTION = 8;
+const DAY = 86_400_000;
 
 export default function Overview() {
   const stats = useStats();
-  const jobs = useSomeJobs();
   if (stats.error && !stats.data) return <Screen crumbs={[{ name: t("Overview") }]}><Problem error={stats.error} retry={() => void stats.refetch()} /></Screen>;
   if (stats.data?.jobs === 0) return <Screen crumbs={[{ name: t("Overview") }]}><div className="card"><NoJobs isFiltered={false} clear={() => undefined} /></div></Screen>;
   return (
     <Screen crumbs={[{ name: t("Overview") }]}>
-      <Tiles jobs={jobs.data?.items} />
+      <Tiles />
       <div className="columns">
         <div className="column">
           <Outcomes />
           <Nodes />
         </div>
         <div className="column">
-          <Attention jobs={jobs.data?.items} />
-          <NextUp jobs={jobs.data?.items} />
+          <Attention />
+          <NextUp />
         </div>
       </div>
     </Screen>
   );
 }
 
-function Tiles({ jobs }: { jobs: Job[] | undefined }) {
+function Tiles() {
   const stats = useStats();
   const outlook = useOutlook(24);
-  const review = useReview();
+  const review = useReview(useReachesAll());
   const until = serverNow() + 3_600_000;
   const due = outlook.data?.slots.filter((slot) => slot.at < until).reduce((sum, slot) => sum + slot.count, 0);
-  const failing = jobs?.filter(isFailing).length;
+  const failing = useFailing();
   const late = review.data?.slots.reduce((sum, slot) => sum + slot.late, 0);
   const figure = (value: number | undefined) => (value === undefined ? "–" : number(value));
   return (
     <div className="tiles">
       <Link href="/forecast" className="tile"><span className="what">{t("Due next hour")}</span><span className="figure">{figure(due)}</span><span className="more">{stats.data ? t("{n} of {all} jobs fire by themselves", { n: number(stats.data.jobs_enabled), all: number(stats.data.jobs) }) : ""}</span></Link>
       <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{stats.data ? t("{n} loaded and waiting", { n: number(stats.data.loaded) }) : ""}</span></Link>
-      <Link href="/runs?state=failed" className={failing ? "tile is-bad" : "tile"}><span className="what">{t("Failing jobs")}</span><span className="figure">{figure(failing)}</span><span className="more">{stats.data ? t("{n} runs failed so far", { n: number(stats.data.failed) }) : ""}</span></Link>
-      <Link href="/runs" className={late ? "tile is-warn" : "tile"}><span className="what">{t("Late, last 24 h")}</span><span className="figure">{figure(late)}</span><span className="more">{review.data?.isPartial ? t("of the newest 1,000 runs") : t("by a second or more")}</span></Link>
+      <Link href="/jobs?failing=true" className={failing ? "tile is-bad" : "tile"}><span className="what">{t("Failing jobs")}</span><span className="figure">{figure(failing)}</span><span className="more">{stats.data ? t("{n} runs failed so far", { n: number(stats.data.failed) }) : ""}</span></Link>
+      <Link href="/runs" className={late ? "tile is-warn" : "tile"}><span className="what">{t("Late, last 24 h")}</span><span className="figure">{figure(late)}</span><span className="more">{review.data && review.data.since > serverNow() - DAY ? <>{t("by a second or more, since")} <Time at={new Date(review.data.since).toISOString()} /></> : t("by a second or more")}</span></Link>
     </div>
   );
 }
 
 function Outcomes() {
-  const review = useReview();
+  const isWhole = useReachesAll();
+  const review = useReview(isWhole);
+  if (!isWhole) return null;
   return (
     <section className="card">
       <div className="card-head">
@@ -77,23 +77,29 @@ function Outcomes() {
         <OutcomeChart review={review.data} />
         <h3>{t("How late runs began")}</h3>
         <LagChart review={review.data} />
-        {review.data?.isPartial ? <p className="small faint">{t("Made of the newest 1,000 runs; older ones are not in the chart.")}</p> : null}
       </div>
     </section>
   );
 }
 
-function Attention({ jobs }: { jobs: Job[] | undefined }) {
-  const found = useMemo(() => {
-    const wrong = (jobs ?? []).filter((job) => isFailing(job) || (!job.enabled && job.stopped_reason !== null && job.stopped_reason !== "asked" && job.stopped_reason !== "no further fire time"));
-    return wrong.sort((a, b) => b.consecutive_failures - a.consecutive_failures);
-  }, [jobs]);
+/** Those that fail and those that the server stopped; a job that ran out of fire times has done all it should. */
+function needy(failing: Job[], stopped: Job[]): Job[] {
+  const others = stopped.filter((job) => job.stopped_reason !== "no further fire time" && !failing.some((one) => one.id === job.id));
+  return [...failing].sort((a, b) => b.consecutive_failures - a.consecutive_failures).concat(others);
+}
+
+function Attention() {
+  const failing = useFailingJobs(FAILING_SHOWN);
+  const stopped = useStoppedJobs(FAILING_SHOWN);
+  const found = needy(failing.data?.items ?? [], stopped.data?.items ?? []);
+  const more = (failing.data?.total ?? 0) - (failing.data?.items.length ?? 0);
   return (
     <section className="card">
-      <div className="card-head"><h2>{t("Needs attention")}</h2><span className="aside">{found.length > 0 ? number(found.length) : ""}</span></div>
-      {!jobs ? <Bones rows={3} /> : found.length === 0 ? <div className="card-body"><State state="succeeded" /> <span className="muted">{t("Nothing fails and nothing stopped itself.")}</span></div> : (
+      <div className="card-head"><h2>{t("Needs attention")}</h2>{more > 0 ? <span className="aside"><Link href="/jobs?failing=true" className="link">{t("and {n} more", { n: number(more) })}</Link></span> : null}</div>
+      {failing.error ? <div className="card-body"><Problem error={failing.error} /></div> : null}
+      {!failing.data ? <Bones rows={3} /> : found.length === 0 ? <div className="card-body"><State state="succeeded" /> <span className="muted">{t("Nothing fails and nothing stopped itself.")}</span></div> : (
         <ul className="lines">
-          {found.slice(0, ATTENTION).map((job) => (
+          {found.slice(0, FAILING_SHOWN).map((job) => (
             <li key={job.id}>
               <StateShape state={job.enabled ? (job.last_status ?? "failed") : "stopped"} />
               <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>
@@ -108,17 +114,15 @@ function Attention({ jobs }: { jobs: Job[] | undefined }) {
   );
 }
 
-function NextUp({ jobs }: { jobs: Job[] | undefined }) {
-  const next = useMemo(() => {
-    const due = (jobs ?? []).filter((job) => job.enabled && job.next_fire_time);
-    return due.sort((a, b) => Date.parse(a.next_fire_time ?? "") - Date.parse(b.next_fire_time ?? "")).slice(0, NEXT);
-  }, [jobs]);
+function NextUp() {
+  const next = useNextJobs(NEXT);
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Next runs")}</h2><span className="aside"><Link href="/forecast" className="link">{t("Forecast")}</Link></span></div>
-      {!jobs ? <Bones rows={NEXT} /> : next.length === 0 ? <Empty title={t("No fire time ahead")} /> : (
+      {next.error ? <div className="card-body"><Problem error={next.error} /></div> : null}
+      {!next.data ? <Bones rows={NEXT} /> : next.data.items.length === 0 ? <Empty title={t("No fire time ahead")} /> : (
         <ul className="lines">
-          {next.map((job) => (
+          {next.data.items.map((job) => (
             <li key={job.id}>
               <StateShape state={job.last_status ?? "pending"} />
               <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>

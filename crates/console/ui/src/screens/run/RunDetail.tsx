@@ -4,7 +4,7 @@ import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useRunActions } from "../../api/actions";
 import { isOpen as isOpenRun, useJob, useRun, useWhy } from "../../api/queries";
-import { stateOf } from "../../api/live";
+import { asHeard } from "../../api/live";
 import { useMay } from "../../api/session";
 import type { Attempt, Job, Run } from "../../api/types";
 import { plain } from "../../parts/ansi";
@@ -28,10 +28,12 @@ export default function RunDetail({ id }: { id: number }) {
   const crumbs = [{ name: t("Runs"), path: "/runs" }, { name: String(id) }];
   if (run.error && !run.data) return <Screen crumbs={crumbs}><Problem error={run.error} retry={() => void run.refetch()} /></Screen>;
   if (!run.data) return <Screen crumbs={crumbs}><div className="card"><Bones rows={8} /></div></Screen>;
-  return <Shown run={{ ...run.data, state: stateOf(run.data) }} />;
+  const heard = asHeard(run.data);
+  return <Shown run={heard} isAhead={heard !== run.data} />;
 }
 
-function Shown({ run }: { run: Run }) {
+/** `isAhead`: the stream told that it runs before the server wrote it down. */
+function Shown({ run, isAhead }: { run: Run; isAhead: boolean }) {
   const job = useJob(run.job);
   const zone = zoneOf(job.data);
   const name = job.data?.name ?? `#${run.job}`;
@@ -69,7 +71,7 @@ function Shown({ run }: { run: Run }) {
           ) : null}
           <LogView key={`${attempt}-${part}`} run={run.id} attempt={attempt} part={run.parts.length > 0 ? part : null} isOpen={isOpen} />
         </div>
-        <div className="column"><Why run={run} zone={zone} /><Facts run={run} zone={zone} />{job.data ? <Sent run={run} job={job.data} /> : null}</div>
+        <div className="column"><Why run={run} zone={zone} isAhead={isAhead} /><Facts run={run} zone={zone} />{job.data ? <Sent run={run} job={job.data} /> : null}</div>
       </div>
     </Screen>
   );
@@ -160,14 +162,14 @@ function Parts({ run, chosen, onChoose }: { run: Run; chosen: number; onChoose: 
   );
 }
 
-function Why({ run, zone }: { run: Run; zone: string | undefined }) {
+function Why({ run, zone, isAhead }: { run: Run; zone: string | undefined; isAhead: boolean }) {
   const why = useWhy(run);
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Why")}</h2></div>
       <div className="card-body" style={{ display: "grid", gap: 10 }}>
         {why.error ? <Problem error={why.error} /> : null}
-        <p className="told strong">{plain(why.data?.sentence ?? "…")}</p>
+        <p className="told strong">{isAhead ? t("It was sent and is running.") : plain(why.data?.sentence ?? "…")}</p>
         <ul className="small muted" style={{ display: "grid", gap: 4 }}>
           {why.data?.evidence.map((one, index) => <li key={index} className="told">{one.at ? <><Time at={one.at} zone={zone} precise /> · </> : null}{plain(one.what)}</li>)}
         </ul>

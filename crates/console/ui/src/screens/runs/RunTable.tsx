@@ -1,7 +1,7 @@
 // Runs as a list: when, of which job, how it went, how late and how long.
 import { useCallback, useMemo } from "react";
 import { Link, useLocation } from "wouter";
-import { type RunFilter, useJob, useRuns } from "../../api/queries";
+import { type RunFilter, useRuns } from "../../api/queries";
 import { stateOf } from "../../api/live";
 import type { Run } from "../../api/types";
 import { plain } from "../../parts/ansi";
@@ -57,7 +57,7 @@ function Row({ run, zone, isOfOneJob }: Shown) {
   return (
     <>
       <Cell><Link href={`/runs/${run.id}`} aria-label={`${stateName(stateOf(run))}, ${t("Run {id}", { id: run.id })}`}><State state={stateOf(run)} /></Link></Cell>
-      <Cell className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName id={run.job} href={`/runs/${run.id}`} />}</Cell>
+      <Cell className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName run={run} />}</Cell>
       <Cell className="muted"><Time at={run.fire_time} zone={zone} /></Cell>
       <Cell className="muted small cut">{t(ORIGINS[run.origin])}</Cell>
       <Cell className={`number small ${(run.lag_ms ?? 0) >= 1_000 ? "warn" : "muted"}`}>{run.lag_ms === null ? "–" : length(run.lag_ms)}</Cell>
@@ -73,7 +73,7 @@ function SmallRow({ run, zone, isOfOneJob }: Shown) {
     <>
       <Cell><StateShape state={stateOf(run)} /></Cell>
       <Cell>
-        <div className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName id={run.job} href={`/runs/${run.id}`} />}</div>
+        <div className="row-main">{isOfOneJob ? <Link href={`/runs/${run.id}`} className="mono">{run.id}</Link> : <JobName run={run} />}</div>
         <div className="small muted cut">{reasonOf(run) || t(ORIGINS[run.origin])}</div>
       </Cell>
       <Cell className="right small muted"><Time at={run.fire_time} zone={zone} /><div>{ms === null ? "–" : length(ms)}</div></Cell>
@@ -87,13 +87,12 @@ function reasonOf(run: Run): string {
   return many + attempts + plain(run.reason);
 }
 
-/** The name of a job, once it is known; its number until then, and for good if it was deleted. */
-export function JobName({ id, href }: { id: number; href?: string }) {
-  const job = useJob(id);
+/** The name of a run's job; its number where the job is long gone. */
+function JobName({ run }: { run: Run }) {
   return (
     <>
-      <Link href={href ?? `/jobs/${id}`} className="cut name" title={job.data?.name}>{job.data?.name ?? (job.error ? t("job {id}, deleted", { id }) : `#${id}`)}</Link>
-      {job.data ? <span className="faint small cut">{job.data.app}</span> : null}
+      <Link href={`/runs/${run.id}`} className="cut name" title={run.job_name ?? undefined}>{run.job_name ?? t("job {id}, deleted", { id: run.job })}</Link>
+      {run.app ? <span className="faint small cut">{run.app}</span> : null}
     </>
   );
 }

@@ -12,9 +12,12 @@ import { useFilter } from "../../parts/filter";
 import { Problem } from "../../parts/Problem";
 import { SearchBox } from "../../parts/SearchBox";
 import { stateName } from "../../parts/State";
+import { Segments } from "../../parts/Tabs";
 import { say } from "../../parts/Toasts";
 import { Screen } from "../../shell/Screen";
+import { useNow } from "../../time/now";
 import { many, number, t } from "../../words";
+import { bounded } from "./bounded";
 import { RunTable } from "./RunTable";
 
 const NAMES = ["state", "app", "job", "from", "to", "key"] as const;
@@ -22,6 +25,8 @@ const OPEN = ["pending", "running", "retrying"];
 
 export default function Runs() {
   const [filter, setFilter, clear] = useFilter(NAMES);
+  const [{ when }, setWhen] = useFilter(["when"] as const);
+  const shown = bounded(filter, when === "ahead" ? "ahead" : "past", useNow());
   const [isCancelling, setCancelling] = useState(false);
   const apps = useApps();
   const mayOperate = useMay("operator");
@@ -33,6 +38,7 @@ export default function Runs() {
       actions={canCancel ? <button type="button" className="button is-danger" onClick={() => setCancelling(true)}><CircleStop aria-hidden="true" />{t("Cancel what matches")}</button> : null}
     >
       <div className="filters">
+        <Segments label={t("When")} options={[["past", t("Until now")], ["ahead", t("Ahead")]]} chosen={when === "ahead" ? "ahead" : "past"} onChoose={(next) => setWhen("when", next === "ahead" ? next : "")} />
         <SearchBox value={filter.key} onChange={(value) => setFilter("key", value)} label={t("Key, exactly")} />
         <select className="select" value={filter.state} onChange={(event) => setFilter("state", event.target.value)} aria-label={t("State")}>
           <option value="">{t("All states")}</option>
@@ -42,22 +48,22 @@ export default function Runs() {
           <option value="">{t("All apps")}</option>
           {apps.data?.items.map((app) => <option key={app.name} value={app.name}>{app.name}</option>)}
         </select>
-        <When label={t("From, UTC")} value={filter.from} onChange={(value) => setFilter("from", value)} />
-        <When label={t("To, UTC")} value={filter.to} onChange={(value) => setFilter("to", value)} />
+        <TimeField label={t("From, UTC")} value={filter.from} onChange={(value) => setFilter("from", value)} />
+        <TimeField label={t("To, UTC")} value={filter.to} onChange={(value) => setFilter("to", value)} />
         {filter.job ? <JobChip job={filter.job} onRemove={() => setFilter("job", "")} /> : null}
         {isFiltered ? <button type="button" className="button is-plain" onClick={clear}>{t("Clear")}</button> : null}
       </div>
       <RunTable
-        filter={filter}
+        filter={shown}
         empty={isFiltered ? <Empty title={t("No run matches")} action={<button type="button" className="button" onClick={clear}>{t("Clear the filter")}</button>} />
           : <Empty title={t("No runs yet")} command="punctual run submit --job app/name">{t("A run appears here shortly before it is due, or when it is handed over.")}</Empty>}
       />
-      {isCancelling ? <CancelMany filter={filter} onClose={() => setCancelling(false)} /> : null}
+      {isCancelling ? <CancelMany filter={shown} onClose={() => setCancelling(false)} /> : null}
     </Screen>
   );
 }
 
-function When({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
+function TimeField({ label, value, onChange }: { label: string; value: string; onChange: (value: string) => void }) {
   return (
     <input
       className="input hide-small" style={{ width: 176 }} type="datetime-local" aria-label={label} title={label} value={value.replace(/:00Z$/, "")}

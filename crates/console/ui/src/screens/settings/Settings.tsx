@@ -1,23 +1,28 @@
-// Settings: the look of this browser, who is signed in, and the tokens.
+// Settings: the look of this browser, who is signed in, the tokens, and the configuration of the node.
 import { useState } from "react";
-import { useSignedIn, useMay } from "../../api/session";
+import { useMay, useReachesAll, useSignedIn } from "../../api/session";
+import { useFilter } from "../../parts/filter";
 import { Segments, Tabs } from "../../parts/Tabs";
 import { Screen } from "../../shell/Screen";
 import { type Density, type Theme, chooseDensity, chooseTheme, density, theme } from "../../shell/theme";
 import { type Manner, setManner, useManner } from "../../time/Time";
 import { myZone } from "../../time/zone";
 import { type Language, chooseLanguage, language, t } from "../../words";
+import { Configuration } from "./Configuration";
 import { Tokens } from "./Tokens";
 
-type Tab = "look" | "tokens";
+type Tab = "look" | "tokens" | "configuration";
 
 export default function Settings() {
   const mayAdmin = useMay("admin");
-  const [tab, setTab] = useState<Tab>("look");
+  const isWhole = useReachesAll();
+  const [{ tab }, setFilter] = useFilter(["tab"] as const);
+  const tabs: [Tab, string][] = [["look", t("This browser")], ["tokens", t("Access tokens")], ...(isWhole ? [["configuration", t("Configuration")] as [Tab, string]] : [])];
+  const chosen = (mayAdmin ? tabs.find(([name]) => name === tab)?.[0] : undefined) ?? "look";
   return (
     <Screen crumbs={[{ name: t("Settings") }]}>
-      {mayAdmin ? <Tabs<Tab> label={t("Settings")} tabs={[["look", t("This browser")], ["tokens", t("Access tokens")]]} chosen={tab} onChoose={setTab} /> : null}
-      {tab === "look" ? <Look /> : <Tokens />}
+      {mayAdmin ? <Tabs<Tab> label={t("Settings")} tabs={tabs} chosen={chosen} onChoose={(next) => setFilter("tab", next === "look" ? "" : next)} /> : null}
+      {chosen === "look" ? <Look /> : chosen === "tokens" ? <Tokens /> : <Configuration />}
     </Screen>
   );
 }

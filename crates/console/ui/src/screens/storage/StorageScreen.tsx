@@ -23,7 +23,7 @@ export default function StorageScreen() {
           <div className="tiles">
             <div className="tile"><span className="what">{t("Runs")}</span><span className="figure">{number(storage.data.runs)}</span><span className="more">{t("{n} ended", { n: number(storage.data.closed) })}</span></div>
             <div className="tile"><span className="what">{t("Bytes")}</span><span className="figure">{storage.data.bytes > 0 ? bytes(storage.data.bytes) : "–"}</span><span className="more">{storage.data.runs > 0 && storage.data.bytes > 0 ? t("{n} a run", { n: bytes(storage.data.bytes / storage.data.runs) }) : ""}</span></div>
-            <div className="tile"><span className="what">{t("Days")}</span><span className="figure">{number(buckets.length)}</span><span className="more">{t("each dropped as a whole when its time is over")}</span></div>
+            <div className="tile"><span className="what">{t("Days")}</span><span className="figure">{number(buckets.length)}</span><span className="more">{storage.data.retention ? t("runs are kept {n}", { n: storage.data.retention.runs }) : t("each dropped as a whole when its time is over")}</span></div>
             <div className="tile"><span className="what">{t("Oldest day")}</span><span className="figure">{number(oldest)}</span><span className="more">{t("days ago")}</span></div>
           </div>
           {buckets.length === 0 ? <div className="card"><Empty title={t("Nothing is stored yet")}>{t("A day appears with its first run.")}</Empty></div> : <Days buckets={buckets} />}
@@ -44,7 +44,7 @@ function Days({ buckets }: { buckets: Bucket[] }) {
           <tbody>
             {[...buckets].reverse().map((bucket) => (
               <tr key={bucket.day}>
-                <td className="mono">{bucket.day}</td><td className="number muted">{bucket.age_days}</td><td className="number">{number(bucket.runs)}</td>
+                <td className="mono">{bucket.day}</td><td className="number muted">{bucket.age_days < 0 ? t("ahead") : bucket.age_days}</td><td className="number">{number(bucket.runs)}</td>
                 <td className="number">{number(bucket.runs - bucket.closed)}</td><td className="number muted">{bucket.bytes > 0 ? bytes(bucket.bytes) : "–"}</td>
                 <td><i className="bar" style={{ width: `${(100 * bucket.runs) / most}%` }} /></td>
               </tr>

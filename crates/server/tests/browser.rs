@@ -1,0 +1,132 @@
+//! The console in a real browser: the binary serves, its own executor works for it, and the scripts in
+//! `crates/console/ui/e2e` click, type and look.
+//!
+//! `PUNCTUAL_TEST_CONSOLE` says where the test command put them, with what npm brings; without it they are run where
+//! they lie, after `npm install` there.
+#![cfg(feature = "console")]
+#![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "real programs live in real time")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
+
+/// How many jobs there are when a filter is acted upon as a whole.
+const JOBS: &str = "10000";
+
+/// A server that stays at its address when it is restarted.
+struct Server {
+    child: Child,
+    address: String,
+    data: PathBuf,
+}
+
+impl Server {
+    fn start(data: &Path) -> Server {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = free.local_addr().expect("an address").to_string();
+        drop(free);
+        let child = serve(&address, data);
+        Server { child, address, data: data.to_owned() }
+    }
+
+    /// Stops it as an operator would, and starts it where it was.
+    fn restart(&mut self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
+        assert!(self.child.wait().expect("it ends").success());
+        self.child = serve(&self.address, &self.data);
+    }
+
+    fn token(&self) -> String {
+        std::fs::read_to_string(self.data.join("admin-token")).expect("the first token")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}
+
+/// Starts the server, and waits until it has said where it listens.
+fn serve(address: &str, data: &Path) -> Child {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(data.join("log")).expect("a log");
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--listen", address, "--data"]).arg(data);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
+        command.env_remove(name);
+    }
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.trim_start().starts_with("address") {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("text") > 0, "it ended before it listened");
+    }
+    std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
+    child
+}
+
+/// Where the scripts and their packages are.
+fn scripts() -> PathBuf {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../console/ui");
+    let room = std::env::var_os("PUNCTUAL_TEST_CONSOLE").map_or(home, PathBuf::from);
+    assert!(
+        room.join("node_modules/playwright-core").is_dir(),
+        "{} has no packages for the browser tests: run `cargo xtask test`, or `npm install` in crates/console/ui",
+        room.display()
+    );
+    room
+}
+
+/// Says what a program says, as it says it.
+fn told(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(&mut from).lines().map_while(Result::ok) {
+            eprintln!("{line}");
+        }
+    })
+}
+
+#[test]
+fn people_can_see_trust_and_mend_everything_in_a_browser() {
+    let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", std::process::id()));
+    std::fs::create_dir_all(&data).expect("a folder");
+    let mut server = Server::start(&data);
+    let wish = data.join("restart");
+    let asking = format!("touch '{0}' && while [ -e '{0}' ]; do sleep 0.05; done", wish.display());
+    let mut browser = Command::new("node")
+        .arg("e2e/all.mjs")
+        .current_dir(scripts())
+        .env("PUNCTUAL_URL", format!("http://{}", server.address))
+        .env("PUNCTUAL_TOKEN", server.token())
+        .env("PUNCTUAL_BINARY", BINARY)
+        .env("PUNCTUAL_BULK", JOBS)
+        .env("PUNCTUAL_WHOLE", "yes")
+        .env("PUNCTUAL_RESTART", asking)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("node can be started; it runs the browser tests");
+    let said = [told(browser.stdout.take().expect("piped")), told(browser.stderr.take().expect("piped"))];
+    let status = loop {
+        if let Some(status) = browser.try_wait().expect("it was started") {
+            break status;
+        }
+        if wish.exists() {
+            server.restart();
+            std::fs::remove_file(&wish).expect("it was there");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    said.into_iter().for_each(|one| one.join().expect("it only reads"));
+    assert!(status.success(), "the browser tests ended with {status}; what failed is said above");
+}
