@@ -12,13 +12,18 @@ use punctual_core::model::{ChangeId, Http};
 use punctual_core::registry::Secret;
 use punctual_node::Node;
 use punctual_node::ports::{Browse, Digest, Door, Entropy, Logs};
+use punctual_protocol::Configuration;
 
+use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
-use crate::convert::apps::AppNames;
+use crate::convert::apps::{AppNames, JobNames};
 use crate::events::EventLog;
 use crate::executors::Executors;
+use crate::forecast::Forecasts;
 use crate::logs::Logbook;
 use crate::problem::Problem;
+use crate::session::Sessions;
+use crate::table::Permission;
 
 /// How long a person waits for a change to be in force everywhere.
 const IN_FORCE_WITHIN: Duration = Duration::from_millis(1_500);
@@ -83,6 +88,12 @@ pub struct Settings {
     pub allows_default_token: bool,
     /// Whether jobs may bring scripts.
     pub allows_scripts: bool,
+    /// For how long runs that have ended are kept; only told.
+    pub keeps_runs: Duration,
+    /// For how long keys of runs that have ended are kept; only told.
+    pub keeps_keys: Duration,
+    /// The configuration of the node; only told.
+    pub configuration: Configuration,
 }
 
 impl Default for Settings {
@@ -97,6 +108,9 @@ impl Default for Settings {
             access_token: None,
             allows_default_token: false,
             allows_scripts: false,
+            keeps_runs: Duration::from_secs(30 * 86_400),
+            keeps_keys: Duration::from_secs(86_400),
+            configuration: Configuration::default(),
         }
     }
 }
@@ -113,6 +127,12 @@ pub(crate) struct Front {
     pub(crate) strangers: Strangers,
     pub(crate) apps: AppNames,
     pub(crate) document: Bytes,
+    pub(crate) sessions: Sessions,
+    /// Every operation that people may ask for, and who may.
+    pub(crate) operations: Vec<(&'static str, Permission)>,
+    pub(crate) names: JobNames,
+    pub(crate) forecasts: Forecasts,
+    pub(crate) bulks: Bulks,
 }
 
 impl std::ops::Deref for Front {

@@ -26,21 +26,39 @@ pub struct Peer(pub SocketAddr);
 pub(crate) struct Caller {
     pub(crate) id: u32,
     pub(crate) name: Text,
-    role: Role,
+    pub(crate) role: Role,
     /// The apps whose jobs it may see and touch; all if there are none here.
-    apps: Option<Vec<String>>,
+    pub(crate) apps: Option<Vec<String>>,
+    /// From when on what it showed opens nothing any more.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// Whether a browser asks, by the cookie that it was given.
+    pub(crate) is_session: bool,
 }
 
 impl Caller {
     /// Whoever asks for what is open to anybody.
     pub(crate) fn nobody() -> Caller {
-        Caller { id: 0, name: Text::Borrowed("nobody"), role: Role::Viewer, apps: Some(Vec::new()) }
+        Caller {
+            id: 0,
+            name: Text::Borrowed("nobody"),
+            role: Role::Viewer,
+            apps: Some(Vec::new()),
+            expires_at: None,
+            is_session: false,
+        }
     }
 
     fn of(row: &TokenRow) -> Option<Caller> {
         let is_all = row.apps.iter().any(|app| app == "*");
         let apps = (!is_all).then(|| row.apps.clone());
-        Some(Caller { id: row.id, name: row.name.clone(), role: Role::named(&row.role)?, apps })
+        Some(Caller {
+            id: row.id,
+            name: row.name.clone(),
+            role: Role::named(&row.role)?,
+            apps,
+            expires_at: row.expires_at,
+            is_session: false,
+        })
     }
 
     /// Whether it may see and touch the jobs of an app.

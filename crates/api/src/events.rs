@@ -13,6 +13,8 @@ use punctual_core::registry::ChangeKind;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::ledger::Ledger;
+
 /// How many events are kept.
 const KEPT_MAX: usize = 10_000;
 
@@ -22,13 +24,14 @@ pub struct EventLog(Arc<Log>);
 
 struct Log {
     ring: Mutex<Ring>,
+    ledger: Ledger,
     /// How many there were, and whether there will be more.
     news: watch::Sender<(u64, bool)>,
 }
 
 impl Default for Log {
     fn default() -> Log {
-        Log { ring: Mutex::default(), news: watch::Sender::new((0, true)) }
+        Log { ring: Mutex::default(), ledger: Ledger::default(), news: watch::Sender::new((0, true)) }
     }
 }
 
@@ -62,6 +65,7 @@ impl EventLog {
         if events.is_empty() {
             return;
         }
+        self.0.ledger.take(events, at);
         let count = {
             let mut ring = self.ring();
             for event in events {
@@ -74,6 +78,11 @@ impl EventLog {
             ring.first + ring.kept.len() as u64
         };
         self.0.news.send_modify(|news| news.0 = count);
+    }
+
+    /// What they add up to.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.0.ledger
     }
 
     /// Ends all listening, so that connections can be closed.

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::repeat;
 use crate::table::{Answer, Call, Operation, Permission, Takes};
-use crate::{body, caller};
+use crate::{body, session};
 
 /// The media type of a stream of lines.
 const LINES: &str = "application/x-ndjson";
@@ -131,14 +131,34 @@ async fn caller_of(front: &Front, operation: &Operation, parts: &Parts) -> Resul
         };
     }
     let refuse = |detail| front.strangers.refuse(peer, front.settings.strangers_max, detail);
-    let Some(token) = bearer(&parts.headers) else {
-        return Err(refuse("send a token: Authorization: Bearer pct_…"));
+    let caller = match (bearer(&parts.headers), session::cookie(&parts.headers)) {
+        (Some(token), _) => {
+            let known = front.tokens.caller(&*front.door, token, front.now()?).await?;
+            known.ok_or_else(|| {
+                refuse("the token is unknown, expired or revoked; an admin can make another")
+            })?
+        }
+        (None, Some(sealed)) => {
+            let known = signed_in(front, sealed).await?;
+            let caller = known.ok_or_else(|| refuse("the session is over; sign in again"))?;
+            if parts.method != Method::GET && parts.method != Method::HEAD {
+                session::check_origin(&parts.headers)?;
+            }
+            caller
+        }
+        (None, None) => return Err(refuse("send a token: Authorization: Bearer pct_…")),
     };
-    let known = front.tokens.caller(&*front.door, token, front.now()?).await?;
-    let caller: caller::Caller =
-        known.ok_or_else(|| refuse("the token is unknown, expired or revoked; an admin can make another"))?;
     caller.check(permission)?;
     Ok(caller)
+}
+
+/// Who is signed in with a session; nobody if it or its token is over.
+async fn signed_in(front: &Front, sealed: &str) -> Result<Option<Caller>, Problem> {
+    let now = front.now()?;
+    let session = front.sessions.open(&*front.door, &*front.entropy, sealed, now).await?;
+    let Some(session) = session else { return Ok(None) };
+    let caller = front.tokens.caller(&*front.door, &session.token, now).await?;
+    Ok(caller.map(|caller| Caller { expires_at: Some(session.expires_at), is_session: true, ..caller }))
 }
 
 async fn path_of(parts: &mut Parts) -> Result<BTreeMap<String, String>, Problem> {

@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Time,
     /// A state of a run.
     State,
+    /// One of several words; the first if not said.
+    Word(&'static [&'static str]),
     /// A number, or `app/name`.
     Job,
     /// What an earlier page said.
@@ -65,6 +67,7 @@ impl Kind {
                 let names: Vec<_> = RunState::ALL.iter().map(|state| state.name()).collect();
                 json!({"type": "string", "enum": names})
             }
+            Kind::Word(words) => json!({"type": "string", "enum": words, "default": words[0]}),
             Kind::Job => {
                 json!({"type": "string", "maxLength": 257, "pattern": "^([1-9][0-9]{0,9}|[^/]+/.+)$"})
             }
@@ -83,6 +86,8 @@ impl Kind {
             },
             Kind::Time => text.parse::<Timestamp>().map(|_| ()).map_err(|error| error.to_string()),
             Kind::State => text.parse::<RunState>().map(|_| ()).map_err(|error| error.to_string()),
+            Kind::Word(words) if words.contains(&text) => Ok(()),
+            Kind::Word(words) => Err(format!("expected {}", words.join(" or "))),
             Kind::Job => crate::convert::job_ref::JobRef::parse(text).map(|_| ()),
             Kind::Cursor => Ok(()),
         }

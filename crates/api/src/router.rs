@@ -12,10 +12,13 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
 
 use crate::app::{App, Front};
+use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
-use crate::convert::apps::AppNames;
+use crate::convert::apps::{AppNames, JobNames};
+use crate::forecast::Forecasts;
 use crate::problem::Problem;
 use crate::routes::doors;
+use crate::session::Sessions;
 use crate::table::{Answer, Operation};
 use crate::{gate, openapi, routes};
 
@@ -28,8 +31,20 @@ pub fn router(app: App) -> Result<Router, String> {
     check(&operations)?;
     let document = Bytes::from(openapi::written(&operations));
     app.events.begin(app.entropy.bits());
-    let (tokens, strangers) = (Tokens::default(), Strangers::default());
-    let front = Arc::new(Front { app, tokens, strangers, apps: AppNames::default(), document });
+    let peoples = operations.iter().filter(|operation| operation.is_documented());
+    let permissions = peoples.filter_map(|operation| Some((operation.id, operation.permission?)));
+    let front = Arc::new(Front {
+        app,
+        tokens: Tokens::default(),
+        strangers: Strangers::default(),
+        apps: AppNames::default(),
+        document,
+        sessions: Sessions::default(),
+        operations: permissions.collect(),
+        names: JobNames::default(),
+        forecasts: Forecasts::default(),
+        bulks: Bulks::default(),
+    });
     let mut by_path: BTreeMap<&'static str, Vec<Arc<Operation>>> = BTreeMap::new();
     for operation in operations {
         by_path.entry(operation.path).or_default().push(Arc::new(operation));
@@ -165,7 +180,11 @@ mod tests {
         let is_open = |operation: &&Operation| operation.permission == Some(Permission::Open);
         let all = routes::all();
         let open: Vec<&str> = all.iter().filter(is_open).map(|operation| operation.path).collect();
-        assert_eq!(open, ["/healthz", "/readyz"]);
+        assert_eq!(
+            open,
+            ["/api/v1/session", "/api/v1/session", "/healthz", "/readyz"],
+            "and signing in and out"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod after;
 mod apps;
+mod bulk;
 mod cluster;
 mod commands;
 mod connect;
@@ -14,6 +15,7 @@ mod logs;
 mod runs;
 mod schedules;
 mod service;
+mod session;
 mod stats;
 mod submit;
 mod tokens;
@@ -42,6 +44,7 @@ pub(crate) fn all() -> Vec<Operation> {
         jobs::operations(),
         edits::operations(),
         commands::operations(),
+        bulk::operations(),
         glue::operations(),
         schedules::operations(),
         submit::operations(),
@@ -51,6 +54,7 @@ pub(crate) fn all() -> Vec<Operation> {
         apps::operations(),
         stats::operations(),
         events::operations(),
+        session::operations(),
         tokens::operations(),
         cluster::operations(),
         service::operations(),

@@ -261,7 +261,9 @@ impl Operation {
 
     /// Whether a key makes a repetition of it the same request.
     pub(crate) fn has_idempotency(&self) -> bool {
-        self.method == Method::POST && !self.is_for_executors() && self.permission != Some(Permission::Peer)
+        // Who signs in is nobody yet, so there is nobody whose key it could be.
+        let is_somebodys = !matches!(self.permission, Some(Permission::Peer | Permission::Open));
+        self.method == Method::POST && !self.is_for_executors() && is_somebodys
     }
 
     /// Whether it is a door of executors.

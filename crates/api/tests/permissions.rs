@@ -56,7 +56,13 @@ async fn without_a_valid_token_nothing_opens_but_health() {
             let answer = ask(&door, request(&route.method, &route.filled(), token, "{}")).await;
             let what = format!("{} {} {token}", route.method, route.path);
             if route.role.is_none() {
-                assert_eq!(answer.status, 200, "{what}");
+                let expected = match (route.path.ends_with("/session"), route.method.as_str()) {
+                    (false, _) => 200,
+                    (true, "DELETE") => 204,
+                    // Whoever signs in brings a token in the body; here is none.
+                    (true, _) => 422,
+                };
+                assert_eq!(answer.status, expected, "{what}");
                 continue;
             }
             assert_eq!(answer.status, 401, "{what}");

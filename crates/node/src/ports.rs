@@ -23,7 +23,8 @@ use punctual_core::registry::{Dialect, Secret};
 
 pub use apps::{AppRow, Apps, Beat, ExecutorRow, Registered};
 pub use browse::{
-    AttemptRow, Browse, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
+    AttemptRow, Browse, Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView,
+    Soonest,
 };
 pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};

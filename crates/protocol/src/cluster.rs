@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Span;
+
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
@@ -71,6 +73,17 @@ pub struct Storage {
     pub closed: u64,
     /// All bytes.
     pub bytes: u64,
+    /// For how long what is kept.
+    pub retention: RetentionInfo,
+}
+
+/// For how long something is kept, unless an app says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RetentionInfo {
+    /// Runs that have ended, by the day they were born on.
+    pub runs: Span,
+    /// Keys of runs that have ended.
+    pub keys: Span,
 }
 
 /// Where nodes tell each other something.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Glue, Schedule, Span, schema};
+use crate::{Glue, RunState, Schedule, Span, schema};
 
 /// A job as people write it. Fields that only the answer has are ignored here, so that what was read can be written
 /// back.
@@ -114,11 +114,49 @@ pub struct Job {
     /// When a run last succeeded.
     #[schemars(schema_with = "schema::maybe_time")]
     pub last_success: Option<String>,
+    /// The schedule in words.
+    #[serde(default)]
+    pub in_words: String,
+    /// Its last runs that the node which is asked knows of, the oldest first; at most 20.
+    #[serde(default)]
+    pub recent: Vec<RecentRun>,
+    /// How long half of those took at most.
+    #[serde(default)]
+    pub duration_p50_ms: Option<u64>,
+    /// How long 95 of 100 of those took at most.
+    #[serde(default)]
+    pub duration_p95_ms: Option<u64>,
+}
+
+/// A run that has ended, in a row of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecentRun {
+    /// Its number.
+    pub run: u64,
+    /// How it ended.
+    pub state: RunState,
+    /// When.
+    #[schemars(schema_with = "schema::time")]
+    pub at: String,
+    /// How long its last attempt took; null if there was none.
+    pub duration_ms: Option<u64>,
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobPage {
+    /// The rows.
+    pub items: Vec<Job>,
+    /// What to send as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+    /// How many the filter lets through, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 impl Job {
     /// The fields that only the answer has.
-    pub const READ_ONLY: [&'static str; 8] = [
+    pub const READ_ONLY: [&'static str; 12] = [
         "id",
         "version",
         "next_fire_time",
@@ -127,6 +165,10 @@ impl Job {
         "consecutive_failures",
         "last_status",
         "last_success",
+        "in_words",
+        "recent",
+        "duration_p50_ms",
+        "duration_p95_ms",
     ];
 }
 

@@ -5,7 +5,10 @@
 //! text, durations are text with units ([`Span`]).
 
 mod app;
+mod bulk;
 mod cluster;
+mod config;
+mod figures;
 mod glue;
 mod job;
 pub mod native;
@@ -19,11 +22,19 @@ mod token;
 pub mod xxl;
 
 pub use app::{Addresses, App, AppDraft, AppExecutor, AppExecutors, Apps, Auto, ExecutorDialect, PutApp};
-pub use cluster::{BucketInfo, HINTS_PATH, NodeInfo, Nodes, PeerHint, ShardInfo, Shards, Storage};
+pub use bulk::{
+    Bulk, BulkAction, BulkAsked, BulkJob, BulkJobFilter, BulkList, BulkPreview, BulkRefusal, BulkState,
+};
+pub use cluster::{
+    BucketInfo, HINTS_PATH, NodeInfo, Nodes, PeerHint, RetentionInfo, ShardInfo, Shards, Storage,
+};
+pub use config::{Configuration, Setting, SettingOrigin};
+pub use figures::{Busy, Due, DueJob, Forecast, History, Past, WaitingDay};
 pub use glue::{Glue, GlueRollback, GlueVersion, GlueVersions};
 pub use job::{
-    After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPatch, JobPlan, JobStats,
-    Misfire, MisfirePolicy, NewJob, Retry, Revision, Revisions, RunNow, Target, When, Window,
+    After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPage, JobPatch, JobPlan,
+    JobStats, Misfire, MisfirePolicy, NewJob, RecentRun, Retry, Revision, Revisions, RunNow, Target, When,
+    Window,
 };
 pub use problem::{FieldError, Problem};
 pub use run::{
@@ -34,7 +45,7 @@ pub use run::{
 pub use schedule::{BackfillRange, Dialect, FireTimes, Gap, Overlap, Preview, PreviewAsked, Schedule};
 pub use secret::{MASKED_HEADER, MASKED_SECRET, is_secret_header};
 pub use span::{Span, SpanError};
-pub use token::{NewToken, Role, Token, TokenMade, Tokens};
+pub use token::{NewToken, Role, Session, SignIn, SignedBy, Token, TokenMade, Tokens};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

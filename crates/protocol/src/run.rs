@@ -144,6 +144,12 @@ pub struct Run {
     pub id: u64,
     /// Its job's number.
     pub job: u32,
+    /// Its job's name, of a deleted one the last; null if nothing is known of it any more.
+    #[serde(default)]
+    pub job_name: Option<String>,
+    /// The app of its job.
+    #[serde(default)]
+    pub app: Option<String>,
     /// The instant that was named for it.
     #[schemars(schema_with = "schema::time")]
     pub fire_time: String,

@@ -93,3 +93,40 @@ pub struct Tokens {
     /// By number.
     pub items: Vec<Token>,
 }
+
+/// What signs a browser in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignIn {
+    /// A token.
+    #[schemars(length(max = 512))]
+    pub token: String,
+}
+
+/// By what somebody is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SignedBy {
+    /// A token in the request.
+    Token,
+    /// The cookie of a browser.
+    Session,
+}
+
+/// Who asks, and what they may do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Session {
+    /// What their token is called.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whose jobs they may see and touch; `*` stands for all.
+    pub apps: Vec<String>,
+    /// By what they are known.
+    pub by: SignedBy,
+    /// From when on that opens nothing any more.
+    #[schemars(schema_with = "schema::maybe_time")]
+    pub expires_at: Option<String>,
+    /// The operations of this document that they may ask for.
+    pub permissions: Vec<String>,
+}

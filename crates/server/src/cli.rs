@@ -7,6 +7,7 @@ mod app;
 mod client;
 mod cron;
 mod database;
+mod demo;
 mod diff;
 mod executor;
 mod failure;
@@ -75,6 +76,11 @@ enum Command {
   punctual doctor
   punctual doctor --database mysql://punctual@db.example.com/punctual")]
     Doctor(database::Database),
+    /// Serve a scratch node with jobs, executors and a day of history, to look at.
+    #[command(after_help = "Examples:
+  punctual demo
+  punctual demo --listen 127.0.0.1:7070 --hours 48")]
+    Demo(demo::DemoArguments),
     /// Measure what a node does on this machine.
     #[command(
         disable_help_flag = true,
@@ -135,6 +141,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Node(arguments) => node::run(arguments),
         Command::Migrate(asked) => database::migrate(&asked),
         Command::Doctor(asked) => database::doctor(&asked),
+        Command::Demo(asked) => demo::run(&asked),
         Command::Bench { words } => return punctual_bench::command::run(&words, &["bench"]),
         Command::Completions { shell } => completions(shell),
         Command::Version => Outcome::data(format!("punctual {}\n", version())),

@@ -3,6 +3,7 @@
 //! Every setting has one line in [`SETTINGS`], which says what it is called, what it may be, and where it goes.
 
 pub(crate) mod environment;
+mod shown;
 mod size;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use punctual_api::DEFAULT_TOKEN;
 use punctual_core::registry::Secret;
-use punctual_protocol::Span;
+use punctual_protocol::{SettingOrigin, Span};
 use toml::{Table, Value};
 
 use crate::keep::Engine;
@@ -68,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) dead: Duration,
     pub(crate) sweep: Duration,
     pub(crate) wait: Duration,
+    /// Where values come from that are not the defaults.
+    origins: BTreeMap<(&'static str, &'static str), SettingOrigin>,
 }
 
 /// How logs are written.
@@ -125,6 +128,17 @@ impl Config {
             dead: Duration::from_secs(90),
             sweep: Duration::from_secs(30),
             wait: Duration::from_secs(60),
+            origins: BTreeMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Notes where a value comes from.
+    fn comes_from(&mut self, section: &str, key: &str, origin: SettingOrigin) {
+        let known = SETTINGS.iter().find(|(of, name, _)| *of == section && *name == key);
+        if let Some((section, key, _)) = known {
+            self.origins.insert((*section, *key), origin);
         }
     }
 }
@@ -220,6 +234,9 @@ pub(crate) fn read(
     flags: &Flags,
 ) -> Result<Read, ConfigError> {
     let mut config = Config::with_data(environment::data_folder(variables));
+    if variables.contains_key("PUNCTUAL_DATA") {
+        config.comes_from("server", "data", SettingOrigin::Environment);
+    }
     if let Some(path) = file {
         read_file(&mut config, path)?;
     }
@@ -228,6 +245,7 @@ pub(crate) fn read(
         let set = setting(section, key).expect("a flag names a setting");
         set(&mut config, value)
             .map_err(|reason| ConfigError(format!("--{}: {reason}", flag_of(section, key))))?;
+        config.comes_from(section, key, SettingOrigin::Flag);
     }
     check(&config)?;
     Ok(Read { config, warnings })
@@ -259,6 +277,7 @@ fn read_file(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
             };
             set(config, value)
                 .map_err(|reason| ConfigError(format!("{shown}: {section}.{key}: {reason}")))?;
+            config.comes_from(section, key, SettingOrigin::File);
         }
     }
     Ok(())
@@ -272,12 +291,13 @@ fn read_environment(
     let mut warnings = Vec::new();
     for (name, said) in variables.iter().filter(|(name, _)| name.starts_with("PUNCTUAL_")) {
         let lower = name["PUNCTUAL_".len()..].to_ascii_lowercase();
-        match lower.split_once("__").map(|(section, key)| setting(section, key)) {
-            Some(Some(set)) => {
+        match lower.split_once("__").map(|(section, key)| (section, key, setting(section, key))) {
+            Some((section, key, Some(set))) => {
                 set(config, &Value::String(said.clone()))
                     .map_err(|reason| ConfigError(format!("{name}: {reason}")))?;
+                config.comes_from(section, key, SettingOrigin::Environment);
             }
-            Some(None) => warnings.push(format!("{name} names no setting and is ignored")),
+            Some((_, _, None)) => warnings.push(format!("{name} names no setting and is ignored")),
             None if VARIABLES.contains(&name.as_str()) => {}
             None => warnings.push(format!("{name} is unknown and is ignored{}", near(name, VARIABLES))),
         }
@@ -287,9 +307,11 @@ fn read_environment(
         let token = secret(&Value::String(token.clone()));
         config.executor_token =
             Some(token.map_err(|reason| ConfigError(format!("PUNCTUAL_EXECUTOR_TOKEN: {reason}")))?);
+        config.comes_from("executors", "access_token", SettingOrigin::Environment);
     }
     if let Some(log) = variables.get("PUNCTUAL_LOG") {
         config.log.clone_from(log);
+        config.comes_from("log", "level", SettingOrigin::Environment);
     }
     Ok(warnings)
 }

@@ -5,6 +5,7 @@ mod cli;
 mod clock;
 mod config;
 mod console;
+mod demo;
 mod executors;
 mod keep;
 mod listen;

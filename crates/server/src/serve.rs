@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calendar::Zones;
+use calendar::{Timestamp, Zones};
+use punctual_core::event::Event;
 use punctual_node::ports::{Digest, Entropy};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,18 +42,23 @@ const PANICKED: &str =
 
 /// Serves until a signal says stop, or something fails for good.
 pub(crate) fn run(config: Config) -> Result<(), String> {
+    run_after(config, Vec::new())
+}
+
+/// The same, after something that has happened already.
+pub(crate) fn run_after(config: Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<(), String> {
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("punctual")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    let served = runtime.block_on(serve(&config));
+    let served = runtime.block_on(serve(&config, past));
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-async fn serve(config: &Config) -> Result<(), String> {
+async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<(), String> {
     let tls = match (&config.certificate, &config.key) {
         (Some(certificate), Some(key)) => Some(listen::load_tls(certificate, key)?),
         _ => None,
@@ -68,6 +74,9 @@ async fn serve(config: &Config) -> Result<(), String> {
     let url = format!("{scheme}://{address}");
     let place = place(config, &kept, &url).await?;
     let house = wiring::build(config, &kept, &place)?;
+    for (at, happened) in past {
+        house.events.push(&happened, at);
+    }
     greet(&url, config, token.as_deref());
     let served = live(config, listener, house).await;
     if served.is_ok() {

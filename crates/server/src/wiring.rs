@@ -130,6 +130,9 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
             access_token: config.executor_token.clone(),
             allows_default_token: config.allows_default_token,
             allows_scripts: config.allows_scripts,
+            keeps_runs: config.keep_runs,
+            keeps_keys: config.keep_keys,
+            configuration: config.shown(),
             ..punctual_api::Settings::default()
         },
         events: events.clone(),

@@ -236,6 +236,9 @@ macro_rules! conformance_cases {
                 jobs_are_listed_by_id_page_by_page
                 jobs_are_filtered_by_app_tag_text_and_whether_they_are_enabled
                 jobs_of_several_apps_are_one_list
+                jobs_that_fail_or_gave_up_are_listed_by_that
+                enabled_jobs_are_listed_by_their_next_fire_time_page_by_page
+                jobs_are_called_by_their_names_also_deleted_ones
                 a_filtered_list_has_pages_too
                 runs_are_listed_highest_id_first_page_by_page
                 runs_are_filtered_by_job_state_time_and_key

@@ -44,10 +44,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobRow, JobView, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
-    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
-    Thinned, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered,
+    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
+    Store, StoreError, Thinned, TokenRow,
 };
 
 use self::ask::{Desk, Verb};
@@ -364,7 +364,7 @@ impl Browse for MySql {
     }
 
     async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
-        if filter.tag.is_none() && filter.text.is_none() {
+        if filter.is_plain() {
             return self.read(&browse::JobTotals(filter)).await;
         }
         let (mut all, mut enabled, mut after) = (0, 0, None);
@@ -377,6 +377,19 @@ impl Browse for MySql {
                 return Ok((all, enabled));
             }
         }
+    }
+
+    async fn job_soonest(
+        &self,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, StoreError> {
+        self.read(&browse::SoonestJobs { filter, after, limit }).await
+    }
+
+    async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
+        self.read(&browse::JobNames(ids)).await
     }
 
     async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {

@@ -46,10 +46,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
-    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
-    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
-    TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep,
+    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
+    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split, Store,
+    StoreError, Thinned, TokenRow,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -360,6 +360,21 @@ impl Browse for Sqlite {
     ) -> Result<Page<JobView, JobId>, StoreError> {
         let filter = filter.clone();
         self.readers().read(move |reader| reader.job_list(&filter, after, limit)).await
+    }
+
+    async fn job_soonest(
+        &self,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, StoreError> {
+        let filter = filter.clone();
+        self.readers().read(move |reader| reader.job_soonest(&filter, after, limit)).await
+    }
+
+    async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
+        let ids = ids.to_vec();
+        self.readers().read(move |reader| reader.job_names(&ids)).await
     }
 
     async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {

@@ -1,10 +1,12 @@
 //! Whose a job is: its app, looked up once and remembered for a while.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use punctual_core::model::JobId;
-use punctual_node::ports::{Browse, StoreError};
+use punctual_node::ports::{Browse, JobName, StoreError};
+use tokio::time::Instant;
 
 /// How many jobs are remembered.
 const REMEMBERED_MAX: usize = 50_000;
@@ -34,6 +36,55 @@ impl AppNames {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, Arc<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a name is believed: another node may have changed it.
+const BELIEVED: Duration = Duration::from_secs(30);
+
+/// What jobs are called, for rows that show it.
+#[derive(Default)]
+pub(crate) struct JobNames(Mutex<BTreeMap<JobId, (Instant, Arc<JobName>)>>);
+
+impl JobNames {
+    /// What these are called, as far as is known; those that are not known are looked up together.
+    pub(crate) async fn get(
+        &self,
+        browse: &dyn Browse,
+        ids: impl IntoIterator<Item = JobId>,
+    ) -> Result<BTreeMap<JobId, Arc<JobName>>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
+        for id in ids {
+            match self.known().get(&id) {
+                Some((at, name)) if at.elapsed() < BELIEVED => _ = found.insert(id, Arc::clone(name)),
+                _ => _ = unknown.insert(id),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(found);
+        }
+        let unknown: Vec<JobId> = unknown.into_iter().collect();
+        let names = browse.job_names(&unknown).await?;
+        let mut known = self.known();
+        if known.len() + names.len() > REMEMBERED_MAX {
+            known.clear();
+        }
+        for name in names {
+            let name = Arc::new(name);
+            known.insert(name.id, (Instant::now(), Arc::clone(&name)));
+            found.insert(name.id, name);
+        }
+        Ok(found)
+    }
+
+    /// A job was changed, so it may be called otherwise now.
+    pub(crate) fn forget(&self, job: JobId) {
+        self.known().remove(&job);
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, (Instant, Arc<JobName>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

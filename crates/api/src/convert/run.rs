@@ -13,6 +13,8 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
     wire::Run {
         id: view.id.0,
         job: view.job.0,
+        job_name: None,
+        app: None,
         fire_time: view.fire_time.to_string(),
         origin: origin(view.origin),
         state: state(view.state),
@@ -135,7 +137,7 @@ fn origin(origin: house::Origin) -> wire::Origin {
     }
 }
 
-fn state(state: house::RunState) -> wire::RunState {
+pub(crate) fn state(state: house::RunState) -> wire::RunState {
     match state {
         house::RunState::Pending => wire::RunState::Pending,
         house::RunState::Running => wire::RunState::Running,

@@ -11,7 +11,8 @@ use punctual_protocol::Span;
 use serde_json::{Value, json};
 
 use super::upcoming::upcoming;
-use super::{schedule, target, window};
+use super::{run, schedule, target, window};
+use crate::ledger::Ended;
 
 /// `app/name` of jobs that others come after.
 pub(crate) type Names = BTreeMap<JobId, String>;
@@ -33,7 +34,14 @@ pub(crate) async fn names_for<'a>(
 }
 
 /// A job with everything that is known of it.
-pub(crate) fn show(view: &JobView, names: &Names, zones: &Zones, now: Timestamp) -> wire::Job {
+pub(crate) fn show(
+    view: &JobView,
+    names: &Names,
+    zones: &Zones,
+    now: Timestamp,
+    recent: &[Ended],
+) -> wire::Job {
+    let compiled = compile(&view.definition, zones, now);
     let Counts { failed, consecutive_failures, last_outcome, last_success, .. } = &view.counts;
     let stopped_reason = match &view.state {
         JobState::Stopped(reason) => Some(reason.to_string()),
@@ -43,16 +51,37 @@ pub(crate) fn show(view: &JobView, names: &Names, zones: &Zones, now: Timestamp)
         id: view.id.0,
         draft: draft(&view.definition, view.state.is_enabled(), names),
         version: view.version,
-        next_fire_time: next_fire_time(view, zones, now).map(|at| at.to_string()),
+        next_fire_time: next_fire_time(view, compiled.as_ref(), now).map(|at| at.to_string()),
         stopped_reason,
         failure_count: *failed,
         consecutive_failures: *consecutive_failures,
         last_status: last_outcome.map(|outcome| outcome.name().into()),
         last_success: last_success.map(|at| at.to_string()),
+        in_words: compiled.map(|job| job.rule.describe()).unwrap_or_default(),
+        recent: recent.iter().map(recent_run).collect(),
+        duration_p50_ms: duration_ms(recent, 50),
+        duration_p95_ms: duration_ms(recent, 95),
     }
 }
 
-fn next_fire_time(view: &JobView, zones: &Zones, now: Timestamp) -> Option<Timestamp> {
+fn recent_run(ended: &Ended) -> wire::RecentRun {
+    wire::RecentRun {
+        run: ended.run.0,
+        state: run::state(ended.outcome.into()),
+        at: ended.at.to_string(),
+        duration_ms: ended.took_ms.map(u64::from),
+    }
+}
+
+/// How long so many of a hundred took at most; none if nothing is known of any.
+fn duration_ms(recent: &[Ended], percent: usize) -> Option<u64> {
+    let mut known: Vec<u32> = recent.iter().filter_map(|ended| ended.took_ms).collect();
+    known.sort_unstable();
+    let place = (known.len() * percent).div_ceil(100).saturating_sub(1);
+    known.get(place).copied().map(u64::from)
+}
+
+fn next_fire_time(view: &JobView, compiled: Option<&Job>, now: Timestamp) -> Option<Timestamp> {
     if !view.state.is_enabled() {
         return None;
     }
@@ -60,7 +89,12 @@ fn next_fire_time(view: &JobView, zones: &Zones, now: Timestamp) -> Option<Times
     if view.definition.schedule.is_delay() {
         return view.next_fire;
     }
-    fire_times(&view.definition, zones, now, 1).first().copied()
+    compiled.and_then(|job| upcoming(&job.rule, &job.exclusions, now, 1).first().copied())
+}
+
+/// What can be asked when it fires; none if the definition makes no sense.
+fn compile(definition: &Definition, zones: &Zones, now: Timestamp) -> Option<Job> {
+    Job::compile(JobId(0), 1, now, JobState::Enabled, definition.clone(), vec![], zones).ok()
 }
 
 /// The next fire times of a definition. Those of a fixed delay depend on runs, except for the first.
@@ -70,10 +104,7 @@ pub(crate) fn fire_times(
     after: Timestamp,
     count: usize,
 ) -> Vec<Timestamp> {
-    let state = JobState::Enabled;
-    let Ok(job) = Job::compile(JobId(0), 1, after, state, definition.clone(), vec![], zones) else {
-        return vec![];
-    };
+    let Some(job) = compile(definition, zones, after) else { return vec![] };
     let count = if definition.schedule.is_delay() { count.min(1) } else { count };
     upcoming(&job.rule, &job.exclusions, after, count)
 }
@@ -155,7 +186,7 @@ pub(crate) fn stats(counts: &Counts) -> wire::JobStats {
 mod tests {
     use super::super::job::tests::{plain, try_read};
     use super::*;
-    use punctual_core::model::{ShardId, StoppedReason};
+    use punctual_core::model::{Outcome, RunId, ShardId, StoppedReason};
 
     fn view(state: JobState) -> JobView {
         JobView {
@@ -171,7 +202,7 @@ mod tests {
 
     fn shown(view: &JobView) -> Value {
         let now = "2026-03-08T07:00:00Z".parse().unwrap();
-        serde_json::to_value(show(view, &Names::new(), &Zones::bundled(), now)).unwrap()
+        serde_json::to_value(show(view, &Names::new(), &Zones::bundled(), now, &[])).unwrap()
     }
 
     #[test]
@@ -188,8 +219,29 @@ mod tests {
             "calendar": null, "jitter": "0s", "after": [], "failure_limit": 0, "version": 3,
             "next_fire_time": "2026-03-08T13:00:00Z", "stopped_reason": null, "failure_count": 0,
             "consecutive_failures": 0, "last_status": null, "last_success": null,
+            "in_words": "at 09:00 every day, America/Toronto time", "recent": [], "duration_p50_ms": null,
+            "duration_p95_ms": null,
         });
         assert_eq!(shown(&view(JobState::Enabled)), expected);
+    }
+
+    #[test]
+    fn the_last_runs_are_shown_with_how_long_they_take() {
+        let ended = |run: u64, outcome, took_ms| Ended {
+            run: RunId(run),
+            outcome,
+            at: Timestamp::from_millis(0),
+            took_ms,
+        };
+        let mut recent: Vec<Ended> =
+            (1..=20).map(|run| ended(run, Outcome::Succeeded, Some(run as u32 * 10))).collect();
+        let now = Timestamp::from_millis(0);
+        let shown = show(&view(JobState::Enabled), &Names::new(), &Zones::bundled(), now, &recent);
+        assert_eq!((shown.duration_p50_ms, shown.duration_p95_ms), (Some(100), Some(190)));
+        recent = vec![ended(1, Outcome::Skipped, None)];
+        let shown = show(&view(JobState::Enabled), &Names::new(), &Zones::bundled(), now, &recent);
+        assert_eq!((shown.duration_p50_ms, shown.duration_p95_ms), (None, None));
+        assert_eq!((shown.recent[0].run, shown.recent[0].state), (1, wire::RunState::Skipped));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use calendar::{Exclusions, Rule, Timestamp, Verdict};
 
-/// How many steps a search takes at most. Windows that leave nothing of a schedule would be searched for ever.
+/// How many steps a search takes at most without finding anything. Windows that leave nothing of a schedule would be
+/// searched for ever.
 const STEPS_MAX: usize = 5_000;
 
 /// The next `count` instants after `after`: those that the rule names and the windows allow, and the openings to which
@@ -16,9 +17,24 @@ pub(crate) fn upcoming(
     count: usize,
 ) -> Vec<Timestamp> {
     let mut found: Vec<Timestamp> = Vec::new();
-    let mut next = rule.next_after(after);
-    for _ in 0..STEPS_MAX.max(count * 2) {
-        let Some(at) = next.filter(|_| found.len() < count) else { break };
+    if count > 0 {
+        walk(rule, exclusions, after, |at| {
+            found.push(at);
+            found.len() < count
+        });
+    }
+    found
+}
+
+/// Tells these instants one by one, each once, until it is told that it is enough.
+pub(crate) fn walk(
+    rule: &Rule,
+    exclusions: &Exclusions,
+    after: Timestamp,
+    mut tell: impl FnMut(Timestamp) -> bool,
+) {
+    let (mut next, mut last, mut steps) = (rule.next_after(after), None, 0);
+    while let Some(at) = next.filter(|_| steps < STEPS_MAX) {
         let (runs_at, go_on) = match exclusions.judge(at) {
             Verdict::Allowed => (Some(at), Some(at)),
             // Everything up to the opening is put off to it.
@@ -28,12 +44,15 @@ pub(crate) fn upcoming(
                 (None, opening.map(|opening| just_before(opening).max(at)))
             }
         };
-        if runs_at.is_some() && found.last() != runs_at.as_ref() {
-            found.extend(runs_at);
+        steps += 1;
+        if let Some(runs_at) = runs_at.filter(|_| runs_at != last) {
+            (last, steps) = (Some(runs_at), 0);
+            if !tell(runs_at) {
+                return;
+            }
         }
         next = go_on.and_then(|go_on| rule.next_after(go_on));
     }
-    found
 }
 
 fn just_before(at: Timestamp) -> Timestamp {

@@ -8,7 +8,8 @@ use punctual_core::model::{ChangeId, JobId, RunId, ShardId};
 use punctual_node::NodeView;
 use punctual_node::ports::{Bucket, Hint};
 use punctual_protocol::{
-    BucketInfo, HINTS_PATH, NodeInfo, Nodes, PeerHint, Role, ShardInfo, Shards, Storage,
+    BucketInfo, Configuration, HINTS_PATH, NodeInfo, Nodes, PeerHint, RetentionInfo, Role, ShardInfo, Shards,
+    Span, Storage,
 };
 
 use super::ok;
@@ -35,6 +36,15 @@ pub(super) fn operations() -> Vec<Operation> {
             .about("cluster", "Shows what is stored, day by day.")
             .needs(Permission::Whole(Role::Viewer))
             .answers::<Storage>(200, "What is stored."),
+        Operation::get("/api/v1/config", "showConfiguration", |front, call| {
+            Box::pin(configuration(front, call))
+        })
+        .about(
+            "cluster",
+            "Shows the configuration of the node that is asked, and where each value comes from.",
+        )
+        .needs(admin)
+        .answers::<Configuration>(200, "Every setting; of secrets only whether they are set."),
         Operation::post("/api/v1/nodes/{node}/drain", "drainNode", |front, call| {
             Box::pin(drain(front, call))
         })
@@ -96,7 +106,15 @@ async fn storage(front: Arc<Front>, _: Call) -> Answer {
         closed: sum(|bucket| bucket.closed),
         bytes: sum(|bucket| bucket.bytes),
         buckets: buckets.iter().map(|bucket| bucket_info(bucket, today)).collect(),
+        retention: RetentionInfo {
+            runs: Span(front.settings.keeps_runs),
+            keys: Span(front.settings.keeps_keys),
+        },
     }))
+}
+
+async fn configuration(front: Arc<Front>, _: Call) -> Answer {
+    Ok(ok(&front.settings.configuration))
 }
 
 fn bucket_info(bucket: &Bucket, today: i64) -> BucketInfo {

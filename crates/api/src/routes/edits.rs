@@ -230,6 +230,7 @@ async fn replace(
         changed => changed?,
     };
     front.apps.forget(view.id);
+    front.names.forget(view.id);
     know_app(front, &app).await;
     front.wait_in_force(changed.change).await?;
     let view = read_back(front, changed).await?;
@@ -281,6 +282,7 @@ async fn delete(front: Arc<Front>, call: Call) -> Answer {
         changed => changed?,
     };
     front.apps.forget(view.id);
+    front.names.forget(view.id);
     front.wait_in_force(changed.change).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -317,7 +319,7 @@ fn imagined(definition: Definition, enabled: bool) -> JobView {
 async fn planned(front: &Front, view: JobView) -> Answer {
     let now = front.now()?;
     let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
-    let job = show_job::show(&view, &names, &front.zones, now);
+    let job = show_job::show(&view, &names, &front.zones, now, &[]);
     let times = fire_times(&view.definition, &front.zones, now, 10);
     let compiled =
         Compiled::compile(view.id, 1, now, JobState::Enabled, view.definition, vec![], &front.zones);

@@ -1,12 +1,14 @@
 //! Jobs: listed and shown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
+use calendar::Timestamp;
 use http::{StatusCode, header};
 use punctual_core::model::JobId;
-use punctual_node::ports::{JobFilter, JobView};
-use punctual_protocol::{Job, JobStats, Page, Revisions, Role};
+use punctual_node::ports::{JobFilter, JobView, RunFilter};
+use punctual_protocol::{Job, JobPage, JobStats, Revisions, Role};
 
 use super::{TAG, etag, job, json, ok};
 use crate::app::Front;
@@ -21,6 +23,14 @@ const LIST: &[Param] = &[
     Param { name: "tag", kind: Kind::Text, about: "With this tag." },
     Param { name: "q", kind: Kind::Text, about: "Whose name or description contains this." },
     Param { name: "enabled", kind: Kind::Flag, about: "Enabled ones, or stopped ones." },
+    Param { name: "failing", kind: Kind::Flag, about: "Those whose last run failed or was lost." },
+    Param { name: "stopped", kind: Kind::Flag, about: "Those that stopped without a person's wish." },
+    Param {
+        name: "sort",
+        kind: Kind::Word(&["id", "next_fire_time"]),
+        about: "By number, or enabled ones by the next instant that is not planned yet, soonest first.",
+    },
+    Param { name: "count", kind: Kind::Flag, about: "Says how many there are, as `total`." },
     LIMIT,
     CURSOR,
 ];
@@ -29,10 +39,10 @@ pub(super) fn operations() -> Vec<Operation> {
     let viewer = Permission::Role(Role::Viewer);
     vec![
         Operation::get("/api/v1/jobs", "listJobs", |front, call| Box::pin(list(front, call)))
-            .about("jobs", "Lists jobs by number.")
+            .about("jobs", "Lists jobs, by number or by when they fire.")
             .needs(viewer)
             .query(LIST)
-            .answers::<Page<Job>>(200, "A page of jobs."),
+            .answers::<JobPage>(200, "A page of jobs."),
         Operation::get("/api/v1/jobs/by-name/{app}/{name}", "getJobByName", |front, call| {
             Box::pin(get_named(front, call))
         })
@@ -70,19 +80,78 @@ async fn get_named(front: Arc<Front>, call: Call) -> Answer {
 }
 
 async fn list(front: Arc<Front>, call: Call) -> Answer {
-    let after = cursor::read('j', &call.query)?.map(|place| JobId(u32::try_from(place).unwrap_or(u32::MAX)));
     let filter = JobFilter {
         apps: call.caller.apps_of(call.query.text("app")),
         tag: call.query.owned("tag"),
         text: call.query.owned("q"),
         enabled: call.query.is_flag("enabled"),
+        is_failing: call.query.flag("failing"),
+        is_given_up: call.query.flag("stopped"),
     };
-    let page = front.browse.job_list(&filter, after, call.query.limit()).await?;
-    let names = names_for(&*front.browse, page.items.iter().map(|view| &view.definition)).await?;
+    let (views, next_cursor) = match call.query.text("sort") {
+        Some("next_fire_time") => by_next_fire(&front, &call, &filter).await?,
+        _ => by_number(&front, &call, &filter).await?,
+    };
+    let total = match call.query.flag("count") {
+        true => Some(front.browse.job_totals(&filter).await?.0),
+        false => None,
+    };
+    let names = names_for(&*front.browse, views.iter().map(|view| &view.definition)).await?;
     let now = front.now()?;
-    let items = page.items.iter().map(|view| show_job::show(view, &names, &front.zones, now)).collect();
-    let next_cursor = page.next.map(|id| cursor::write('j', u64::from(id.0)));
-    Ok(ok(&Page { items, next_cursor }))
+    catch_up(&front, now).await;
+    let ledger = front.events.ledger();
+    let show = |view: &JobView| show_job::show(view, &names, &front.zones, now, &ledger.recent(view.id));
+    Ok(ok(&JobPage { items: views.iter().map(show).collect(), next_cursor, total }))
+}
+
+/// Some jobs, and where the next page begins.
+type Listed = (Vec<JobView>, Option<String>);
+
+async fn by_number(front: &Front, call: &Call, filter: &JobFilter) -> Result<Listed, Problem> {
+    let after = cursor::read('j', &call.query)?.map(|place| JobId(u32::try_from(place).unwrap_or(u32::MAX)));
+    let page = front.browse.job_list(filter, after, call.query.limit()).await?;
+    Ok((page.items, page.next.map(|id| cursor::write('j', u64::from(id.0)))))
+}
+
+async fn by_next_fire(front: &Front, call: &Call, filter: &JobFilter) -> Result<Listed, Problem> {
+    let after = cursor::read_pair('n', &call.query)?
+        .map(|(at, job)| (Timestamp::from_millis(at), JobId(u32::try_from(job).unwrap_or(u32::MAX))));
+    let page = front.browse.job_soonest(filter, after, call.query.limit()).await?;
+    let next = page.next.map(|(at, job)| cursor::write_pair('n', at.as_millis(), u64::from(job.0)));
+    Ok((page.items, next))
+}
+
+/// How many pages of runs are read after a start, and how many later, to learn what other nodes ended.
+const CATCH_UP_PAGES: usize = 5;
+const PAGE: usize = 1_000;
+
+/// How often that is done where there are other nodes.
+const CATCH_UP_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a list waits for it.
+const CATCH_UP_WITHIN: Duration = Duration::from_millis(30);
+
+/// Lets the ledger learn of the latest runs that it did not see end. A list does not wait long for that: what comes too
+/// late is in the next.
+async fn catch_up(front: &Arc<Front>, now: Timestamp) {
+    let has_others = front.node.nodes().len() > 1;
+    if !front.events.ledger().is_behind(now, has_others, CATCH_UP_EVERY) {
+        return;
+    }
+    let front = Arc::clone(front);
+    let pages = if has_others { 1 } else { CATCH_UP_PAGES };
+    let reading = tokio::spawn(async move {
+        let (filter, mut before) = (RunFilter { to: Some(now), ..RunFilter::default() }, None);
+        for _ in 0..pages {
+            let Ok(page) = front.browse.run_list(&filter, before, PAGE).await else { return };
+            page.items.iter().for_each(|run| front.events.ledger().take_run(run));
+            before = page.next;
+            if before.is_none() {
+                return;
+            }
+        }
+    });
+    let _ = tokio::time::timeout(CATCH_UP_WITHIN, reading).await;
 }
 
 async fn revisions(front: Arc<Front>, call: Call) -> Answer {
@@ -100,7 +169,8 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
 
 pub(super) async fn shown(front: &Front, status: StatusCode, view: &JobView) -> Result<Response, Problem> {
     let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
-    let shown = show_job::show(view, &names, &front.zones, front.now()?);
+    let recent = front.events.ledger().recent(view.id);
+    let shown = show_job::show(view, &names, &front.zones, front.now()?, &recent);
     let mut response = json(status, &shown);
     response.headers_mut().insert(header::ETAG, etag(view.version).try_into().expect("a tag is plain text"));
     Ok(response)

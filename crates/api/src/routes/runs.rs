@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use punctual_core::model::{JobId, RunId, RunState};
-use punctual_node::ports::RunFilter;
+use punctual_node::ports::{JobName, RunFilter};
 use punctual_protocol::{Page, Role, Run, Why};
 
 use super::{named_job, ok, run};
@@ -101,12 +101,21 @@ pub(super) async fn page(front: &Front, call: &Call, filter: RunFilter) -> Answe
     let before = cursor::read('r', &call.query)?.map(RunId);
     let page = front.browse.run_list(&filter, before, call.query.limit()).await?;
     let next_cursor = page.next.map(|id| cursor::write('r', id.0));
-    Ok(ok(&Page { items: page.items.iter().map(show).collect(), next_cursor }))
+    let names = front.names.get(&*front.browse, page.items.iter().map(|view| view.job)).await?;
+    let items = page.items.iter().map(|view| named(show(view), names.get(&view.job))).collect();
+    Ok(ok(&Page { items, next_cursor }))
+}
+
+/// A run with what its job is called.
+fn named(run: Run, name: Option<&Arc<JobName>>) -> Run {
+    let (app, job_name) = name.map(|name| (name.app.clone(), name.name.clone())).unzip();
+    Run { app, job_name, ..run }
 }
 
 async fn get(front: Arc<Front>, call: Call) -> Answer {
     let view = run(&front, &call).await?;
-    let mut shown = show(&view);
+    let names = front.names.get(&*front.browse, [view.job]).await?;
+    let mut shown = named(show(&view), names.get(&view.job));
     if !view.attempts.is_empty() {
         add_kills(&mut shown.attempts, &front.logs.kills(view.id).await?);
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Part, Payload, RunId,
-    RunState, ShardId, Text, Token,
+    RunState, ShardId, StoppedReason, Text, Token,
 };
 
 use super::store::{SentRow, StoreError};
@@ -29,7 +29,49 @@ pub struct JobFilter {
     pub text: Option<String>,
     /// Enabled or not.
     pub enabled: Option<bool>,
+    /// Only those whose last run failed or was lost.
+    pub is_failing: bool,
+    /// Only those that stopped without a person's wish.
+    pub is_given_up: bool,
 }
+
+impl JobFilter {
+    /// Whether columns that every store has can decide it, so that nobody has to read definitions.
+    pub fn is_plain(&self) -> bool {
+        self.tag.is_none() && self.text.is_none() && !self.is_failing && !self.is_given_up
+    }
+
+    /// Whether it lets a job through. What a text contains is not a database's to say: each knows other cases of letters.
+    pub fn takes(&self, job: &JobView) -> bool {
+        let JobView { definition, state, counts, .. } = job;
+        let has_text = |text: &String| {
+            let text = text.to_lowercase();
+            definition.name.to_lowercase().contains(&text)
+                || definition.description.to_lowercase().contains(&text)
+        };
+        let gave_up = || matches!(state, JobState::Stopped(reason) if *reason != StoppedReason::Asked);
+        self.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
+            && self.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
+            && self.enabled.is_none_or(|enabled| enabled == state.is_enabled())
+            && (!self.is_failing || counts.consecutive_failures > 0)
+            && (!self.is_given_up || gave_up())
+            && self.text.as_ref().is_none_or(has_text)
+    }
+}
+
+/// What a job is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobName {
+    /// Which.
+    pub id: JobId,
+    /// Its app.
+    pub app: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Where a list by the next fire time goes on.
+pub type Soonest = (Timestamp, JobId);
 
 /// A job as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,6 +251,46 @@ pub trait Browse: Send + Sync {
                 return Ok((all, enabled));
             }
         }
+    }
+
+    /// Enabled jobs whose clock names an instant, by that instant and then by id, after `after`. Walks over all of them; a
+    /// store that has them in this order does better.
+    async fn job_soonest(
+        &self,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, StoreError> {
+        let place = |job: &JobView| job.next_fire.map(|at| (at, job.id));
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let page = self.job_list(filter, from, 1_000).await?;
+            found.extend(page.items.into_iter().filter(|job| {
+                job.state.is_enabled() && place(job).is_some_and(|place| after.is_none_or(|it| it < place))
+            }));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        found.sort_by_key(place);
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| has_more).and_then(place);
+        Ok(Page { items: found, next })
+    }
+
+    /// What jobs are called, in any order; of deleted ones what they were last called. Those that never were are left out.
+    async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
+        let mut names = Vec::new();
+        for id in ids {
+            let definition = match self.job(*id).await? {
+                Some(view) => Some(view.definition),
+                None => self.revisions(*id).await?.pop().map(|revision| revision.definition),
+            };
+            names.extend(definition.map(|Definition { app, name, .. }| JobName { id: *id, app, name }));
+        }
+        Ok(names)
     }
 
     /// Earlier and present definitions of a job, oldest first.

@@ -11,6 +11,7 @@ mod cron;
 mod e2e;
 mod executors;
 mod house;
+mod many;
 mod native;
 mod schemathesis;
 mod scripted;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::model::{
     Definition, JobId, JobState, NewRun, Outcome, RunId, RunState, Settlement, StoppedReason, Then,
 };
-use punctual_node::ports::{Bucket, Change, Counts, JobFilter, RunFilter};
+use punctual_node::ports::{Bucket, Change, Counts, JobFilter, JobName, RunFilter};
 
 use super::subject::{A, JOB, Subject, close, definition, park, second, sent, unsent, wait};
 
@@ -83,6 +83,7 @@ pub(super) async fn jobs_are_filtered_by_app_tag_text_and_whether_they_are_enabl
         tag: Some("b".into()),
         text: Some("report".into()),
         enabled: Some(true),
+        ..none()
     };
     assert_eq!(jobs(t, &all).await, [one], "all at once");
 }
@@ -118,6 +119,86 @@ pub(super) async fn jobs_of_several_apps_are_one_list(t: &mut Subject) {
         }
         assert_eq!(found, two, "{limit} at a time");
     }
+}
+
+pub(super) async fn jobs_that_fail_or_gave_up_are_listed_by_that(t: &mut Subject) {
+    let mut ids = Vec::new();
+    for number in 0..6 {
+        let app = ["shop", "mail"][number % 2];
+        ids.push(t.create(of_app(app, &format!("job {number}")), JobState::Enabled, None).await.job);
+    }
+    let ends = [
+        (ids[1], Outcome::Failed),
+        (ids[2], Outcome::Lost),
+        (ids[3], Outcome::Failed),
+        (ids[3], Outcome::Succeeded),
+        (ids[4], Outcome::Skipped),
+        (ids[5], Outcome::Failed),
+    ];
+    for (number, (job, outcome)) in ends.into_iter().enumerate() {
+        let run = t.accepted(job, second(1)).await;
+        let end = sent(run, 1, Then::Close(close(outcome, second(number as i64))));
+        t.settle(Settlement { job, ..end }).await;
+    }
+    t.stop(ids[5], JobState::Stopped(StoppedReason::FailureLimit)).await;
+    t.stop(ids[0], JobState::Stopped(StoppedReason::Asked)).await;
+    t.reopen().await;
+    let failing = JobFilter { is_failing: true, ..JobFilter::default() };
+    assert_eq!(jobs(t, &failing).await, [ids[1], ids[2], ids[5]], "until one succeeds");
+    let enabled = JobFilter { enabled: Some(true), ..failing.clone() };
+    assert_eq!(jobs(t, &enabled).await, [ids[1], ids[2]]);
+    assert_eq!(jobs(t, &JobFilter { apps: apps(&["mail"]), ..failing.clone() }).await, [ids[1], ids[5]]);
+    let given_up = JobFilter { is_given_up: true, ..JobFilter::default() };
+    assert_eq!(jobs(t, &given_up).await, [ids[5]], "what a person stopped is as it should be");
+    assert_eq!(t.store().job_totals(&failing).await.unwrap(), (3, 2));
+    assert_eq!(t.store().job_totals(&given_up).await.unwrap(), (1, 0));
+    let page = t.store().job_list(&failing, None, 2).await.unwrap();
+    let rest = t.store().job_list(&failing, page.next, 2).await.unwrap();
+    assert_eq!(rest.items.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[5]], "page by page too");
+}
+
+pub(super) async fn enabled_jobs_are_listed_by_their_next_fire_time_page_by_page(t: &mut Subject) {
+    let mut ids = Vec::new();
+    for (number, at) in [50, 10, 30, 10, 40].into_iter().enumerate() {
+        let app = ["shop", "mail"][number % 2];
+        let made = of_app(app, &format!("job {number}"));
+        ids.push(t.create(made, JobState::Enabled, Some(second(at))).await.job);
+    }
+    t.job("by hand", None).await;
+    let stopped = t.job("stopped", Some(second(5))).await;
+    t.stop(stopped, JobState::Stopped(StoppedReason::Asked)).await;
+    let deleted = t.job("deleted", Some(second(6))).await;
+    t.stop(deleted, JobState::Deleted).await;
+    t.reopen().await;
+    let expected = [ids[1], ids[3], ids[2], ids[4], ids[0]];
+    for limit in [1, 2, 3, 5, 9] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = t.store().job_soonest(&JobFilter::default(), after, limit).await.unwrap();
+            assert!(page.items.len() <= limit);
+            found.extend(page.items.iter().map(|job| job.id));
+            let Some(next) = page.next else { break };
+            after = Some(next);
+        }
+        assert_eq!(found, expected, "{limit} at a time");
+    }
+    let mail = JobFilter { apps: apps(&["mail"]), ..JobFilter::default() };
+    let page = t.store().job_soonest(&mail, None, 9).await.unwrap();
+    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
+    let named = JobFilter { text: Some("JOB 4".into()), ..JobFilter::default() };
+    let page = t.store().job_soonest(&named, None, 9).await.unwrap();
+    assert_eq!(page.items.iter().map(|job| job.id).collect::<Vec<_>>(), [ids[4]]);
+}
+
+pub(super) async fn jobs_are_called_by_their_names_also_deleted_ones(t: &mut Subject) {
+    let one = t.create(of_app("mail", "Grüße 你好 🕐"), JobState::Enabled, None).await.job;
+    let two = t.job("two", None).await;
+    t.stop(two, JobState::Deleted).await;
+    let mut names = t.store().job_names(&[two, JobId(99), one]).await.unwrap();
+    names.sort_by_key(|name| name.id);
+    let name = |id, app: &str, name: &str| JobName { id, app: app.into(), name: name.into() };
+    assert_eq!(names, [name(one, "mail", "Grüße 你好 🕐"), name(two, "shop", "two")]);
+    assert_eq!(t.store().job_names(&[]).await.unwrap(), []);
 }
 
 pub(super) async fn a_filtered_list_has_pages_too(t: &mut Subject) {

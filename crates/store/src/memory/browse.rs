@@ -8,7 +8,7 @@ use punctual_node::ports::{
     AttemptRow, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
 };
 
-use super::state::{GateKey, Job, Run, State};
+use super::state::{GateKey, Run, State};
 
 impl State {
     pub(super) fn job_view(&self, id: JobId) -> Option<JobView> {
@@ -36,8 +36,8 @@ impl State {
     ) -> Page<JobView, JobId> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
         let jobs = self.jobs.range((first, Bound::Unbounded)).map(|(_, job)| job);
-        let wanted = jobs.filter(|job| job.state != JobState::Deleted && is_wanted_job(job, filter));
-        page(wanted.filter_map(|job| self.job_view(job.id)), limit, |view| view.id)
+        let views = jobs.filter_map(|job| self.job_view(job.id));
+        page(views.filter(|view| filter.takes(view)), limit, |view| view.id)
     }
 
     pub(super) fn revisions(&self, job: JobId) -> Vec<Revision> {
@@ -103,19 +103,6 @@ fn page<T, C>(rows: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -
     let has_more = items.len() > limit;
     items.truncate(limit);
     Page { next: items.last().filter(|_| has_more).map(cursor), items }
-}
-
-fn is_wanted_job(job: &Job, filter: &JobFilter) -> bool {
-    let definition = &job.definition;
-    let has_text = |text: &String| {
-        let text = text.to_lowercase();
-        definition.name.to_lowercase().contains(&text)
-            || definition.description.to_lowercase().contains(&text)
-    };
-    filter.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
-        && filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
-        && filter.text.as_ref().is_none_or(has_text)
-        && filter.enabled.is_none_or(|enabled| enabled == job.state.is_enabled())
 }
 
 fn state(run: &Run) -> RunState {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{
-    Bucket, Counts, JobFilter, JobView, Page, Revision, RunView, SentRow, StoreError,
+    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunView, SentRow, Soonest, StoreError,
 };
 
 use super::ask::{Moment, Verb};
@@ -92,21 +92,13 @@ impl JobList<'_> {
         if let Some(apps) = &self.filter.apps {
             condition += &format!(" and app_key in ({})", list(apps.iter().map(|app| Sum(app))));
         }
+        if self.filter.is_failing {
+            condition += " and id in (select job from counts where consecutive_failures > 0)";
+        }
         if let Some(enabled) = self.filter.enabled {
             condition += if enabled { " and state = 0" } else { " and state <> 0" };
         }
         condition
-    }
-
-    fn is_wanted(&self, view: &JobView) -> bool {
-        let definition = &view.definition;
-        let has_text = |text: &String| {
-            let text = text.to_lowercase();
-            definition.name.to_lowercase().contains(&text)
-                || definition.description.to_lowercase().contains(&text)
-        };
-        self.filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
-            && self.filter.text.as_ref().is_none_or(has_text)
     }
 }
 
@@ -132,7 +124,7 @@ impl Verb for JobList<'_> {
             for row in &said.rows {
                 after = i64::from(row.job(0)?.0);
                 // A row that cannot be read is told about where it is asked for; it does not take the others with it.
-                let Some(view) = readable(job_view(row))?.filter(|view| self.is_wanted(view)) else {
+                let Some(view) = readable(job_view(row))?.filter(|view| self.filter.takes(view)) else {
                     continue;
                 };
                 if page.items.len() == self.limit {
@@ -150,6 +142,80 @@ impl Verb for JobList<'_> {
                 return Ok(page);
             }
         }
+    }
+}
+
+/// A page of enabled jobs by their next instant.
+pub(super) struct SoonestJobs<'a> {
+    pub(super) filter: &'a JobFilter,
+    pub(super) after: Option<Soonest>,
+    pub(super) limit: usize,
+}
+
+impl Verb for SoonestJobs<'_> {
+    type Answer = Page<JobView, Soonest>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let mut place = self.after.map_or((i64::MIN, -1), |(at, job)| (at.as_millis(), i64::from(job.0)));
+        let next = |(at, job): (i64, i64)| {
+            u32::try_from(job).ok().map(|job| (calendar::Timestamp::from_millis(at), JobId(job)))
+        };
+        let chunk = CHUNK.min(self.limit.saturating_add(1)).max(100);
+        let mut looked_at = 0;
+        loop {
+            let (at, job) = place;
+            let said = line
+                .say(format!(
+                    "select {JOB}
+                     from (select job, shard, next_fire, due_at
+                           from clocks
+                           where due_at >= {at} and (due_at > {at} or job > {job})
+                           order by due_at, job
+                           limit {chunk}) c
+                     join jobs j on j.id = c.job
+                     left join counts t on t.job = j.id
+                     order by c.due_at, c.job"
+                ))
+                .await?;
+            for row in &said.rows {
+                let here = (row.at(6)?.as_millis(), i64::from(row.job(0)?.0));
+                let wanted = readable(job_view(row))?.filter(|view| self.filter.takes(view));
+                if let Some(view) = wanted.filter(|view| view.state.is_enabled()) {
+                    if page.items.len() == self.limit {
+                        page.next = next(place);
+                        return Ok(page);
+                    }
+                    page.items.push(view);
+                }
+                place = here;
+            }
+            looked_at += said.rows.len();
+            if said.rows.len() < chunk {
+                return Ok(page);
+            }
+            if looked_at >= LOOK_MAX {
+                page.next = next(place);
+                return Ok(page);
+            }
+        }
+    }
+}
+
+/// What some jobs are called.
+pub(super) struct JobNames<'a>(pub(super) &'a [JobId]);
+
+impl Verb for JobNames<'_> {
+    type Answer = Vec<JobName>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let said =
+            line.say(format!("select id, app, name from jobs where id in ({})", list(self.0.iter()))).await?;
+        let name = |row: &Record| Ok(JobName { id: row.job(0)?, app: row.string(1)?, name: row.string(2)? });
+        said.rows.iter().map(name).collect()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Reading, for people: jobs with their counts, runs with their attempts, page by page.
 
 use punctual_core::model::{JobId, RunId};
-use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView, SentRow};
+use punctual_node::ports::{
+    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView, SentRow, Soonest,
+};
 use tokio_postgres::Row;
 
 use super::Postgres;
@@ -56,8 +58,7 @@ impl Postgres {
         let mut after = after.map_or(-1, |after| i64::from(after.0));
         let apps: Option<Vec<String>> =
             filter.apps.as_ref().map(|apps| apps.iter().map(|app| text_code(app)).collect());
-        // Whether a text is in a definition is not the server's to say: it knows other cases of letters.
-        let is_exact = filter.tag.is_none() && filter.text.is_none();
+        let is_exact = filter.is_plain();
         let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
         let chunk = if is_exact { wanted.min(CHUNK) } else { 500.max(wanted.min(CHUNK)) };
         for _ in 0..CHUNKS_MAX * 10 {
@@ -66,15 +67,17 @@ impl Postgres {
                  where j.id > $1 and j.state <> 2
                    and ($2::text[] is null or (j.app = any($2) and md5(j.app) = any(select md5(app) from unnest($2) as app)))
                    and ($3::boolean is null or (j.state = 0) = $3)
+                   and (not $5::boolean or n.consecutive_failures > 0)
                  order by j.id
                  limit $4"
             ));
-            let rows = line.ask(ask.with(after).with(apps.clone()).with(filter.enabled).with(chunk)).await?;
+            let ask = ask.with(after).with(apps.clone()).with(filter.enabled).with(chunk);
+            let rows = line.ask(ask.with(filter.is_failing)).await?;
             for row in &rows {
                 after = row.number(0)?;
                 // A row that cannot be read is told about where it is asked for; it does not take the others with it.
                 let view = match job_view(row) {
-                    Ok(view) if is_wanted_job(&view, filter) => view,
+                    Ok(view) if filter.takes(&view) => view,
                     Ok(_) | Err(Trouble::Refused(_)) => continue,
                     Err(trouble) => return Err(trouble),
                 };
@@ -90,6 +93,65 @@ impl Postgres {
         }
         page.next = u32::try_from(after).ok().map(JobId);
         Ok(page)
+    }
+
+    pub(super) async fn read_job_soonest(
+        &self,
+        line: &Line<'_>,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, Trouble> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let mut place = after.map_or((i64::MIN, -1), |(at, job)| (at.as_millis(), i64::from(job.0)));
+        let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+        let chunk = if filter.is_plain() { wanted.min(CHUNK) } else { 500.max(wanted.min(CHUNK)) };
+        let apps: Option<Vec<String>> =
+            filter.apps.as_ref().map(|apps| apps.iter().map(|app| text_code(app)).collect());
+        for _ in 0..CHUNKS_MAX * 10 {
+            let ask = Ask::new(format!(
+                "{JOBS}
+                 where c.enabled and c.next_fire is not null and c.next_fire >= $1 and (c.next_fire > $1 or c.job > $2)
+                   and j.state = 0 and ($3::text[] is null or j.app = any($3))
+                 order by c.next_fire, c.job
+                 limit $4"
+            ));
+            let ask = ask.with(place.0).with(place.1).with(apps.clone()).with(chunk);
+            let rows = line.ask(ask).await?;
+            for row in &rows {
+                let here = (row.number(6)?, row.number(0)?);
+                let view = match job_view(row) {
+                    Ok(view) if filter.takes(&view) => view,
+                    Ok(_) | Err(Trouble::Refused(_)) => {
+                        place = here;
+                        continue;
+                    }
+                    Err(trouble) => return Err(trouble),
+                };
+                if page.items.len() == limit {
+                    page.next = soonest(place);
+                    return Ok(page);
+                }
+                page.items.push(view);
+                place = here;
+            }
+            if (rows.len() as i64) < chunk {
+                return Ok(page);
+            }
+        }
+        page.next = soonest(place);
+        Ok(page)
+    }
+
+    pub(super) async fn read_job_names(
+        &self,
+        line: &Line<'_>,
+        ids: &[JobId],
+    ) -> Result<Vec<JobName>, Trouble> {
+        let ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
+        let ask = Ask::new("select id, app, name from jobs where id = any($1::bigint[])").with(ids);
+        let name = |row: &Row| Ok(JobName { id: row.job(0)?, app: row.string(1)?, name: row.string(2)? });
+        line.ask(ask).await?.iter().map(name).collect()
     }
 
     pub(super) async fn read_job_totals(
@@ -224,6 +286,10 @@ impl Postgres {
     }
 }
 
+fn soonest((at, job): (i64, i64)) -> Option<Soonest> {
+    u32::try_from(job).ok().map(|job| (calendar::Timestamp::from_millis(at), JobId(job)))
+}
+
 /// Some runs below a place, each with whether the filter lets it through.
 fn chunk_below(filter: &RunFilter, before: i64) -> Ask {
     let apps: Option<Vec<String>> =
@@ -267,17 +333,6 @@ const STATE: &str = "
         (select 6 from flights f where f.run = r.id),
         5
     )";
-
-fn is_wanted_job(view: &JobView, filter: &JobFilter) -> bool {
-    let definition = &view.definition;
-    let has_text = |text: &String| {
-        let text = text.to_lowercase();
-        definition.name.to_lowercase().contains(&text)
-            || definition.description.to_lowercase().contains(&text)
-    };
-    filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
-        && filter.text.as_ref().is_none_or(has_text)
-}
 
 /// A job from [`JOBS`].
 fn job_view(row: &Row) -> Result<JobView, Trouble> {

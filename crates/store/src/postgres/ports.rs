@@ -10,10 +10,10 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobRow, JobView, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
-    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
-    Thinned, TokenRow,
+    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered,
+    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
+    Store, StoreError, Thinned, TokenRow,
 };
 
 use super::Postgres;
@@ -223,6 +223,19 @@ impl Browse for Postgres {
         people!(self, |line| self.read_job_list(&line, filter, after, limit))
     }
 
+    async fn job_soonest(
+        &self,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, StoreError> {
+        people!(self, |line| self.read_job_soonest(&line, filter, after, limit))
+    }
+
+    async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
+        people!(self, |line| self.read_job_names(&line, ids))
+    }
+
     async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
         people!(self, |line| self.read_revisions(&line, job))
     }
@@ -257,7 +270,7 @@ impl Browse for Postgres {
     }
 
     async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
-        if filter.tag.is_none() && filter.text.is_none() {
+        if filter.is_plain() {
             return people!(self, |line| self.read_job_totals(&line, filter));
         }
         let (mut all, mut enabled, mut after) = (0, 0, None);

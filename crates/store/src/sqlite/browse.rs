@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, Origin, RunId, ShardId};
-use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView};
+use punctual_node::ports::{
+    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView, Soonest,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use rustc_hash::FxHashMap;
 
@@ -85,6 +87,50 @@ impl Reader {
                 return Ok(page);
             }
         }
+    }
+
+    pub(super) fn job_soonest(
+        &self,
+        filter: &JobFilter,
+        after: Option<Soonest>,
+        limit: usize,
+    ) -> Result<Page<JobView, Soonest>, Trouble> {
+        let mut page = Page { items: Vec::new(), next: None };
+        let mut patience = Patience::new(&self.clock);
+        let mut place = after.map_or((i64::MIN, -1), |(at, job)| (at.as_millis(), i64::from(job.0)));
+        loop {
+            let transaction = self.conn.unchecked_transaction()?;
+            let chunk = clocks_after(&transaction, place)?;
+            for (at, id) in &chunk {
+                let view = match wanted_job(&transaction, filter, *id) {
+                    Ok(Some(view)) if view.state.is_enabled() => view,
+                    Ok(_) | Err(Trouble::Refused(_)) => continue,
+                    Err(error) => return Err(error),
+                };
+                if page.items.len() == limit {
+                    page.next = soonest(place);
+                    return Ok(page);
+                }
+                page.items.push(view);
+                place = (*at, *id);
+            }
+            let Some(last) = chunk.last() else { return Ok(page) };
+            place = *last;
+            if patience.is_over(chunk.len()) {
+                page.next = soonest(place);
+                return Ok(page);
+            }
+        }
+    }
+
+    pub(super) fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, Trouble> {
+        let mut select = self.conn.prepare_cached("select app, name from jobs where id = ?1")?;
+        let mut names = Vec::new();
+        for id in ids {
+            let name = |row: &Row<'_>| Ok(JobName { id: *id, app: row.get(0)?, name: row.get(1)? });
+            names.extend(select.query_row([id.0], name).optional()?);
+        }
+        Ok(names)
     }
 
     pub(super) fn revisions(&self, job: JobId) -> Result<Vec<Revision>, Trouble> {
@@ -268,6 +314,7 @@ fn jobs_after(conn: &Connection, filter: &JobFilter, after: i64) -> rusqlite::Re
         Some(false) => &[1],
     };
     match &filter.apps {
+        _ if filter.is_failing => failing_jobs(conn, after),
         Some(apps) => jobs_of_apps(conn, apps, states, after),
         None => jobs_of_all(conn, states, after),
     }
@@ -295,6 +342,20 @@ fn jobs_of_all(conn: &Connection, states: &[i64], after: i64) -> rusqlite::Resul
     Ok(jobs)
 }
 
+/// Few fail, and their tallies are short rows: one walk over them costs less than looking at every job.
+fn failing_jobs(conn: &Connection, after: i64) -> rusqlite::Result<Jobs> {
+    let mut select = conn.prepare_cached(
+        "select job
+         from tallies
+         where job > ?1 and consecutive_failures > 0
+         order by job
+         limit ?2",
+    )?;
+    let wanted: Vec<i64> =
+        select.query_map([after, CHUNK as i64], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    Ok(Jobs { highest: wanted.last().copied(), looked_at: wanted.len(), wanted })
+}
+
 /// The lowest of each app and state, of which the lowest of all are among them.
 fn jobs_of_apps(conn: &Connection, apps: &[String], states: &[i64], after: i64) -> rusqlite::Result<Jobs> {
     let mut select = conn.prepare_cached(
@@ -320,12 +381,27 @@ fn jobs_of_apps(conn: &Connection, apps: &[String], states: &[i64], after: i64) 
     Ok(Jobs { highest: wanted.last().copied(), wanted, looked_at })
 }
 
+/// Some clocks after a place, by their next instant. The index has them in this order, those of one instant by job.
+fn clocks_after(conn: &Connection, (at, job): (i64, i64)) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let mut select = conn.prepare_cached(
+        "select next_fire, job
+         from clocks indexed by clocks_by_next_fire
+         where enabled = 1 and next_fire is not null and next_fire >= ?1 and (next_fire > ?1 or job > ?2)
+         order by next_fire, job
+         limit ?3",
+    )?;
+    select.query_map([at, job, CHUNK as i64], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+fn soonest((at, job): (i64, i64)) -> Option<Soonest> {
+    u32::try_from(job).ok().map(|job| (Timestamp::from_millis(at), JobId(job)))
+}
+
 /// A job, unless the filter asks for others.
 fn wanted_job(conn: &Connection, filter: &JobFilter, id: i64) -> Result<Option<JobView>, Trouble> {
-    match job(conn, id)?.filter(|view| is_wanted_job(view, filter)) {
-        Some(view) => Ok(Some(JobView { counts: counts_of(conn, view.id)?, ..view })),
-        None => Ok(None),
-    }
+    let Some(view) = job(conn, id)? else { return Ok(None) };
+    let view = JobView { counts: counts_of(conn, view.id)?, ..view };
+    Ok(filter.takes(&view).then_some(view))
 }
 
 /// A job that is not deleted, without its counts.
@@ -488,19 +564,6 @@ fn is_wanted_run(row: &Row<'_>, filter: &RunFilter) -> rusqlite::Result<bool> {
         && filter.from.is_none_or(|from| from <= fire_time)
         && filter.to.is_none_or(|to| fire_time < to)
         && is_keyed)
-}
-
-fn is_wanted_job(view: &JobView, filter: &JobFilter) -> bool {
-    let definition = &view.definition;
-    let has_text = |text: &String| {
-        let text = text.to_lowercase();
-        definition.name.to_lowercase().contains(&text)
-            || definition.description.to_lowercase().contains(&text)
-    };
-    filter.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
-        && filter.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
-        && filter.text.as_ref().is_none_or(has_text)
-        && filter.enabled.is_none_or(|enabled| enabled == view.state.is_enabled())
 }
 
 /// A job from [`JOB_COLUMNS`], without its counts.

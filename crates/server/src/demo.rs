@@ -1,0 +1,92 @@
+//! `punctual demo`: a node in a folder of its own that goes when it ends, with jobs, executors that do as if, runs that are
+//! to come, and a day of history that the node really lived through, on a fast clock, before anybody looks.
+
+mod crew;
+mod jobs;
+mod past;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use punctual_node::ports::Entropy;
+use toml::Value;
+
+use crate::clock::{self, Machine};
+use crate::config::{self, Config};
+use crate::serve;
+
+/// What a person says about a demo.
+pub(crate) struct Wish {
+    /// Where to listen; on any free port if not said.
+    pub(crate) listen: Option<String>,
+    /// How many hours of history it begins with.
+    pub(crate) hours: u32,
+}
+
+/// Serves a demo until a signal says stop.
+pub(crate) fn run(wish: &Wish) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let listen = match &wish.listen {
+        Some(address) => address.clone(),
+        None => free_address()?.to_string(),
+    };
+    let config = configured(&listen, &folder.0)?;
+    let until = clock::now();
+    let from = until.as_millis() - i64::from(wish.hours) * 3_600_000;
+    tell(&format!("living through the last {} hours on a fast clock …", wish.hours));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    let told =
+        runtime.block_on(past::live_through(&config, calendar::Timestamp::from_millis(from), until))?;
+    let runs: usize = told.iter().map(|(_, events)| events.len()).sum();
+    tell(&format!("… {runs} things happened; stop it with Ctrl-C, and nothing of it is left"));
+    let crew = crew::Crew::start(&runtime, &format!("http://{listen}"));
+    let served = serve::run_after(config, told);
+    crew.stop(&runtime);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+fn configured(listen: &str, folder: &Path) -> Result<Config, String> {
+    let token = punctual_api::mint(&Machine);
+    let variables = [("PUNCTUAL_ADMIN_TOKEN".to_owned(), token)].into();
+    let flags = vec![
+        ("server", "listen", Value::String(listen.to_owned())),
+        ("server", "data", Value::String(folder.display().to_string())),
+        ("server", "node", Value::String("demo".into())),
+    ];
+    Ok(config::read(None, &variables, &flags).map_err(|error| error.to_string())?.config)
+}
+
+/// A port that nobody listens on at the moment.
+fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map_err(|error| format!("cannot find a free port: {error}; name one with --listen"))
+}
+
+#[expect(clippy::print_stderr, reason = "it talks to whoever started it")]
+fn tell(text: &str) {
+    eprintln!("{text}");
+}
+
+/// A folder that goes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, String> {
+        let path = std::env::temp_dir().join(format!("punctual-demo-{:016x}", Machine.bits()));
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| format!("cannot make the folder {}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
