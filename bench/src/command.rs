@@ -24,6 +24,7 @@ of a whole node
   lag         5,000 due at one second, native          herd        10,000 due at one second, agents
   flood       a million due at one second              stored      a million stored, 10,000 due a second
   cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
+  browse      pages of the API, with 100,000 jobs and 10 million runs that have ended
   scaling     1, 2 and 3 nodes, each with the same small share of a core, on PostgreSQL and MariaDB
 
   --database WHICH  sqlite (as long as nothing is said), scratch-postgres or scratch-mariadb, which are started for it with
@@ -31,9 +32,9 @@ of a whole node
                     (all but wheel, timers, cron, engine)
   --order ORDER     insertion or random: whether one-shots are due in the order in which they are inserted; both if not said
                     (insert, load_close)
-  --jobs N          jobs that are stored (tick)
-  --runs N          runs that are executed (execute, native, xxl, flood; for each node: scaling), handed over (submit)
-                    or cancelled (cancel)
+  --jobs N          jobs that are stored (tick, browse)
+  --runs N          runs that are executed (execute, native, xxl, flood; for each node: scaling), handed over (submit),
+                    cancelled (cancel) or over (browse)
   --stored N        one-shots that are stored (restart, stored)
   --rate N          how many are due a second (stored)
   --share N         hundredths of a core for each node (scaling)
@@ -71,7 +72,7 @@ impl Asked {
         };
         for (name, number) in &self.numbers {
             match name.as_str() {
-                "--jobs" => sizes.idle_jobs = *number,
+                "--jobs" => (sizes.idle_jobs, sizes.browsed_jobs) = (*number, *number),
                 "--stored" => sizes.stored = *number,
                 "--rate" => sizes.due_rate = *number,
                 "--share" => sizes.share = *number,

@@ -10,7 +10,7 @@ use crate::bare::{mariadb, postgres};
 use crate::database::{Home, Kind};
 
 /// The first number of a filler; those before it are jobs that were created as people do it.
-const FIRST: u64 = 1_000_000;
+pub(crate) const FIRST: u64 = 1_000_000;
 
 /// The fire times of fillers are so many milliseconds apart.
 const APART: u64 = 1_000;

@@ -1,5 +1,6 @@
 //! The scenarios, one file each.
 
+mod browse;
 mod cancel;
 mod cron;
 mod engine;
@@ -97,6 +98,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("restart", restart::run),
     ("stored", stored::run),
     ("flood", flood::run),
+    ("browse", browse::run),
     ("scaling", scaling::run),
 ];
 

@@ -67,6 +67,10 @@ pub struct Sizes {
     pub scaled: u64,
     /// How many hundredths of a core each node of a cluster gets.
     pub share: u64,
+    /// Jobs that are stored while people look at pages of them.
+    pub browsed_jobs: u64,
+    /// Runs that have ended meanwhile.
+    pub browsed_runs: u64,
 }
 
 impl Sizes {
@@ -104,6 +108,8 @@ impl Sizes {
             flood: 1_000_000,
             scaled: 50_000,
             share: 15,
+            browsed_jobs: 100_000,
+            browsed_runs: 10_000_000,
         }
     }
 
@@ -117,6 +123,7 @@ impl Sizes {
             cancelled: runs,
             flood: runs,
             scaled: runs,
+            browsed_runs: runs,
             ..self
         }
     }
@@ -141,6 +148,8 @@ impl Sizes {
             steady: Duration::from_secs(10),
             flood: 100_000,
             scaled: 10_000,
+            browsed_jobs: 10_000,
+            browsed_runs: 500_000,
             ..Sizes::full()
         }
     }
@@ -179,6 +188,8 @@ impl Sizes {
             flood: 2_000,
             scaled: 300,
             share: 30,
+            browsed_jobs: 300,
+            browsed_runs: 2_000,
         }
     }
 }

@@ -115,7 +115,7 @@ async fn count_open(store: &dyn Store, leases: &[Lease], page: usize) -> Result<
 }
 
 /// A first attempt that succeeded.
-fn end(run: &Waiting, epoch: Epoch) -> Settlement {
+pub(super) fn end(run: &Waiting, epoch: Epoch) -> Settlement {
     let token = Token::new(epoch, Attempt::FIRST);
     let attempt = AttemptRecord {
         number: Attempt::FIRST,

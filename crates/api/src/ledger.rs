@@ -1,6 +1,6 @@
 //! The ledger: what has become of runs, in figures that are kept as runs end, so that no list of runs has to be walked for
 //! them. It is this node's own and lives as long as the process: of the last week by steps of five minutes, and of each
-//! job its last runs.
+//! job its last runs. A process that begins reads a bounded number of the latest runs once, so that it begins with something.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,8 @@ use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{Attempt, JobId, Outcome, RunId, RunState};
 use punctual_node::ports::{AttemptRow, RunView};
+
+use crate::convert::run::lag_ms;
 
 /// How long a step is.
 pub(crate) const STEP_MS: i64 = 5 * 60 * 1_000;
@@ -38,7 +40,9 @@ pub(crate) struct Ledger(Mutex<Pages>);
 
 #[derive(Default)]
 struct Pages {
-    /// Since when it is kept.
+    /// When this process began to count.
+    began: Option<Timestamp>,
+    /// From when on it knows something: that, or earlier by what was read.
     since: Option<Timestamp>,
     /// The number of the first step, and the steps from it on.
     first: i64,
@@ -77,10 +81,20 @@ pub(crate) struct Ended {
     pub(crate) took_ms: Option<u32>,
 }
 
+/// What a ledger does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// What ended before this process.
+    Beginning,
+    /// What other nodes ended.
+    Others,
+}
+
 impl Ledger {
     /// Takes what has happened.
     pub(crate) fn take(&self, events: &[Event], at: Timestamp) {
         let mut pages = self.pages();
+        pages.began.get_or_insert(at);
         pages.since.get_or_insert(at);
         for event in events {
             pages.take(event, at);
@@ -94,17 +108,36 @@ impl Ledger {
         self.pages().remember(view.job, Ended { run: view.id, outcome, at, took_ms });
     }
 
-    /// Whether it is time to read what others ended; if so, whoever asks does it.
-    pub(crate) fn is_behind(&self, now: Timestamp, has_others: bool, pause: Duration) -> bool {
+    /// Takes a run that ended before this process began to count, and counts it. To be told once of each.
+    pub(crate) fn restore(&self, view: &RunView) {
+        self.take_run(view);
+        let (Some(at), Some(outcome)) = (view.closed_at, outcome_of(view.state)) else { return };
         let mut pages = self.pages();
-        let is_due = match pages.caught_up_at {
-            None => true,
-            Some(last) => has_others && now >= last.saturating_add(pause),
+        if pages.began.is_none_or(|began| at >= began) {
+            return;
+        }
+        let Some(step) = pages.step_before(at) else { return };
+        step.close(outcome, view.range.map_or(1, |(_, count)| count));
+        step.sent += view.attempts.len() as u64;
+        if let Some(lag) = lag_ms(view).and_then(|lag| u64::try_from(lag).ok()) {
+            step.lag(Duration::from_millis(lag));
+        }
+        pages.since = pages.since.map(|since| since.min(at));
+    }
+
+    /// Whether it is time to read what others ended, or what ended before; if so, whoever asks does it.
+    pub(crate) fn is_behind(&self, now: Timestamp, has_others: bool, pause: Duration) -> Option<Behind> {
+        let mut pages = self.pages();
+        pages.began.get_or_insert(now);
+        pages.since.get_or_insert(now);
+        let behind = match pages.caught_up_at {
+            None => Some(Behind::Beginning),
+            Some(last) => (has_others && now >= last.saturating_add(pause)).then_some(Behind::Others),
         };
-        if is_due {
+        if behind.is_some() {
             pages.caught_up_at = Some(now);
         }
-        is_due
+        behind
     }
 
     /// The last runs of a job, the oldest first.
@@ -164,12 +197,7 @@ impl Pages {
                 self.sent.insert(*run, at);
             }
             Event::Closed { run, job, outcome, .. } => {
-                let step = self.step_at(at);
-                match outcome {
-                    Outcome::Succeeded => step.succeeded += 1,
-                    Outcome::Failed | Outcome::Lost => step.failed += 1,
-                    Outcome::Cancelled | Outcome::Skipped => step.not_run += 1,
-                }
+                self.step_at(at).close(*outcome, 1);
                 let began = self.sent.remove(run);
                 let took_ms = began.and_then(|began| u32::try_from(at.as_millis() - began.as_millis()).ok());
                 self.remember(*job, Ended { run: *run, outcome: *outcome, at, took_ms });
@@ -199,6 +227,18 @@ impl Pages {
         self.steps.get(usize::try_from(number - self.first).ok()?)
     }
 
+    /// The step of an instant that may lie before all that is kept; none if it is too long ago.
+    fn step_before(&mut self, at: Timestamp) -> Option<&mut Step> {
+        let missing =
+            if self.steps.is_empty() { 0 } else { usize::try_from(self.first - number(at)).unwrap_or(0) };
+        if missing + self.steps.len() > STEPS_MAX {
+            return None;
+        }
+        (0..missing).for_each(|_| self.steps.push_front(Step::default()));
+        self.first -= missing as i64;
+        Some(self.step_at(at))
+    }
+
     /// The step of an instant. Clocks that are set back count into the first step that is there.
     fn step_at(&mut self, at: Timestamp) -> &mut Step {
         let number = number(at);
@@ -219,6 +259,14 @@ impl Pages {
 }
 
 impl Step {
+    fn close(&mut self, outcome: Outcome, count: u64) {
+        match outcome {
+            Outcome::Succeeded => self.succeeded += count,
+            Outcome::Failed | Outcome::Lost => self.failed += count,
+            Outcome::Cancelled | Outcome::Skipped => self.not_run += count,
+        }
+    }
+
     fn lag(&mut self, lag: Duration) {
         let millis = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
         self.lags[bin(millis)] += 1;
@@ -275,7 +323,7 @@ fn top(index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::model::Skip;
+    use punctual_core::model::{Origin, ShardId, Skip};
 
     fn at(minute: i64) -> Timestamp {
         Timestamp::from_millis(minute * 60_000)
@@ -363,9 +411,47 @@ mod tests {
     fn what_others_ended_is_read_once_and_then_only_if_there_are_others() {
         let ledger = Ledger::default();
         let pause = Duration::from_secs(60);
-        assert!(ledger.is_behind(at(1), false, pause));
-        assert!(!ledger.is_behind(at(9), false, pause));
-        assert!(ledger.is_behind(at(9), true, pause));
-        assert!(!ledger.is_behind(at(9), true, pause));
+        assert_eq!(ledger.is_behind(at(1), false, pause), Some(Behind::Beginning));
+        assert_eq!(ledger.is_behind(at(9), false, pause), None);
+        assert_eq!(ledger.is_behind(at(9), true, pause), Some(Behind::Others));
+        assert_eq!(ledger.is_behind(at(9), true, pause), None);
+    }
+
+    #[test]
+    fn what_ended_before_the_process_began_is_counted_and_what_ended_later_was_counted_already() {
+        let ledger = Ledger::default();
+        ledger.take(&[closed(7, Outcome::Succeeded)], at(60));
+        let ended = |run: u64, minute: i64, state| RunView {
+            id: RunId(run),
+            job: JobId(1),
+            shard: ShardId(0),
+            fire_time: at(minute),
+            due: at(minute),
+            origin: Origin::Schedule,
+            state,
+            reason: "".into(),
+            closed_at: Some(at(minute)),
+            range: None,
+            priority: 5,
+            payload: None,
+            key: None,
+            of: None,
+            ready_at: None,
+            attempts: vec![],
+            part: None,
+        };
+        ledger.restore(&ended(7, 60, RunState::Succeeded));
+        ledger.restore(&ended(6, 50, RunState::Failed));
+        ledger.restore(&ended(5, 3, RunState::Succeeded));
+        ledger.restore(&RunView { closed_at: None, ..ended(8, 70, RunState::Pending) });
+        ledger.restore(&ended(1, -60 * 24 * 30, RunState::Succeeded));
+        let (since, steps) = ledger.history(at(61), 1, 13);
+        assert_eq!(since, Some(at(3)));
+        let ends: Vec<_> = steps.iter().map(|(_, step)| (step.succeeded, step.failed)).collect();
+        let mut expected = vec![(0, 0); 13];
+        (expected[0], expected[10], expected[12]) = ((1, 0), (0, 1), (1, 0));
+        assert_eq!(ends, expected);
+        let runs: Vec<u64> = ledger.recent(JobId(1)).iter().map(|ended| ended.run.0).collect();
+        assert_eq!(runs, [1, 5, 6, 7]);
     }
 }

@@ -185,9 +185,9 @@ mod tests {
         let opened = unseal(&key(1), &sealed).unwrap();
         assert_eq!((opened.token.as_str(), opened.expires_at), ("pct_x", Timestamp::from_millis(5)));
         assert_eq!(unseal(&key(2), &sealed), None);
-        for touched in [format!("A{}", &sealed[1..]), sealed[..20].to_owned(), "pct_x".into(), String::new()]
+        for touched in [format!("B{}", &sealed[1..]), sealed[..20].to_owned(), "pct_x".into(), String::new()]
         {
-            assert_eq!(unseal(&key(1), &touched).filter(|one| *one == opened), None, "{touched}");
+            assert_eq!(unseal(&key(1), &touched), None, "{touched}");
         }
     }
 

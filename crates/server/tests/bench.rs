@@ -57,6 +57,11 @@ fn a_flood_is_drained_and_fresh_work_comes_through() {
 }
 
 #[test]
+fn every_page_is_answered_among_many_jobs_and_runs() {
+    assert_eq!(bench(&["browse"]).len(), 26);
+}
+
+#[test]
 fn nodes_share_the_work_on_database_servers() {
     for database in ["scratch-postgres", "scratch-mariadb"] {
         check(&["scaling", "--database", database], &[300, 600, 900]);

@@ -362,6 +362,23 @@ impl Browse for Sqlite {
         self.readers().read(move |reader| reader.job_list(&filter, after, limit)).await
     }
 
+    async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
+        if filter.is_plain() {
+            let filter = filter.clone();
+            return self.readers().read(move |reader| reader.job_totals(&filter)).await;
+        }
+        let (mut all, mut enabled, mut after) = (0, 0, None);
+        loop {
+            let page = self.job_list(filter, after, 1_000).await?;
+            all += page.items.len() as u64;
+            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
+            after = page.next;
+            if after.is_none() {
+                return Ok((all, enabled));
+            }
+        }
+    }
+
     async fn job_soonest(
         &self,
         filter: &JobFilter,

@@ -14,6 +14,7 @@ use super::{TAG, etag, job, json, ok};
 use crate::app::Front;
 use crate::convert::show_job::{self, names_for};
 use crate::cursor;
+use crate::ledger::Behind;
 use crate::problem::Problem;
 use crate::query::{CURSOR, Kind, LIMIT, Param};
 use crate::table::{Answer, Call, Operation, Permission};
@@ -121,30 +122,32 @@ async fn by_next_fire(front: &Front, call: &Call, filter: &JobFilter) -> Result<
     Ok((page.items, next))
 }
 
-/// How many pages of runs are read after a start, and how many later, to learn what other nodes ended.
-const CATCH_UP_PAGES: usize = 5;
+/// How many pages of runs are read after a start; later it is one, to learn what other nodes ended.
+const BEGINNING_PAGES: usize = 5;
 const PAGE: usize = 1_000;
 
 /// How often that is done where there are other nodes.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a list waits for it.
+/// How long an answer waits for it.
 const CATCH_UP_WITHIN: Duration = Duration::from_millis(30);
 
-/// Lets the ledger learn of the latest runs that it did not see end. A list does not wait long for that: what comes too
-/// late is in the next.
-async fn catch_up(front: &Arc<Front>, now: Timestamp) {
+/// Lets the ledger learn of the latest runs that it did not see end. An answer does not wait long for that: what comes
+/// too late is in the next.
+pub(super) async fn catch_up(front: &Arc<Front>, now: Timestamp) {
     let has_others = front.node.nodes().len() > 1;
-    if !front.events.ledger().is_behind(now, has_others, CATCH_UP_EVERY) {
-        return;
-    }
+    let Some(behind) = front.events.ledger().is_behind(now, has_others, CATCH_UP_EVERY) else { return };
     let front = Arc::clone(front);
-    let pages = if has_others { 1 } else { CATCH_UP_PAGES };
     let reading = tokio::spawn(async move {
         let (filter, mut before) = (RunFilter { to: Some(now), ..RunFilter::default() }, None);
+        let pages = if behind == Behind::Beginning { BEGINNING_PAGES } else { 1 };
         for _ in 0..pages {
             let Ok(page) = front.browse.run_list(&filter, before, PAGE).await else { return };
-            page.items.iter().for_each(|run| front.events.ledger().take_run(run));
+            let ledger = front.events.ledger();
+            page.items.iter().for_each(|run| match behind {
+                Behind::Beginning => ledger.restore(run),
+                Behind::Others => ledger.take_run(run),
+            });
             before = page.next;
             if before.is_none() {
                 return;

@@ -6,6 +6,7 @@ use calendar::Timestamp;
 use punctual_node::ports::{Counts, JobFilter};
 use punctual_protocol::{Forecast, History, Past, Role, Stats};
 
+use super::jobs::catch_up;
 use super::ok;
 use crate::app::Front;
 use crate::forecast;
@@ -47,7 +48,9 @@ async fn history(front: Arc<Front>, call: Call) -> Answer {
     let hours = i64::from(call.query.count("hours").unwrap_or(24));
     let count = |step: i64| hours * 12 / step;
     let step = STEPS.into_iter().find(|step| count(*step) <= STRETCHES_MAX).unwrap_or(24);
-    let (since, steps) = front.events.ledger().history(front.now()?, step, count(step));
+    let now = front.now()?;
+    catch_up(&front, now).await;
+    let (since, steps) = front.events.ledger().history(now, step, count(step));
     let nodes = front.node.nodes();
     let own = nodes.iter().find(|node| node.is_self);
     Ok(ok(&History {

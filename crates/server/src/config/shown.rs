@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(setting("server", "listen"), (Some("127.0.0.1:8080"), SettingOrigin::Flag));
         assert_eq!(setting("registry", "beat"), (Some("20s"), SettingOrigin::File));
         assert_eq!(setting("registry", "wait"), (Some("45s"), SettingOrigin::Environment));
-        assert_eq!(setting("registry", "dead"), (Some("1m30s"), SettingOrigin::Default));
+        assert_eq!(setting("registry", "dead"), (Some("90s"), SettingOrigin::Default));
         assert_eq!(setting("executors", "access_token"), (Some(HIDDEN), SettingOrigin::Environment));
         assert_eq!(setting("database", "url"), (Some(HIDDEN), SettingOrigin::Environment));
         assert_eq!(setting("redis", "url"), (None, SettingOrigin::Default));

@@ -54,30 +54,285 @@ const PLAIN: Work = Work {
 pub(super) const APPS: [(&str, usize); 5] =
     [("shop", 3), ("billing", 2), ("reports", 1), ("warehouse", 2), ("ops", 1)];
 
-#[rustfmt::skip]
 pub(super) const WORKS: &[Work] = &[
-    Work { app: "shop", name: "expire-carts", about: "Gives back what lies in carts for too long", tags: &["stock"], when: When::Every(300), takes: (80, 900), fails: (1, "lock timeout on carts"), lines: &["looking for carts older than 45 minutes", "# carts expired"], result: "# carts expired", ..PLAIN },
-    Work { app: "shop", name: "refresh-search-index", about: "Puts changed products into the search index", tags: &["search"], when: When::Cron("*/10 * * * *", "UTC"), takes: (900, 4_000), fails: (3, "search-2.internal answered 503"), lines: &["reading products changed since the last run", "\u{1b}[32mindexed\u{1b}[0m # products", "swapping aliases"], result: "# products indexed", ..PLAIN },
-    Work { app: "shop", name: "price-feed", about: "Fetches prices from the supplier", tags: &["supplier", "external"], when: When::Cron("7,37 * * * *", "Europe/Berlin"), takes: (1_500, 9_000), fails: (18, "prices.supplier.example: connection reset by peer"), lines: &["GET https://prices.supplier.example/v2/feed", "parsing # rows", "\u{1b}[33mwarning\u{1b}[0m 3 rows without a price"], result: "# prices changed", ..PLAIN },
-    Work { app: "shop", name: "send-welcome-mail", about: "One mail for each new customer, an hour after they came", tags: &["mail"], when: When::ByHand, takes: (120, 700), fails: (4, "451 greylisted, try again later"), lines: &["rendering welcome.html", "handing over to smtp-relay"], result: "250 queued as #", ..PLAIN },
-    Work { app: "shop", name: "newsletter", about: "The weekly newsletter", tags: &["mail"], when: When::Cron("0 10 * * 2", "Europe/Berlin"), takes: (20_000, 60_000), lines: &["# recipients", "sent 1000", "sent 2000"], result: "# mails handed over", ..PLAIN },
-    Work { app: "billing", name: "capture-payments", about: "Captures what was authorised and shipped", tags: &["money", "critical"], when: When::Every(120), takes: (200, 1_200), fails: (1, "payment provider: rate limited"), lines: &["# authorisations to capture", "captured # of #"], result: "# captured", ..PLAIN },
-    Work { app: "billing", name: "retry-failed-cards", about: "Tries cards again that were refused yesterday", tags: &["money"], when: When::Cron("15 6 * * *", "America/New_York"), takes: (4_000, 15_000), fails: (10, "card network timeout"), lines: &["# cards to try again"], result: "# recovered", ..PLAIN },
-    Work { app: "billing", name: "invoice-run", about: "Writes the invoices of the day", tags: &["money", "nightly"], when: When::Cron("30 1 * * *", "Europe/Berlin"), takes: (30_000, 90_000), lines: &["# orders without an invoice", "writing PDF", "archiving"], result: "# invoices", attempts: 1, ..PLAIN },
-    Work { app: "billing", name: "reconcile-bank", about: "Matches the bank statement with open invoices", tags: &["money", "nightly"], when: When::Cron("0 5 * * 1-5", "Europe/Berlin"), takes: (5_000, 20_000), fails: (30, "statement of today is not there yet"), lines: &["fetching CAMT.053", "# entries matched, 2 left over"], result: "# matched", ..PLAIN },
-    Work { app: "billing", name: "export-to-tax-office", about: "Broken since the certificate expired", tags: &["legal"], when: When::Cron("*/30 * * * *", "Europe/Berlin"), takes: (300, 900), fails: (100, "TLS: certificate expired 2 days ago"), lines: &["connecting to elster.example"], attempts: 2, failure_limit: 20, ..PLAIN },
-    Work { app: "reports", name: "nightly-report", about: "The figures of the day, for the morning meeting", tags: &["nightly", "report"], when: When::Cron("0 6 * * *", "America/Toronto"), takes: (12_000, 40_000), fails: (5, "warehouse replica is 20 minutes behind"), lines: &["collecting orders", "collecting returns", "rendering 14 pages"], result: "report of # rows", ..PLAIN },
-    Work { app: "reports", name: "hourly-sales", about: "Sales by hour for the dashboard", tags: &["report"], when: When::Cron("2 * * * *", "UTC"), takes: (900, 3_500), lines: &["aggregating # orders"], result: "# rows", ..PLAIN },
-    Work { app: "reports", name: "cohort-analysis", about: "Slow on purpose: how long customers stay", tags: &["report", "slow"], when: When::Cron("40 */4 * * *", "UTC"), takes: (60_000, 150_000), fails: (12, "out of memory in stage 3"), lines: &["stage 1: cohorts", "stage 2: retention", "stage 3: value"], result: "# cohorts", attempts: 1, ..PLAIN },
-    Work { app: "warehouse", name: "sync-stock", about: "Stock levels from the warehouse system", tags: &["stock", "critical"], when: When::Every(60), takes: (150, 800), fails: (2, "wms.internal: read timeout"), lines: &["# positions changed"], result: "# positions", ..PLAIN },
-    Work { app: "warehouse", name: "pick-lists", about: "Pick lists for the next wave", tags: &["stock"], when: When::Cron("0,20,40 6-21 * * 1-6", "Europe/Berlin"), takes: (700, 2_500), lines: &["wave of # orders", "optimising the way through the aisles"], result: "# lists", ..PLAIN },
-    Work { app: "warehouse", name: "parcel-labels", about: "Asks the carriers for labels, again ten minutes after the last time", tags: &["carrier", "external"], when: When::Delay(600), takes: (2_000, 7_000), fails: (6, "carrier API answered 500"), lines: &["# parcels without a label", "DHL: #, UPS: #"], result: "# labels", ..PLAIN },
-    Work { app: "warehouse", name: "reorder-points", about: "Computes when to order again", tags: &["nightly"], when: When::Cron("45 2 * * *", "Europe/Berlin"), takes: (15_000, 35_000), lines: &["forecasting demand", "# products below their point"], result: "# orders proposed", ..PLAIN },
-    Work { app: "ops", name: "rotate-logs", about: "Compresses and moves logs", tags: &["housekeeping"], when: When::Cron("5 0 * * *", "UTC"), takes: (4_000, 9_000), lines: &["# files"], result: "# MB freed", ..PLAIN },
-    Work { app: "ops", name: "check-certificates", about: "Warns two weeks before a certificate ends", tags: &["housekeeping"], when: When::Cron("0 8 * * *", "UTC"), takes: (700, 1_500), lines: &["# hosts", "\u{1b}[31melster.example expired\u{1b}[0m"], result: "1 expired, # fine", ..PLAIN },
-    Work { app: "ops", name: "backup-database", about: "A full backup, and a look whether it can be read", tags: &["housekeeping", "critical"], when: When::Cron("0 3 * * *", "UTC"), takes: (90_000, 200_000), lines: &["pg_basebackup started", "checksum verified"], result: "# GB", attempts: 2, ..PLAIN },
-    Work { app: "ops", name: "ping-status-page", about: "Says every half minute that we live", tags: &["heartbeat"], when: When::Every(30), takes: (20, 120), lines: &[], result: "200 OK", ..PLAIN },
-    Work { app: "ops", name: "old-migration", about: "Stopped when the new warehouse system came", tags: &["legacy"], when: When::Cron("*/5 * * * *", "UTC"), is_stopped: true, ..PLAIN },
+    Work {
+        app: "shop",
+        name: "expire-carts",
+        about: "Gives back what lies in carts for too long",
+        tags: &["stock"],
+        when: When::Every(300),
+        takes: (80, 900),
+        fails: (1, "lock timeout on carts"),
+        lines: &["looking for carts older than 45 minutes", "# carts expired"],
+        result: "# carts expired",
+        ..PLAIN
+    },
+    Work {
+        app: "shop",
+        name: "refresh-search-index",
+        about: "Puts changed products into the search index",
+        tags: &["search"],
+        when: When::Cron("*/10 * * * *", "UTC"),
+        takes: (900, 4_000),
+        fails: (3, "search-2.internal answered 503"),
+        lines: &[
+            "reading products changed since the last run",
+            "\u{1b}[32mindexed\u{1b}[0m # products",
+            "swapping aliases",
+        ],
+        result: "# products indexed",
+        ..PLAIN
+    },
+    Work {
+        app: "shop",
+        name: "price-feed",
+        about: "Fetches prices from the supplier",
+        tags: &["supplier", "external"],
+        when: When::Cron("7,37 * * * *", "Europe/Berlin"),
+        takes: (1_500, 9_000),
+        fails: (18, "prices.supplier.example: connection reset by peer"),
+        lines: &[
+            "GET https://prices.supplier.example/v2/feed",
+            "parsing # rows",
+            "\u{1b}[33mwarning\u{1b}[0m 3 rows without a price",
+        ],
+        result: "# prices changed",
+        attempts: 1,
+        ..PLAIN
+    },
+    Work {
+        app: "shop",
+        name: "send-welcome-mail",
+        about: "One mail for each new customer, an hour after they came",
+        tags: &["mail"],
+        when: When::ByHand,
+        takes: (120, 700),
+        fails: (4, "451 greylisted, try again later"),
+        lines: &["rendering welcome.html", "handing over to smtp-relay"],
+        result: "250 queued as #",
+        ..PLAIN
+    },
+    Work {
+        app: "shop",
+        name: "import-reviews",
+        about: "Fails since the partner changed its format",
+        tags: &["external"],
+        when: When::Cron("*/15 * * * *", "UTC"),
+        takes: (400, 1_200),
+        fails: (100, "unexpected field `stars` at line 3"),
+        lines: &["GET https://partner.example/reviews", "parsing"],
+        attempts: 1,
+        ..PLAIN
+    },
+    Work {
+        app: "shop",
+        name: "newsletter",
+        about: "The weekly newsletter",
+        tags: &["mail"],
+        when: When::Cron("0 10 * * 2", "Europe/Berlin"),
+        takes: (20_000, 60_000),
+        lines: &["# recipients", "sent 1000", "sent 2000"],
+        result: "# mails handed over",
+        ..PLAIN
+    },
+    Work {
+        app: "billing",
+        name: "capture-payments",
+        about: "Captures what was authorised and shipped",
+        tags: &["money", "critical"],
+        when: When::Every(120),
+        takes: (200, 1_200),
+        fails: (1, "payment provider: rate limited"),
+        lines: &["# authorisations to capture", "captured # of #"],
+        result: "# captured",
+        ..PLAIN
+    },
+    Work {
+        app: "billing",
+        name: "retry-failed-cards",
+        about: "Tries cards again that were refused yesterday",
+        tags: &["money"],
+        when: When::Cron("15 6 * * *", "America/New_York"),
+        takes: (4_000, 15_000),
+        fails: (10, "card network timeout"),
+        lines: &["# cards to try again"],
+        result: "# recovered",
+        ..PLAIN
+    },
+    Work {
+        app: "billing",
+        name: "invoice-run",
+        about: "Writes the invoices of the day",
+        tags: &["money", "nightly"],
+        when: When::Cron("30 1 * * *", "Europe/Berlin"),
+        takes: (30_000, 90_000),
+        lines: &["# orders without an invoice", "writing PDF", "archiving"],
+        result: "# invoices",
+        attempts: 1,
+        ..PLAIN
+    },
+    Work {
+        app: "billing",
+        name: "reconcile-bank",
+        about: "Matches the bank statement with open invoices",
+        tags: &["money", "nightly"],
+        when: When::Cron("0 5 * * 1-5", "Europe/Berlin"),
+        takes: (5_000, 20_000),
+        fails: (30, "statement of today is not there yet"),
+        lines: &["fetching CAMT.053", "# entries matched, 2 left over"],
+        result: "# matched",
+        ..PLAIN
+    },
+    Work {
+        app: "billing",
+        name: "export-to-tax-office",
+        about: "Broken since the certificate expired",
+        tags: &["legal"],
+        when: When::Cron("*/30 * * * *", "Europe/Berlin"),
+        takes: (300, 900),
+        fails: (100, "TLS: certificate expired 2 days ago"),
+        lines: &["connecting to elster.example"],
+        attempts: 2,
+        failure_limit: 20,
+        ..PLAIN
+    },
+    Work {
+        app: "reports",
+        name: "nightly-report",
+        about: "The figures of the day, for the morning meeting",
+        tags: &["nightly", "report"],
+        when: When::Cron("0 6 * * *", "America/Toronto"),
+        takes: (12_000, 40_000),
+        fails: (5, "warehouse replica is 20 minutes behind"),
+        lines: &["collecting orders", "collecting returns", "rendering 14 pages"],
+        result: "report of # rows",
+        ..PLAIN
+    },
+    Work {
+        app: "reports",
+        name: "hourly-sales",
+        about: "Sales by hour for the dashboard",
+        tags: &["report"],
+        when: When::Cron("2 * * * *", "UTC"),
+        takes: (900, 3_500),
+        lines: &["aggregating # orders"],
+        result: "# rows",
+        ..PLAIN
+    },
+    Work {
+        app: "reports",
+        name: "cohort-analysis",
+        about: "Slow on purpose: how long customers stay",
+        tags: &["report", "slow"],
+        when: When::Cron("40 */4 * * *", "UTC"),
+        takes: (60_000, 150_000),
+        fails: (12, "out of memory in stage 3"),
+        lines: &["stage 1: cohorts", "stage 2: retention", "stage 3: value"],
+        result: "# cohorts",
+        attempts: 1,
+        ..PLAIN
+    },
+    Work {
+        app: "warehouse",
+        name: "sync-stock",
+        about: "Stock levels from the warehouse system",
+        tags: &["stock", "critical"],
+        when: When::Every(60),
+        takes: (150, 800),
+        fails: (2, "wms.internal: read timeout"),
+        lines: &["# positions changed"],
+        result: "# positions",
+        attempts: 1,
+        ..PLAIN
+    },
+    Work {
+        app: "warehouse",
+        name: "pick-lists",
+        about: "Pick lists for the next wave",
+        tags: &["stock"],
+        when: When::Cron("0,20,40 6-21 * * 1-6", "Europe/Berlin"),
+        takes: (700, 2_500),
+        lines: &["wave of # orders", "optimising the way through the aisles"],
+        result: "# lists",
+        ..PLAIN
+    },
+    Work {
+        app: "warehouse",
+        name: "parcel-labels",
+        about: "Asks the carriers for labels, again ten minutes after the last time",
+        tags: &["carrier", "external"],
+        when: When::Delay(600),
+        takes: (2_000, 7_000),
+        fails: (6, "carrier API answered 500"),
+        lines: &["# parcels without a label", "DHL: #, UPS: #"],
+        result: "# labels",
+        ..PLAIN
+    },
+    Work {
+        app: "warehouse",
+        name: "reorder-points",
+        about: "Computes when to order again",
+        tags: &["nightly"],
+        when: When::Cron("45 2 * * *", "Europe/Berlin"),
+        takes: (15_000, 35_000),
+        lines: &["forecasting demand", "# products below their point"],
+        result: "# orders proposed",
+        ..PLAIN
+    },
+    Work {
+        app: "ops",
+        name: "rotate-logs",
+        about: "Compresses and moves logs",
+        tags: &["housekeeping"],
+        when: When::Cron("5 0 * * *", "UTC"),
+        takes: (4_000, 9_000),
+        lines: &["# files"],
+        result: "# MB freed",
+        ..PLAIN
+    },
+    Work {
+        app: "ops",
+        name: "check-certificates",
+        about: "Warns two weeks before a certificate ends",
+        tags: &["housekeeping"],
+        when: When::Cron("0 8 * * *", "UTC"),
+        takes: (700, 1_500),
+        lines: &["# hosts", "\u{1b}[31melster.example expired\u{1b}[0m"],
+        result: "1 expired, # fine",
+        ..PLAIN
+    },
+    Work {
+        app: "ops",
+        name: "backup-database",
+        about: "A full backup, and a look whether it can be read",
+        tags: &["housekeeping", "critical"],
+        when: When::Cron("0 3 * * *", "UTC"),
+        takes: (90_000, 200_000),
+        lines: &["pg_basebackup started", "checksum verified"],
+        result: "# GB",
+        attempts: 2,
+        ..PLAIN
+    },
+    Work {
+        app: "ops",
+        name: "ping-status-page",
+        about: "Says every half minute that we live",
+        tags: &["heartbeat"],
+        when: When::Every(30),
+        takes: (20, 120),
+        lines: &[],
+        result: "200 OK",
+        ..PLAIN
+    },
+    Work {
+        app: "ops",
+        name: "old-migration",
+        about: "Stopped when the new warehouse system came",
+        tags: &["legacy"],
+        when: When::Cron("*/5 * * * *", "UTC"),
+        is_stopped: true,
+        ..PLAIN
+    },
 ];
 
 /// What one attempt does.
@@ -88,7 +343,7 @@ pub(super) struct Deed {
 }
 
 impl Work {
-    /// A job that is of no use in the past: anchored at an instant, so that it fires then too.
+    /// The job, anchored at an instant so that it fires from then on.
     pub(super) fn definition(&self, anchor: Timestamp) -> Definition {
         let kind = match self.when {
             When::Cron(expression, zone) => ScheduleKind::Cron {

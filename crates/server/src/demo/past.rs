@@ -27,6 +27,9 @@ pub(crate) type Told = Vec<(Timestamp, Vec<Event>)>;
 /// How far before the end of it logs are kept, so that it takes no longer than it has to.
 const LOGGED: Duration = Duration::from_secs(4 * 3_600);
 
+/// How long before the end the machine was asleep for a while, and for how long: what was due then was late.
+const SLEPT: (Duration, Duration) = (Duration::from_secs(5 * 3_600 + 1_200), Duration::from_secs(40));
+
 /// How many one-shots it hands over for the past and for the time to come.
 const PAST_MAILS: u64 = 140;
 const COMING_MAILS: u64 = 220;
@@ -224,7 +227,8 @@ impl Life {
     }
 
     async fn live_until(&mut self, until: Timestamp) {
-        let logged_from = Timestamp::from_millis(until.as_millis() - LOGGED.as_millis() as i64);
+        let before_end = |by: Duration| Timestamp::from_millis(until.as_millis() - by.as_millis() as i64);
+        let (logged_from, mut sleeps_at) = (before_end(LOGGED), Some(before_end(SLEPT.0)));
         loop {
             self.round().await;
             self.play();
@@ -236,6 +240,9 @@ impl Life {
             let late = self.dice.below(9) as i64;
             let next = Timestamp::from_millis(next.as_millis().max(self.hands.now().as_millis()) + late);
             self.forward(next);
+            if sleeps_at.take_if(|at| *at <= next).is_some() {
+                self.forward(next.saturating_add(SLEPT.1));
+            }
             self.deliver(logged_from).await;
         }
     }

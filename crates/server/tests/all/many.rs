@@ -78,7 +78,7 @@ async fn an_action_over_a_filter_is_done_to_all_that_match_and_to_no_other() {
 async fn what_ended_is_seen_in_the_row_of_its_job_in_the_history_and_after_a_restart() {
     let folder = Folder::new();
     let agent =
-        Agent::scripted(|seen, _| Answer::status(if seen.path.contains("bad") { 400 } else { 200 })).await;
+        Agent::scripted(|_, seen| Answer::status(if seen.path.contains("bad") { 400 } else { 200 })).await;
     let server = Server::start(&folder).await;
     let good = server.create(job("good", json!({"kind": "manual"}), &agent.url("/good"))).await;
     let bad = server.create(job("bad", json!({"kind": "manual"}), &agent.url("/bad"))).await;
@@ -120,6 +120,10 @@ async fn what_ended_is_seen_in_the_row_of_its_job_in_the_history_and_after_a_res
             && states(&row).len() == 3
     })
     .await;
+    let history = server.get("/stats/history?hours=1").await.json();
+    let failed = history["buckets"].as_array().expect("a list").iter();
+    let failed: u64 = failed.map(|bucket| bucket["failed"].as_u64().expect("a number")).sum();
+    assert_eq!(failed, 3, "and the history too");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

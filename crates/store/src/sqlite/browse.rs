@@ -1,6 +1,6 @@
 //! Reading, for people: jobs with their counts, runs with their attempts, page by page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
@@ -26,7 +26,7 @@ use crate::row::definition_from_text;
 const LOOK_MAX: usize = 50_000;
 
 /// For how long a page is looked for, by the store's clock: there are two readers, and others wait for them.
-const LOOK_FOR: Duration = Duration::from_millis(250);
+const LOOK_FOR: Duration = Duration::from_millis(60);
 
 /// How many rows are looked at in one snapshot; of runs, under the lock of the closes too.
 const CHUNK: usize = 256;
@@ -87,6 +87,24 @@ impl Reader {
                 return Ok(page);
             }
         }
+    }
+
+    /// Counted in the index, where apps and states are all there is.
+    pub(super) fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), Trouble> {
+        let row = |row: &Row<'_>| Ok((bits(row, 0)?, bits(row, 1)?));
+        let count = "select count(*), coalesce(sum(state = 0), 0)
+                     from jobs indexed by jobs_by_app
+                     where state <> 2 and (?1 is null or (state = 0) = ?1)";
+        let Some(apps) = &filter.apps else {
+            return Ok(self.conn.prepare_cached(count)?.query_row([filter.enabled], row)?);
+        };
+        let mut select = self.conn.prepare_cached(&format!("{count} and app = ?2"))?;
+        let (mut all, mut enabled) = (0, 0);
+        for app in apps.iter().collect::<BTreeSet<_>>() {
+            let (more, more_enabled) = select.query_row(params![filter.enabled, app], row)?;
+            (all, enabled) = (all + more, enabled + more_enabled);
+        }
+        Ok((all, enabled))
     }
 
     pub(super) fn job_soonest(
@@ -399,13 +417,18 @@ fn soonest((at, job): (i64, i64)) -> Option<Soonest> {
 
 /// A job, unless the filter asks for others.
 fn wanted_job(conn: &Connection, filter: &JobFilter, id: i64) -> Result<Option<JobView>, Trouble> {
-    let Some(view) = job(conn, id)? else { return Ok(None) };
+    let Some(view) = job_with(conn, id, filter.text.as_deref())? else { return Ok(None) };
     let view = JobView { counts: counts_of(conn, view.id)?, ..view };
     Ok(filter.takes(&view).then_some(view))
 }
 
 /// A job that is not deleted, without its counts.
 fn job(conn: &Connection, id: i64) -> Result<Option<JobView>, Trouble> {
+    job_with(conn, id, None)
+}
+
+/// The same, unless its definition cannot hold a text. Reading definitions is what a search costs, and most hold it not.
+fn job_with(conn: &Connection, id: i64, text: Option<&str>) -> Result<Option<JobView>, Trouble> {
     let mut select = conn.prepare_cached(&format!(
         "select {JOB_COLUMNS}
          from jobs
@@ -413,7 +436,19 @@ fn job(conn: &Connection, id: i64) -> Result<Option<JobView>, Trouble> {
          where jobs.id = ?1 and jobs.state <> 2"
     ))?;
     let mut rows = select.query([id])?;
-    rows.next()?.map(job_view).transpose()
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if let Some(text) = text
+        && !may_hold(row.get_ref(4)?.as_str().unwrap_or_default(), text)
+    {
+        return Ok(None);
+    }
+    job_view(row).map(Some)
+}
+
+/// Whether a definition may hold a text somewhere, seen as it is written. What JSON writes otherwise may be anywhere.
+fn may_hold(definition: &str, text: &str) -> bool {
+    let is_escaped = |letter: char| letter == '"' || letter == '\\' || letter.is_control();
+    text.contains(is_escaped) || definition.to_lowercase().contains(&text.to_lowercase())
 }
 
 /// The apps whose runs are wanted, and which jobs are known to be of them. The jobs of small apps are read at once, as their
