@@ -7,10 +7,10 @@
 #![expect(clippy::disallowed_methods, clippy::print_stderr, reason = "real programs live in real time")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
 
@@ -95,13 +95,33 @@ fn told(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<()> {
     })
 }
 
+/// What the test waits for.
+enum Word {
+    /// The scripts want the server restarted; they wait until the connection ends.
+    Restart(TcpStream),
+    Ended(std::io::Result<ExitStatus>),
+}
+
+/// Hears both the scripts' wishes, which come to the door, and their end.
+fn listen(mut browser: Child, door: TcpListener) -> mpsc::Receiver<Word> {
+    let (say, hear) = mpsc::channel();
+    let wish = say.clone();
+    std::thread::spawn(move || {
+        let is_heard = |stream| wish.send(Word::Restart(stream)).is_ok();
+        door.incoming().map_while(Result::ok).all(is_heard);
+    });
+    std::thread::spawn(move || say.send(Word::Ended(browser.wait())));
+    hear
+}
+
 #[test]
 fn people_can_see_trust_and_mend_everything_in_a_browser() {
     let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", std::process::id()));
     std::fs::create_dir_all(&data).expect("a folder");
     let mut server = Server::start(&data);
-    let wish = data.join("restart");
-    let asking = format!("touch '{0}' && while [ -e '{0}' ]; do sleep 0.05; done", wish.display());
+    let door = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = door.local_addr().expect("an address").port();
+    let restart = format!("node -e 'require(\"net\").connect({port}, \"127.0.0.1\").resume()'");
     let mut browser = Command::new("node")
         .arg("e2e/all.mjs")
         .current_dir(scripts())
@@ -110,23 +130,24 @@ fn people_can_see_trust_and_mend_everything_in_a_browser() {
         .env("PUNCTUAL_BINARY", BINARY)
         .env("PUNCTUAL_BULK", JOBS)
         .env("PUNCTUAL_WHOLE", "yes")
-        .env("PUNCTUAL_RESTART", asking)
+        .env("PUNCTUAL_RESTART", restart)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("node can be started; it runs the browser tests");
     let said = [told(browser.stdout.take().expect("piped")), told(browser.stderr.take().expect("piped"))];
-    let status = loop {
-        if let Some(status) = browser.try_wait().expect("it was started") {
-            break status;
+    let mut status = None;
+    for word in listen(browser, door) {
+        match word {
+            Word::Restart(_until_dropped) => server.restart(),
+            Word::Ended(ended) => {
+                status = Some(ended.expect("it was started"));
+                break;
+            }
         }
-        if wish.exists() {
-            server.restart();
-            std::fs::remove_file(&wish).expect("it was there");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    }
     said.into_iter().for_each(|one| one.join().expect("it only reads"));
-    assert!(status.success(), "the browser tests ended with {status}; what failed is said above");
+    let is_well = status.is_some_and(|status| status.success());
+    assert!(is_well, "the browser tests ended with {status:?}; what failed is said above");
 }

@@ -1,4 +1,4 @@
-// Every browser test, one after the other, against the server at `PUNCTUAL_URL`; as arguments, the names of those to run.
+// Every browser test, against the server at `PUNCTUAL_URL`; as arguments, the names of those to run.
 //
 // `PUNCTUAL_TOKEN` is an admin's token, `PUNCTUAL_BINARY` the binary whose executor does the work, `PUNCTUAL_BULK` how many
 // jobs are acted upon at once, `PUNCTUAL_RESTART` a command that restarts the server, and `PUNCTUAL_SHOTS` a folder for
@@ -24,7 +24,7 @@ async function run() {
   try {
     const world = { agent: await opened(startAgent()), browser: await opened(openBrowser()) };
     await opened(startExecutor());
-    for (const name of names) failed += (await passes(name, world)) ? 0 : 1;
+    for (const group of groups(names)) failed += await failures(group, world);
   } finally {
     for (const one of open.reverse()) await one.close();
   }
@@ -32,21 +32,42 @@ async function run() {
   return failed === 0;
 }
 
+/** Those that want the server or the machine for themselves run alone, the others some at a time. */
+const ALONE = ["an_empty_server_teaches_and_makes_a_demo_job", "the_server_is_found_again_after_a_restart", "the_first_look_comes_fast_and_stands_still"];
+const AT_ONCE = 2;
+
+function groups(names) {
+  const [first, ...last] = ALONE.map((name) => names.filter((one) => one === name));
+  return [first, names.filter((name) => !ALONE.includes(name)), ...last];
+}
+
+/** Runs a group, and says how many of it failed. */
+async function failures(group, world) {
+  const waiting = [...group];
+  let failed = 0;
+  const work = async () => {
+    for (let name = waiting.shift(); name; name = waiting.shift()) failed += (await passes(name, world)) ? 0 : 1;
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return failed;
+}
+
 async function passes(name, world) {
   const started = Date.now();
-  const { browser } = world;
+  const contexts = [];
+  const newContext = async (options) => contexts[contexts.push(await world.browser.newContext(options)) - 1];
   try {
-    const said = await tests[name](world);
+    const said = await tests[name]({ ...world, browser: { newContext } });
     if (said === "left out" && process.env.PUNCTUAL_WHOLE) throw new Error("it was left out");
     console.log(`${said === "left out" ? "left out" : "ok"}  ${name}  ${((Date.now() - started) / 1000).toFixed(1)} s`);
     return true;
   } catch (error) {
     console.log(`FAILED  ${name}\n${error.stack ?? error}`);
-    const pages = browser.contexts().flatMap((context) => context.pages());
-    if (process.env.PUNCTUAL_SHOTS) await pages.at(-1)?.screenshot({ path: `${process.env.PUNCTUAL_SHOTS}/${name}.png` }).catch(() => undefined);
+    const page = contexts.flatMap((context) => context.pages()).at(-1);
+    if (process.env.PUNCTUAL_SHOTS) await page?.screenshot({ path: `${process.env.PUNCTUAL_SHOTS}/${name}.png` }).catch(() => undefined);
     return false;
   } finally {
-    for (const context of browser.contexts()) await context.close();
+    for (const context of contexts) await context.close();
   }
 }
 

@@ -21,7 +21,7 @@ export async function an_edit_conflict_is_shown_and_merged({ browser, agent }) {
   await conflict.getByRole("button", { name: "Put my changes on top of theirs" }).click();
   await page.getByRole("button", { name: "Review and save" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-  await page.getByRole("heading", { level: 1, name: made.name }).waitFor();
+  await page.getByRole("heading", { level: 1, name: made.name, exact: true }).waitFor();
   const after = await api("GET", `/jobs/${made.id}`);
   same([after.description, after.priority], ["mine", 1], "both changes are there");
   same(page.complaints, [], "complaints");
@@ -109,7 +109,7 @@ export async function windows_and_jobs_before_are_set_by_form({ browser, agent }
   await page.getByText("Only mon-thu, 08:30-12:00", { exact: false }).waitFor();
   await page.getByRole("button", { name: "Review and save" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
-  await page.getByRole("heading", { level: 1, name: made.name }).waitFor();
+  await page.getByRole("heading", { level: 1, name: made.name, exact: true }).waitFor();
   const after = await api("GET", `/jobs/${made.id}`);
   same(after.windows.map(({ days, hours, outside }) => [days, hours, outside]), [["mon-thu", "08:30-12:00", "defer"]], "the windows");
   same(after.after.map((one) => one.when), ["failed"], "the jobs before");

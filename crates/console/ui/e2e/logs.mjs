@@ -2,7 +2,7 @@
 import { APP, api, check, openPage, same, signIn, startWire, unique, until, visit } from "./world.mjs";
 
 function job(handler, more = {}) {
-  return api("POST", "/jobs", { app: APP, name: `${handler}-${unique()}`, schedule: { kind: "manual" }, timeout: "5m", retry: { max_attempts: 1 }, target: { kind: "executor", handler }, ...more });
+  return api("POST", "/jobs", { app: APP, name: `${handler}-${unique()}`, schedule: { kind: "manual" }, timeout: "5m", retry: { max_attempts: 1 }, target: { kind: "executor", handler, block: "serial" }, ...more });
 }
 
 async function started(made, payload) {

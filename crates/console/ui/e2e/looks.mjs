@@ -95,7 +95,7 @@ export async function everything_is_done_by_keyboard({ browser, agent }) {
   await page.keyboard.type(name);
   await page.getByRole("option", { name: new RegExp(name) }).waitFor();
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { level: 1, name }).waitFor();
+  await page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
   await page.keyboard.press("Escape");

@@ -15,7 +15,7 @@ export async function a_job_is_made_by_form_and_seen_firing({ browser, agent }) 
   await page.getByLabel("URL").fill(`${agent.url}/?say=tail-me`);
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Create" }).click();
-  await page.getByRole("heading", { name, level: 1 }).waitFor();
+  await page.getByRole("heading", { name, level: 1, exact: true }).waitFor();
   await page.getByRole("tab", { name: "Runs" }).click();
   const rows = page.getByRole("table", { name: "Runs" }).getByRole("row");
   const done = rows.filter({ hasText: "Succeeded" });

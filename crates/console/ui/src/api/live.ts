@@ -150,10 +150,9 @@ function note(event: Sent): void {
 function flush(): void {
   timer = null;
   const ask = (...key: unknown[]) => void client?.invalidateQueries({ queryKey: key });
-  for (const job of changed.jobs) ask("job", job);
-  for (const run of changed.runs) ask("run", run);
-  changed.jobs.clear();
-  changed.runs.clear();
+  askForSome(changed.jobs, changed.runs);
+  changed.jobs = new Set();
+  changed.runs = new Set();
   if (changed.executors) ask("apps");
   if (changed.nodes) ask("nodes");
   changed.executors = changed.nodes = false;
@@ -167,6 +166,12 @@ function flush(): void {
   changed.lists = false;
   void client?.invalidateQueries({ queryKey: ["list"], predicate: isWorthAsking });
   ask("stats");
+}
+
+/** In one pass over what is shown, because ten thousand jobs may change at once. */
+function askForSome(jobs: Set<number>, runs: Set<number>): void {
+  const isMeant = ({ queryKey: [kind, id] }: Query) => (kind === "job" && jobs.has(id as number)) || (kind === "run" && runs.has(id as number));
+  if (jobs.size + runs.size > 0) void client?.invalidateQueries({ predicate: isMeant });
 }
 
 /** A list of many pages is asked for page by page, so that is done seldom. */

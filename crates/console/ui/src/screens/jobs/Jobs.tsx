@@ -11,6 +11,7 @@ import { useFilter } from "../../parts/filter";
 import { Cell, Head, List } from "../../parts/List";
 import { Problem } from "../../parts/Problem";
 import { SearchBox } from "../../parts/SearchBox";
+import { useSeeking } from "../../parts/seeking";
 import { Sparkline } from "../../parts/Sparkline";
 import { StateShape, stateName } from "../../parts/State";
 import { Screen } from "../../shell/Screen";
@@ -35,6 +36,7 @@ export default function Jobs() {
   const mayEdit = useMay("editor");
   const actions = useJobActions();
   const items = useMemo(() => jobs.data?.pages.flatMap((page) => page.items) ?? [], [jobs.data]);
+  const isSeeking = useSeeking(jobs, items.length);
   const isFiltered = NAMES.some((name) => filter[name] !== "");
   const isSmall = matchMedia("(max-width: 820px)").matches;
   const more = useCallback(() => void jobs.fetchNextPage(), [jobs.fetchNextPage]);
@@ -55,8 +57,8 @@ export default function Jobs() {
     >
       <Filters filter={filter} setFilter={setFilter} clear={clear} isFiltered={isFiltered} />
       {jobs.error ? <Problem error={jobs.error} retry={() => void jobs.refetch()} /> : null}
-      {jobs.isPending && !jobs.error ? <div className="card"><Bones rows={12} /></div> : null}
-      {jobs.data && items.length === 0 ? <div className="card"><NoJobs isFiltered={isFiltered} clear={clear} /></div> : null}
+      {(jobs.isPending || isSeeking) && !jobs.error ? <div className="card"><Bones rows={12} /></div> : null}
+      {jobs.data && items.length === 0 && !isSeeking ? <div className="card"><NoJobs isFiltered={isFiltered} clear={clear} /></div> : null}
       {items.length > 0 ? (
         <List
           label={t("Jobs")} items={items} columns={isSmall ? COLUMNS_SMALL : COLUMNS} height={isSmall ? 64 : density() === "dense" ? 34 : 44}

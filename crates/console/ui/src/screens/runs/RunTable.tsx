@@ -8,6 +8,7 @@ import { plain } from "../../parts/ansi";
 import { Bones, Empty } from "../../parts/Empty";
 import { Cell, Head, List } from "../../parts/List";
 import { Problem } from "../../parts/Problem";
+import { useSeeking } from "../../parts/seeking";
 import { took } from "../../parts/Sparkline";
 import { State, StateShape, stateName } from "../../parts/State";
 import { density } from "../../shell/theme";
@@ -28,9 +29,10 @@ export function RunTable({ filter, isOfOneJob = false, zone, empty }: { filter: 
   const [, navigate] = useLocation();
   const items = useMemo(() => runs.data?.pages.flatMap((page) => page.items) ?? [], [runs.data]);
   const more = useCallback(() => void runs.fetchNextPage(), [runs.fetchNextPage]);
+  const isSeeking = useSeeking(runs, items.length);
   const isSmall = matchMedia("(max-width: 820px)").matches;
   if (runs.error && items.length === 0) return <Problem error={runs.error} retry={() => void runs.refetch()} />;
-  if (runs.isPending) return <div className="card"><Bones rows={12} /></div>;
+  if (runs.isPending || isSeeking) return <div className="card"><Bones rows={12} /></div>;
   if (items.length === 0) return <div className="card">{empty ?? <Empty title={t("No runs yet")}>{t("A run appears here shortly before it is due.")}</Empty>}</div>;
   return (
     <List
