@@ -136,7 +136,7 @@ impl Scene {
             4..7 => Verb::Plan(self.plan(draw, number)),
             7..11 => Verb::Gate(self.gate(draw)),
             11..15 => Verb::Settle(self.settlement(draw)),
-            15 => Verb::Change(self.stop(draw)),
+            15 => Verb::Change(Box::new(self.stop(draw))),
             16 => match draw.below(3) {
                 0 => Verb::Renew(draw.one(&NODES)),
                 1 => Verb::Acquire(draw.one(&NODES), vec![ShardId(draw.below(u64::from(SHARDS)) as u16)]),

@@ -19,7 +19,7 @@ pub(crate) enum Verb {
     Plan(Plan),
     Gate(Gate),
     Settle(Settlement),
-    Change(Change),
+    Change(Box<Change>),
     Renew(NodeId),
     Acquire(NodeId, Vec<ShardId>),
     Release(NodeId, Vec<Lease>),
@@ -48,7 +48,7 @@ impl Verb {
                 format!("{:?}", said.into_iter().map(without_number).collect::<Vec<Gated>>())
             }
             Verb::Settle(settlement) => format!("{:?}", store.settle(vec![settlement]).await?),
-            Verb::Change(change) => format!("{:?}", store.change(change).await?),
+            Verb::Change(change) => format!("{:?}", store.change(*change).await?),
             Verb::Renew(node) => {
                 let mut renewed = store.renew(renewal(node)).await?;
                 renewed.nodes.sort_by_key(|row| row.node);
