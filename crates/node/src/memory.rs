@@ -175,6 +175,8 @@ pub(crate) struct Memory {
     /// How many runs are being asked for that may be nowhere in memory meanwhile.
     pub(crate) asking: u32,
     pub(crate) has_arrivals: bool,
+    /// Whether tending comes again soon, to write down what is on its way without a gate.
+    pub(crate) tends_soon: bool,
     /// Jobs that have runs waiting for a place which somebody else has, and when they ask again.
     pub(crate) held_back: BTreeMap<JobId, Boot>,
     pub(crate) blocks: Blocks,
@@ -260,6 +262,7 @@ impl Memory {
             heard_of: Vec::new(),
             asking: 0,
             has_arrivals: false,
+            tends_soon: false,
             held_back: BTreeMap::new(),
             blocks: Blocks::default(),
             events: Vec::new(),
@@ -569,6 +572,10 @@ impl Memory {
             self.open[pool as usize] += 1;
         }
         self.deadlines.insert((flight.deadline, id));
+        if !flight.is_gated && !self.tends_soon {
+            self.tends_soon = true;
+            self.wakes.tend = true;
+        }
         self.flights.insert(id, flight);
         self.wakes.reap = true;
     }

@@ -49,12 +49,13 @@ impl Node {
             self.lost_or_paused("tend", &error);
             return boot.plus(self.settings.pause);
         }
-        let memory = self.memory();
+        let mut memory = self.memory();
+        let is_waiting = !memory.held_back.is_empty();
+        let has_unnoted = memory.flights.values().any(|flight| !flight.is_gated);
+        memory.tends_soon = has_unnoted;
         if memory.thinning.is_busy() {
             return boot.plus(THIN_EVERY);
         }
-        let is_waiting = !memory.held_back.is_empty();
-        let has_unnoted = memory.flights.values().any(|flight| !flight.is_gated);
         let every =
             if is_waiting || has_unnoted { self.settings.note_after } else { self.settings.sweep_every };
         boot.plus(every)

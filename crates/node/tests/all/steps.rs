@@ -663,6 +663,24 @@ fn narrow() -> Settings {
     Settings { limits, fire_max: 5, ..Settings::default() }
 }
 
+#[test]
+fn what_is_on_its_way_is_written_down_after_a_second() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, definition("slow", ScheduleKind::Manual));
+    house.step(&node);
+    let _ = node.take_wakes();
+    let run = id(&now_or_never(node.submit(vec![one_shot(job, "10:00:00")])).unwrap());
+    now_or_never(node.fire());
+    assert!(node.take_wakes().tend, "else it sleeps until the next sweep");
+    let again = now_or_never(node.tend());
+    let boot = house.now().as_millis() - at("00:00:00").as_millis();
+    assert_eq!(again.0.as_millis() as i64 - boot, 1_000);
+    house.set("10:00:01");
+    now_or_never(node.tend());
+    assert_eq!(house.run(run).state.to_string(), "running");
+}
+
 fn parked(house: &House, runs: &[Accepted]) -> usize {
     let ids: Vec<_> = runs.iter().map(|run| id(&[*run])).collect();
     let rows = now_or_never(house.store.fetch(&ids)).unwrap();

@@ -18,9 +18,12 @@ enum Shown {
     Unset,
 }
 
-/// All settings: section, key, and what it is.
+/// A setting: section, key, and what it is.
+type Entry = (&'static str, &'static str, fn(&Config) -> Shown);
+
+/// All of them.
 #[rustfmt::skip]
-const SHOWN: &[(&str, &str, fn(&Config) -> Shown)] = &[
+const SHOWN: &[Entry] = &[
     ("server", "listen", |c| text(c.listen)),
     ("server", "data", |c| text(c.data.display())),
     ("server", "node", |c| maybe(c.node.as_deref())),

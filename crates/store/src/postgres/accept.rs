@@ -196,7 +196,9 @@ fn plain(runs: &[NewRun]) -> Ask {
          ),
          born as (
              insert into births (shard, due)
-             select w.shard, min(w.due) from written w join shards s on s.shard = w.shard group by w.shard
+             select b.shard, b.due
+             from (select shard, min(due) as due from written group by shard) b
+             join shards s on s.shard = b.shard
          ),
          counted as (
              insert into buckets (day, slot, runs, closed, first_due, last_due, first_fire, last_fire)
