@@ -190,7 +190,9 @@ impl Cluster {
 
     /// The nodes that ended by themselves, and how.
     pub fn ends(&self) -> String {
-        let ended = |node: &Node| node.ended().map(|status| format!("{} ended with {status}", node.name()));
+        let ended = |node: &Node| {
+            node.ended().map(|status| format!("{} ended with {status}: {}", node.name(), node.last_words()))
+        };
         let ends: Vec<String> = self.nodes.iter().filter_map(ended).collect();
         if ends.is_empty() { "no node ended by itself".into() } else { ends.join(", ") }
     }

@@ -15,6 +15,9 @@ pub const TOKEN: &str = "faults-are-found-by-looking-for-them";
 /// How long a node may take to stop when it is asked to.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
+/// How many lines of its log are told when it ended by itself.
+const LAST_WORDS: usize = 3;
+
 /// Where Debian and its relatives keep the library that moves clocks, below the folder of the architecture.
 const LIBRARIES: &str = "/usr/lib";
 const CLOCK_LIBRARY: &str = "faketime/libfaketime.so.1";
@@ -144,6 +147,14 @@ impl Node {
     /// Where its log is.
     pub fn log(&self) -> PathBuf {
         self.launch.logs.join(format!("{}.log", self.name))
+    }
+
+    /// The last that it said.
+    pub fn last_words(&self) -> String {
+        let log = std::fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().rev().take(LAST_WORDS).collect();
+        lines.into_iter().rev().collect::<Vec<&str>>().join(" / ")
     }
 
     fn signal(&self, signal: Signal) {

@@ -26,9 +26,7 @@ struct Server {
 
 impl Server {
     fn start(data: &Path) -> Server {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = free.local_addr().expect("an address").to_string();
-        drop(free);
+        let address = format!("127.0.0.1:{}", punctual_scratch::free_port());
         let child = serve(&address, data);
         Server { child, address, data: data.to_owned() }
     }

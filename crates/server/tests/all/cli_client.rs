@@ -1,7 +1,6 @@
 //! `punctual job`, and how the server is reached, as a person or a script meets them.
 
 use std::fs;
-use std::net::TcpListener;
 
 use crate::scripted::*;
 use serde_json::{Value, json};
@@ -39,7 +38,7 @@ fn run(id: u64, state: &str, reason: &str) -> Value {
 
 #[test]
 fn a_missing_server_is_a_failure_with_advice() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = punctual_scratch::free_port();
     let url = format!("http://127.0.0.1:{port}");
     let output = punctual(&url, &["job", "list"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));

@@ -109,6 +109,24 @@ fn a_database_is_migrated_once_and_says_so() {
 }
 
 #[test]
+fn nodes_that_come_to_a_new_database_together_all_open_it() {
+    runtime().block_on(async {
+        for turn in 0..10 {
+            let database = Database::create().await;
+            let url = database.url();
+            // Whether they wait for each other's migration or not, they decide the number of shards together.
+            if turn % 2 == 0 {
+                MySql::migrate(&url).await.unwrap();
+            }
+            let opened = futures_util::future::join_all((0..6).map(|_| MySql::open(&url, options()))).await;
+            let refused: Vec<String> =
+                opened.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+            assert!(refused.is_empty(), "{refused:?}");
+        }
+    });
+}
+
+#[test]
 fn an_interrupted_migration_is_taken_up_again() {
     runtime().block_on(async {
         let database = Database::create().await;

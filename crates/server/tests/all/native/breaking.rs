@@ -55,13 +55,8 @@ async fn server_at(folder: &Folder, port: u16) -> Server {
     Server::start_with(folder, &["--listen", &format!("127.0.0.1:{port}")]).await
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
 async fn a_restarted_node_finds_what_is_still_running(language: Language) {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), punctual_scratch::free_port());
     let server = server_at(&folder, port).await;
     let program = Program::start(language, &server, "native").await;
     let job = server.create(job("native", "sleep", json!({"timeout": "5m"}))).await;
@@ -75,7 +70,7 @@ async fn a_restarted_node_finds_what_is_still_running(language: Language) {
 }
 
 async fn what_ended_while_the_node_was_away_is_told_when_it_is_back(language: Language) {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), punctual_scratch::free_port());
     let server = server_at(&folder, port).await;
     let program = Program::start(language, &server, "native").await;
     let job = server.create(job("native", "sleep", json!({"timeout": "5m"}))).await;
