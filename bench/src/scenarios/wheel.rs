@@ -56,7 +56,9 @@ fn timers(count: u64, order: Order) -> Vec<Timer> {
         Order::Rows => id * HOUR / count,
         Order::Random => scatter(id) % HOUR,
     };
-    (0..count).map(|id| Timer { due: Timestamp::from_millis(due(id) as i64), priority: 5, id }).collect()
+    (0..count)
+        .map(|id| Timer { due: Timestamp::from_millis(due(id) as i64), priority: 5, group: 0, id })
+        .collect()
 }
 
 /// An ordered map, and an index by id so that a run can be cancelled.

@@ -10,10 +10,14 @@
 //!
 //! Inside a millisecond, runs go by priority and then by id. Ids come from the store, so the order is the same
 //! whenever and in whatever batches the runs were loaded.
+//!
+//! Every run belongs to a *group*. The order holds inside a group; where more is due than somebody takes, the groups that
+//! have something get equal shares. So a million runs of one group that are due at once do not starve the others.
 
 mod slots;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 use calendar::Timestamp;
 use rustc_hash::FxHashMap;
@@ -27,6 +31,8 @@ pub struct Timer {
     pub due: Timestamp,
     /// 0 goes first.
     pub priority: u8,
+    /// With whom it keeps order.
+    pub group: u32,
     /// The run.
     pub id: u64,
 }
@@ -71,8 +77,10 @@ pub struct Wheel {
     /// Everything due up to here is in the queue or gone; everything later is in a slot.
     position: u64,
     slots: Slots,
-    /// Due and not yet handed out, in order.
-    ready: VecDeque<Timer>,
+    /// Due and not yet handed out: every group that has something, in order.
+    ready: BTreeMap<u32, VecDeque<Timer>>,
+    /// The group that was served last. The next one begins, so that small shares go round as well.
+    served: u32,
     /// The runs that are armed, and for when. A timer in a slot or in the queue that is not in here is stale: its
     /// run was cancelled or moved. Taking it out at once would mean to search its slot.
     armed: FxHashMap<u64, Timestamp>,
@@ -89,7 +97,8 @@ impl Wheel {
             mark: None,
             position: tick(now),
             slots: Slots::default(),
-            ready: VecDeque::new(),
+            ready: BTreeMap::new(),
+            served: 0,
             armed: FxHashMap::default(),
             dropped: Vec::new(),
         }
@@ -174,22 +183,46 @@ impl Wheel {
         if self.is_empty() {
             return None;
         }
-        let late = self.ready.iter().find(|timer| self.is_armed(timer)).map(|timer| timer.due);
+        let first =
+            |queue: &VecDeque<Timer>| queue.iter().find(|timer| self.is_armed(timer)).map(|one| one.due);
+        let late = self.ready.values().filter_map(first).min();
         let ahead = self.slots.first_occupied().map(|slot| timestamp(slot.start(self.position)));
         late.into_iter().chain(ahead).min()
     }
 
-    /// Hands out what is due at `now`, at most `max` runs, in order; the rest stays due.
+    /// Hands out what is due at `now`, at most `max` runs, those of each group in order; the rest stays due.
     pub fn advance(&mut self, now: Timestamp, max: usize, out: &mut Vec<Timer>) {
         self.collect_until(tick(now));
         let end = out.len().saturating_add(max);
+        while out.len() < end && !self.ready.is_empty() {
+            let share = ((end - out.len()) / self.ready.len()).max(1);
+            for group in self.groups() {
+                self.serve(group, share.min(end - out.len()), out);
+            }
+        }
+    }
+
+    /// The groups that have something due, in the order of their turns.
+    fn groups(&self) -> Vec<u32> {
+        let after = self.ready.range((Bound::Excluded(self.served), Bound::Unbounded));
+        after.chain(self.ready.range(..=self.served)).map(|(group, _)| *group).collect()
+    }
+
+    /// Hands out so many of a group.
+    fn serve(&mut self, group: u32, share: usize, out: &mut Vec<Timer>) {
+        let Some(queue) = self.ready.get_mut(&group).filter(|_| share > 0) else { return };
+        let end = out.len() + share;
         while out.len() < end
-            && let Some(timer) = self.ready.pop_front()
+            && let Some(timer) = queue.pop_front()
         {
-            if self.is_armed(&timer) {
+            if self.armed.get(&timer.id) == Some(&timer.due) {
                 self.armed.remove(&timer.id);
                 out.push(timer);
             }
+        }
+        self.served = group;
+        if queue.is_empty() {
+            self.ready.remove(&group);
         }
     }
 
@@ -202,19 +235,20 @@ impl Wheel {
             && slot.start(self.position) <= now
         {
             self.position = slot.start(self.position);
-            let queued = self.ready.len();
             let mut timers = self.slots.take(slot);
-            for timer in timers.drain(..) {
-                match tick(timer.due) {
-                    due if due <= self.position => self.ready.push_back(timer),
-                    due => self.slots.push(Slot::of(due, self.position), timer),
+            timers.retain(|timer| {
+                let due = tick(timer.due);
+                if due > self.position {
+                    self.slots.push(Slot::of(due, self.position), *timer);
                 }
+                due <= self.position
+            });
+            // They are all due at this very millisecond, and what was queued before them is due earlier.
+            timers.sort_unstable_by_key(Timer::rank);
+            for timer in timers.drain(..) {
+                self.ready.entry(timer.group).or_default().push_back(timer);
             }
             self.slots.give_back(slot, timers);
-            // They are all due at this very millisecond, and what was queued before them is due earlier.
-            if self.ready.len() > queued + 1 {
-                self.ready.make_contiguous()[queued..].sort_unstable_by_key(Timer::rank);
-            }
         }
         self.position = self.position.max(now);
     }
@@ -225,8 +259,9 @@ impl Wheel {
         if due > self.position {
             return self.slots.push(Slot::of(due, self.position), timer);
         }
-        let place = self.ready.partition_point(|other| other.rank() < timer.rank());
-        self.ready.insert(place, timer);
+        let queue = self.ready.entry(timer.group).or_default();
+        let place = queue.partition_point(|other| other.rank() < timer.rank());
+        queue.insert(place, timer);
     }
 
     fn is_armed(&self, timer: &Timer) -> bool {
@@ -235,13 +270,15 @@ impl Wheel {
 
     /// Takes out what is stale when there is more of it than of the rest, so that cancelling cannot fill memory.
     fn sweep(&mut self) {
-        if self.slots.len() + self.ready.len() < 1_024 + 2 * self.len() {
+        let queued: usize = self.ready.values().map(VecDeque::len).sum();
+        if self.slots.len() + queued < 1_024 + 2 * self.len() {
             return;
         }
         let armed = &self.armed;
         let is_armed = |timer: &Timer| armed.get(&timer.id) == Some(&timer.due);
         self.slots.retain(is_armed);
-        self.ready.retain(is_armed);
+        self.ready.values_mut().for_each(|queue| queue.retain(is_armed));
+        self.ready.retain(|_, queue| !queue.is_empty());
     }
 
     /// Drops the latest runs until a sixteenth of the wheel is free: dropping them one by one would search the
@@ -257,10 +294,12 @@ impl Wheel {
                 }
                 // The wheel is full of what is already due.
                 None => {
-                    let timers = std::mem::take(&mut self.ready).into();
+                    let timers = std::mem::take(&mut self.ready).into_values().flatten().collect();
                     let mut kept = self.without_latest(timers, self.len() - keep);
                     kept.sort_unstable_by_key(Timer::rank);
-                    self.ready = kept.into();
+                    for timer in kept {
+                        self.ready.entry(timer.group).or_default().push_back(timer);
+                    }
                 }
             }
         }
@@ -303,7 +342,7 @@ mod tests {
     }
 
     fn timer(due: i64, priority: u8, id: u64) -> Timer {
-        Timer { due: at(due), priority, id }
+        Timer { due: at(due), priority, group: 0, id }
     }
 
     fn wheel(timers: &[Timer]) -> Wheel {
@@ -318,6 +357,32 @@ mod tests {
         let mut out = Vec::new();
         wheel.advance(at(now), usize::MAX, &mut out);
         out.iter().map(|timer| timer.id).collect()
+    }
+
+    #[test]
+    fn what_is_due_of_many_groups_goes_in_equal_shares() {
+        let of = |group, id| Timer { group, ..timer(10, 5, id) };
+        let flood = (0..100).map(|id| of(7, id));
+        let fresh = [Timer { due: at(20), ..of(3, 500) }, Timer { due: at(20), ..of(9, 600) }];
+        let mut wheel = wheel(&flood.chain(fresh).collect::<Vec<_>>());
+        let mut out = Vec::new();
+        wheel.advance(at(20), 6, &mut out);
+        let ids: Vec<u64> = out.iter().map(|timer| timer.id).collect();
+        assert_eq!(ids, [500, 0, 1, 600, 2, 3], "nobody waits for the flood, and it gets what is left");
+    }
+
+    #[test]
+    fn the_smallest_share_goes_round() {
+        let of = |group: u32| Timer { group, ..timer(10, 5, u64::from(group)) };
+        let again = |group: u32| Timer { group, ..timer(10, 5, 100 + u64::from(group)) };
+        let mut wheel = wheel(&[of(1), of(2), of(3), again(1), again(2), again(3)]);
+        let mut served = Vec::new();
+        for _ in 0..6 {
+            let mut out = Vec::new();
+            wheel.advance(at(10), 1, &mut out);
+            served.extend(out.iter().map(|timer| timer.group));
+        }
+        assert_eq!(served, [1, 2, 3, 1, 2, 3]);
     }
 
     #[test]

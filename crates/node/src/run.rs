@@ -33,6 +33,8 @@ pub(crate) struct Run {
     pub(crate) ready_at: Timestamp,
     pub(crate) job: JobId,
     pub(crate) attempt: Attempt,
+    /// See [`Rank::turn`].
+    pub(crate) turn: u32,
     pub(crate) shard: ShardId,
     pub(crate) priority: u8,
     pub(crate) origin: Origin,
@@ -70,7 +72,7 @@ impl Run {
 
     pub(crate) fn rank(&self, id: RunId) -> Rank {
         let is_caught_up = self.decided == Decided::CaughtUp;
-        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
+        Rank { is_caught_up, priority: self.priority, turn: self.turn, ready_at: self.ready_at, run: id }
     }
 }
 
@@ -95,7 +97,7 @@ impl From<&Waiting> for Run {
         let may_repeat = attempt > Attempt::FIRST;
         let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
         let place = Place::Wheel;
-        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
+        Run { fire_time, ready_at, job, attempt, turn: 0, shard, priority, origin, decided, place, flags }
     }
 }
 

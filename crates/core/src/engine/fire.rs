@@ -125,13 +125,15 @@ fn lateness(due: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// The order in which runs go out that are all due: what is fresh before what is caught up with, then by priority,
-/// then by time, then by id.
+/// then by turn, then by time, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Behind everything fresh.
     pub is_caught_up: bool,
     /// 0 goes first.
     pub priority: u8,
+    /// Where more is due than can wait for a place, apps take turns: what had to stay behind has a later one.
+    pub turn: u32,
     /// When it became due.
     pub ready_at: Timestamp,
     /// The run.
@@ -255,19 +257,21 @@ mod tests {
     }
 
     #[test]
-    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_time() {
-        let rank = |is_caught_up, priority, text, run| Rank {
+    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_turn_then_by_time() {
+        let rank = |is_caught_up, priority, turn, text, run| Rank {
             is_caught_up,
             priority,
+            turn,
             ready_at: at(text),
             run: RunId(run),
         };
         let order = [
-            rank(false, 0, "10:00:09", 9),
-            rank(false, 5, "10:00:00", 7),
-            rank(false, 5, "10:00:00", 8),
-            rank(false, 5, "10:00:01", 1),
-            rank(true, 0, "09:00:00", 2),
+            rank(false, 0, 1, "10:00:09", 9),
+            rank(false, 5, 0, "10:00:00", 7),
+            rank(false, 5, 0, "10:00:00", 8),
+            rank(false, 5, 0, "10:00:01", 1),
+            rank(false, 5, 1, "09:00:00", 3),
+            rank(true, 0, 0, "09:00:00", 2),
         ];
         assert!(order.is_sorted());
     }

@@ -345,6 +345,9 @@ pub struct Job {
 }
 
 impl Job {
+    /// The version of a job that was made and never changed.
+    pub const FIRST_VERSION: u64 = 1;
+
     /// Understands a definition, or says what is wrong with it.
     pub fn compile(
         id: JobId,
@@ -360,6 +363,11 @@ impl Job {
         let rule = definition.schedule.compile(zones, &seed)?;
         let exclusions = definition.exclusions(zones)?;
         Ok(Job { id, version, changed_at, state, definition, rule, exclusions, children })
+    }
+
+    /// Whether it was never changed since it was made, so that nobody ever knew it otherwise.
+    pub fn is_as_made(&self) -> bool {
+        self.version == Job::FIRST_VERSION
     }
 
     /// Whether an attempt is written down before it is sent, as far as the job can say. What goes to executors is, because

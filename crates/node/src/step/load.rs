@@ -43,13 +43,25 @@ impl Node {
         let Some((leases, from)) = self.behind(until) else { return Ok(true) };
         self.reach_out(&leases, until);
         let read = self.memory().reads.begin();
-        let loaded = self.ports.store.load(&leases, from, until, self.settings.load_max).await;
+        let loaded = self.load_with_jobs(&leases, from, until).await;
         if let Ok(loaded) = &loaded {
             self.take_in_all(read, &leases, until, loaded);
         }
         self.memory().reads.end(read);
         loaded?;
         Ok(self.behind(until).is_none())
+    }
+
+    /// Reads runs, and their jobs: the wheel keeps the order of each app, so it has to know whose they are.
+    async fn load_with_jobs(
+        &self,
+        leases: &[Lease],
+        from: Mark,
+        until: Timestamp,
+    ) -> Result<Loaded, StoreError> {
+        let loaded = self.ports.store.load(leases, from, until, self.settings.load_max).await?;
+        self.know_jobs(loaded.runs.iter().map(|run| run.job)).await?;
+        Ok(loaded)
     }
 
     /// The shards that are furthest behind, and from where they are to be read. Those that were just taken start far

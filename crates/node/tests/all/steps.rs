@@ -6,8 +6,8 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Child, Definition, Delivery, Executor, JobState, Outcome, RunId, RunState, Schedule,
-    ScheduleKind, StoppedReason, Target, When,
+    AttemptOutcome, Child, Definition, Delivery, Executor, JobId, JobState, Outcome, RunId, RunState,
+    Schedule, ScheduleKind, StoppedReason, Target, When,
 };
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
@@ -17,7 +17,7 @@ use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 
 use crate::house::{House, at, closed, definition, every, now_or_never};
 
-fn one_shot(job: punctual_core::model::JobId, time: &str) -> Submission {
+fn one_shot(job: JobId, time: &str) -> Submission {
     Submission { job, at: Some(at(time)), payload: None, key: None, priority: None }
 }
 
@@ -292,6 +292,25 @@ fn the_next_holder_waits_for_what_has_a_gate_and_repeats_only_what_is_in_doubt()
     assert_eq!((sends[0].attempt.0, sends[0].possible_duplicate), (1, false), "surely never sent");
     house.until(&[&second], "10:01:00");
     assert_eq!(house.history()[0], "10:00:10 lost (nothing was heard of it in time)");
+}
+
+#[test]
+fn what_was_gated_ever_since_its_job_was_made_is_not_in_doubt_when_its_node_is_gone() {
+    let house = House::new();
+    let first = house.node();
+    let at_most = |name| punctual_core::model::Definition {
+        delivery: Delivery::AtMostOnce,
+        ..definition(name, ScheduleKind::Once { at: at("10:00:10") })
+    };
+    house.create(&first, at_most("new"));
+    house.until(&[&first], "10:00:08");
+    drop(first);
+    house.set("10:00:14");
+    let second = house.node();
+    house.until(&[&second], "10:00:15");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 1, "nobody can have sent it without a gate");
+    assert_eq!((sends[0].attempt.0, sends[0].possible_duplicate), (1, false));
 }
 
 #[test]
@@ -706,6 +725,37 @@ fn a_herd_after_a_quiet_second_is_not_put_aside() {
         house.step(&node);
         assert_eq!(parked(&house, &herd), 0);
     }
+}
+
+#[test]
+fn a_herd_of_one_app_does_not_keep_another_app_waiting_and_goes_in_order() {
+    let house = House::with(narrow());
+    let first = house.node();
+    let herd = house.create(&first, definition("herd", ScheduleKind::Manual));
+    let other = Definition { app: "other".into(), ..definition("fresh", ScheduleKind::Manual) };
+    let other = house.create(&first, other);
+    let shots = (0..200).map(|number| one_shot(herd, &format!("10:00:10.{number:03}")));
+    now_or_never(first.submit(shots.collect())).unwrap();
+    // Another node finds them in the store, and knows no job yet.
+    drop(first);
+    house.set("10:00:06");
+    let node = house.node();
+    house.until(&[&node], "10:00:11");
+    now_or_never(node.submit(vec![one_shot(other, "10:00:11")])).unwrap();
+    let mut sent: Vec<(JobId, Timestamp)> = Vec::new();
+    while sent.len() < 201 {
+        house.step(&node);
+        let sends = house.take_sends();
+        assert!(!sends.is_empty(), "{} were sent", sent.len());
+        for send in &sends {
+            sent.push((send.job.id, send.fire_time));
+            house.report(&node, send, AttemptOutcome::Succeeded);
+        }
+    }
+    let place = sent.iter().position(|(job, _)| *job == other).unwrap();
+    assert!(place <= 25, "the fresh one was sent as number {place}");
+    sent.remove(place);
+    assert!(sent.is_sorted_by_key(|(_, at)| *at), "{sent:?}");
 }
 
 #[test]

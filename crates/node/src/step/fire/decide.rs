@@ -403,12 +403,13 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 
 impl Memory {
     /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before
-    /// it was ready. A holder may act on what it knew of the job for as long as its term; but who called a run back
-    /// because of a change knew of that change, and whoever came after knows it too.
+    /// it was ready, or ever since it was made. A holder may act on what it knew of the job for as long as its term; but
+    /// who called a run back because of a change knew of that change, and whoever came after knows it too.
     pub(crate) fn may_have_been_sent(&self, job: &Job, run: &Run, term: Duration) -> bool {
         let known_everywhere = job.changed_at.saturating_add(term * 2);
         let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
-        let was_gated = job.is_gated() && (is_called_back || known_everywhere <= run.ready_at);
+        let is_known = job.is_as_made() || is_called_back || known_everywhere <= run.ready_at;
+        let was_gated = job.is_gated() && is_known;
         !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
     }
 }

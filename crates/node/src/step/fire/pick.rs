@@ -56,16 +56,7 @@ impl Node {
         let Some(now) = memory.trusted_now(boot) else { return Vec::new() };
         memory.end_listening(boot);
         memory.call_stalled();
-        let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
-        let mut due = Vec::new();
-        memory.wheel.advance(now, room, &mut due);
-        for timer in due {
-            if memory.has_planted(Planted::LooksBackOneSlot) && is_behind(timer.due, now) {
-                leave_for_next_turn(&mut memory, RunId(timer.id));
-            } else {
-                memory.make_ready(RunId(timer.id));
-            }
-        }
+        self.let_out(&mut memory, now);
         while let Some((ready_at, id)) = memory.between.first().copied()
             && ready_at <= now
         {
@@ -82,6 +73,30 @@ impl Node {
             memory.make_busy(*id);
         }
         picked
+    }
+
+    /// Lets what is due leave the wheel, as much as may wait for a place.
+    fn let_out(&self, memory: &mut Memory, now: Timestamp) {
+        if memory.waiting_count() == 0 {
+            memory.turn = 0;
+        }
+        let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
+        let mut due = Vec::new();
+        memory.wheel.advance(now, room, &mut due);
+        let (is_short, turn) = (room > 0 && due.len() == room, memory.turn);
+        for timer in due {
+            let id = RunId(timer.id);
+            if let Some(run) = memory.runs.get_mut(&id) {
+                run.turn = turn;
+            }
+            if memory.has_planted(Planted::LooksBackOneSlot) && is_behind(timer.due, now) {
+                leave_for_next_turn(memory, id);
+            } else {
+                memory.make_ready(id);
+            }
+        }
+        // What had to stay goes behind these, however long it has been due: else one app's backlog would always be first.
+        memory.turn = turn.saturating_add(u32::from(is_short));
     }
 
     /// The runs that may go now, in their order.
