@@ -13,7 +13,8 @@ use serde_json::json;
 use crate::clock::now;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
-use crate::history::{History, Millis};
+use crate::flood::Flood;
+use crate::history::{History, Millis, Submission};
 use crate::node::{Launch, Node};
 use crate::proxy::Proxy;
 use crate::receipts::Agent;
@@ -79,6 +80,8 @@ pub struct Campaign {
     pub database: Option<Server>,
     pub redis: Option<Server>,
     workload: Workload,
+    /// What was handed over beside the workload.
+    flooded: Vec<Submission>,
     samples: BTreeMap<&'static str, Sample>,
     /// When nodes were killed, and when they were asked to stop.
     kills: Vec<Millis>,
@@ -118,6 +121,7 @@ impl Campaign {
             database,
             redis,
             workload,
+            flooded: Vec::new(),
             samples: BTreeMap::new(),
             kills: Vec::new(),
             stops: Vec::new(),
@@ -153,6 +157,17 @@ impl Campaign {
         self.stops.push(now());
     }
 
+    /// Hands over a great many one-shots.
+    pub async fn flood(&mut self, flood: Flood) -> Result<(), String> {
+        let begun = now();
+        self.flooded = flood.hand_over(&self.cluster.client, self.workload.shots()).await?;
+        self.measured("the flood was handed over", Duration::from_millis((now() - begun).unsigned_abs()));
+        if now() > flood.from {
+            return Err("it took so long to hand everything over that some was due meanwhile".into());
+        }
+        Ok(())
+    }
+
     /// Waits until so much more has been received.
     pub async fn received(&self, more: usize) -> Result<Duration, String> {
         let before = self.agent.count();
@@ -174,7 +189,8 @@ impl Campaign {
         let known = self.workload.stop().await?;
         let drained = dump::drained(&self.cluster.client).await?;
         let runs = dump::runs(&self.cluster.client, &self.evidence.join("runs.jsonl")).await?;
-        let Known { jobs, submissions } = known;
+        let Known { jobs, mut submissions } = known;
+        submissions.append(&mut self.flooded);
         keep(&self.evidence.join("jobs.jsonl"), &jobs)?;
         let (receipts, had_pauses) = (self.agent.receipts(), self.had_pauses);
         let history = History { jobs, submissions, receipts, runs, had_pauses };

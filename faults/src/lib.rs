@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cluster;
 pub mod dice;
 pub mod dump;
+pub mod flood;
 pub mod history;
 pub mod node;
 pub mod proxy;

@@ -48,6 +48,9 @@ pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], 
     for moment in kills {
         samples.entry("work of a killed node goes on").or_default().add(work_resumed(&free, *moment));
     }
+    let lags = history.receipts.iter().filter(|receipt| receipt.attempt == 1);
+    let lag = |receipt: &Receipt| receipt.received_at - receipt.fire_time;
+    samples.insert("lateness of all first attempts", Sample::of(lags.map(lag).map(span).collect()));
     for moment in stops {
         samples.entry("lateness at a clean stop").or_default().add(lateness(&free, *moment));
     }
@@ -58,6 +61,11 @@ pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], 
 pub struct Sample(Vec<Duration>);
 
 impl Sample {
+    fn of(mut durations: Vec<Duration>) -> Sample {
+        durations.sort();
+        Sample(durations)
+    }
+
     pub fn add(&mut self, duration: Duration) {
         self.0.push(duration);
         self.0.sort();
@@ -109,7 +117,11 @@ fn lateness(receipts: &[Receipt], moment: Millis) -> Duration {
 }
 
 fn longest(spans: impl Iterator<Item = Millis>) -> Duration {
-    Duration::from_millis(spans.max().unwrap_or(0).max(0).unsigned_abs())
+    span(spans.max().unwrap_or(0))
+}
+
+fn span(millis: Millis) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use crate::breaking::cuts::{self, Cut};
 use crate::breaking::servers::{self, Away};
 use crate::breaking::{clocks, kills, pauses};
 use crate::campaign::{Campaign, Database, Setup, run};
+use crate::clock::{now, pass};
+use crate::flood::Flood;
 use crate::report::Report;
 
 /// The two lengths of a pause: longer than a lease, and much longer.
@@ -14,6 +16,10 @@ pub const LONG_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long nobody reaches the database: a node goes on with what it has for one term, and then 5 s are on time.
 pub const OUTAGE: Duration = Duration::from_secs(14);
+
+/// How long before it comes due a flood is handed over: so long at least, and so long for each of it.
+const FLOOD_AHEAD: Duration = Duration::from_secs(10);
+const FLOOD_MICROS: u64 = 120;
 
 /// One node on its own: it is killed, held and stopped, and loses nothing.
 pub async fn alone(setup: &Setup) -> Result<Report, String> {
@@ -61,6 +67,23 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
             servers::kill_redis(campaign).await?;
             servers::hold_redis(campaign).await?;
         }
+        Ok(())
+    })
+    .await
+}
+
+/// So many one-shots come due evenly over some minutes, while nodes are killed so often.
+pub async fn million(setup: &Setup, count: usize, over: Duration, killed: usize) -> Result<Report, String> {
+    run(setup, async |campaign: &mut Campaign| {
+        let ahead = FLOOD_AHEAD + Duration::from_micros(count as u64 * FLOOD_MICROS);
+        let from = now() + ahead.as_millis() as i64;
+        let flood = Flood { count, from, over };
+        campaign.flood(flood).await?;
+        for turn in 0..killed {
+            pass(flood.until((turn as f64 + 0.5) / killed as f64)).await;
+            kills::kill(campaign, 1).await?;
+        }
+        pass(flood.until(1.0)).await;
         Ok(())
     })
     .await

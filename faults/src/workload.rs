@@ -98,6 +98,11 @@ impl Workload {
         Ok(Workload { client: client.clone(), jobs, is_over, streams })
     }
 
+    /// The job that takes one-shots.
+    pub fn shots(&self) -> u64 {
+        self.jobs.last().map_or(0, |job| job.id)
+    }
+
     /// Ends the streams, stops the jobs, and says what clients know.
     pub async fn stop(self) -> Result<Known, String> {
         self.is_over.store(true, Ordering::Relaxed);
