@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use crate::database::Database;
 use crate::machine::Machine;
@@ -24,6 +25,7 @@ of a whole node
   lag         5,000 due at one second, native          herd        10,000 due at one second, agents
   flood       a million due at one second              stored      a million stored, 10,000 due a second
   cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
+  sustained   60,000 due a second for ten minutes, native, results kept
   browse      pages of the API, with 100,000 jobs and 10 million runs that have ended
   scaling     1, 2 and 3 nodes, each with the same small share of a core, on PostgreSQL and MariaDB
 
@@ -36,7 +38,8 @@ of a whole node
   --runs N          runs that are executed (execute, native, xxl, flood; for each node: scaling), handed over (submit),
                     cancelled (cancel) or over (browse)
   --stored N        one-shots that are stored (restart, stored)
-  --rate N          how many are due a second (stored)
+  --rate N          how many are due a second (stored, sustained)
+  --seconds N       for how long (stored, sustained)
   --share N         hundredths of a core for each node (scaling)
   --quick           smaller, for a look in between
   --json            one object a line; the first is the machine
@@ -74,7 +77,11 @@ impl Asked {
             match name.as_str() {
                 "--jobs" => (sizes.idle_jobs, sizes.browsed_jobs) = (*number, *number),
                 "--stored" => sizes.stored = *number,
-                "--rate" => sizes.due_rate = *number,
+                "--rate" => (sizes.due_rate, sizes.sustained_rate) = (*number, *number),
+                "--seconds" => {
+                    let span = Duration::from_secs(*number);
+                    (sizes.steady, sizes.sustained) = (span, span);
+                }
                 "--share" => sizes.share = *number,
                 "--runs" => sizes = sizes.with_runs(*number),
                 _ => {}
@@ -150,7 +157,7 @@ fn read(words: &[&str]) -> Result<Asked, String> {
 }
 
 /// Options that say how many.
-const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--share"];
+const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--seconds", "--share"];
 
 fn order(word: Option<&str>) -> Result<Vec<Order>, String> {
     match word {

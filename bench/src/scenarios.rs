@@ -22,6 +22,7 @@ mod wheel;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::database::{Database, Wanted};
 use crate::place::Place;
@@ -66,6 +67,13 @@ impl Setup {
         Database::start(&self.database, Place::make(&self.dir, name)?)
     }
 
+    /// How long it takes at most to fill a store with so many one-shots. An idle machine with two cores writes half a million a
+    /// second to a file, and a server that shares it takes a hundred and twenty thousand.
+    fn filling(&self, count: u64) -> Duration {
+        let rate = if matches!(self.database, Wanted::Embedded) { 200_000 } else { 50_000 };
+        Duration::from_secs(count / rate)
+    }
+
     /// Runs a future as long as it takes. What is embedded has its own threads; who asks a server has as many as a node.
     fn block_on<T>(&self, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         match self.database {
@@ -97,6 +105,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("cancel", cancel::run),
     ("restart", restart::run),
     ("stored", stored::run),
+    ("sustained", stored::sustained),
     ("flood", flood::run),
     ("browse", browse::run),
     ("scaling", scaling::run),

@@ -55,12 +55,14 @@ pub struct Sizes {
     pub cancelled: u64,
     /// One-shots that are only stored.
     pub stored: u64,
-    /// How many of them a store takes a second at least.
-    pub fill_rate: u64,
     /// How many others are due every second.
     pub due_rate: u64,
     /// For how long.
     pub steady: Duration,
+    /// How many are due every second where it goes on for long.
+    pub sustained_rate: u64,
+    /// How long that is.
+    pub sustained: Duration,
     /// One-shots that are due at one second, more than a node holds.
     pub flood: u64,
     /// One-shots for each node of a cluster.
@@ -102,9 +104,10 @@ impl Sizes {
             submitted: 200_000,
             cancelled: 100_000,
             stored: 1_000_000,
-            fill_rate: 20_000,
             due_rate: 10_000,
             steady: Duration::from_secs(30),
+            sustained_rate: 60_000,
+            sustained: Duration::from_secs(600),
             flood: 1_000_000,
             scaled: 50_000,
             share: 15,
@@ -146,6 +149,7 @@ impl Sizes {
             stored: 100_000,
             due_rate: 2_000,
             steady: Duration::from_secs(10),
+            sustained: Duration::from_secs(20),
             flood: 100_000,
             scaled: 10_000,
             browsed_jobs: 10_000,
@@ -182,9 +186,10 @@ impl Sizes {
             submitted: 500,
             cancelled: 300,
             stored: 2_000,
-            fill_rate: 20_000,
             due_rate: 100,
             steady: Duration::from_secs(2),
+            sustained_rate: 200,
+            sustained: Duration::from_secs(2),
             flood: 2_000,
             scaled: 300,
             share: 30,

@@ -1,5 +1,5 @@
 //! A million one-shots due at one second, to a native executor: they are drained in order, without the node's memory growing, and
-//! work that is handed over meanwhile is not starved.
+//! work of another app that is handed over meanwhile is not starved. Inside an app the order is that of due times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::Setup;
-use super::stage::{Stage, create_job, since_1970, whole};
+use super::stage::{Stage, create_job_of, since_1970, whole};
 use crate::clock::Watch;
 use crate::rows::{OneShots, Order};
-use crate::served::{Arrived, Served};
+use crate::served::{Arrived, LOOK_SELDOM, Native, Served};
 use crate::{Failure, Figure, Figures};
+
+/// The app of what is fresh.
+const FRESH_APP: &str = "fresh";
 
 /// How often something fresh is handed over.
 const FRESH_EVERY: Duration = Duration::from_millis(100);
@@ -25,7 +28,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let count = setup.sizes.flood;
-        let lead = 2 * setup.sizes.lead + Duration::from_secs(count / setup.sizes.fill_rate);
+        let lead = 2 * setup.sizes.lead + setup.filling(count);
         let due = std::cell::Cell::new(0_i64);
         let shots = |now: calendar::Timestamp| {
             let from = super::cron::next_instant(now.saturating_add(lead), Duration::from_secs(1));
@@ -34,7 +37,10 @@ pub(super) fn run(setup: &Setup) -> Figures {
         };
         let mut stage = Stage::filled(setup, &database, shots).await?;
         let due = since_1970(due.get());
-        let fresh_job = create_job(&mut stage.node, "fresh").await?;
+        let fresh_job = create_job_of(&mut stage.node, FRESH_APP, "fresh").await?;
+        let crew =
+            Native::start(&stage.watch, stage.node.authority(), stage.node.token(), FRESH_APP, LOOK_SELDOM);
+        let crew = crew.await?;
         let due_in = due.saturating_sub(stage.watch.date());
         let is_in_time = f64::from(u8::from(!due_in.is_zero()));
         tokio::time::sleep(due_in).await;
@@ -45,10 +51,8 @@ pub(super) fn run(setup: &Setup) -> Figures {
         let fresh = fresh.task.await??;
         stage.wait(count + fresh.len() as u64, Duration::ZERO).await?;
         let cpu = stage.cpu() - cpu;
-        let arrived = stage.native.take();
+        let (herd, late): (Vec<Arrived>, Vec<Arrived>) = (stage.native.take(), crew.take());
         let is_fresh = |one: &Arrived| fresh.binary_search_by_key(&one.run, |(run, _)| *run);
-        let (herd, late): (Vec<Arrived>, Vec<Arrived>) =
-            arrived.into_iter().partition(|one| is_fresh(one).is_err());
         let (lost, doubled) = whole(&herd, count);
         let drained = herd.iter().map(|one| one.at).max().unwrap_or_default().saturating_sub(due);
         let lags = herd.iter().map(|one| one.at.saturating_sub(due)).collect();

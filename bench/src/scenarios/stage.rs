@@ -1,6 +1,5 @@
 //! A whole node with a native executor and a job for it: what most scenarios of one-shots begin with.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,8 +137,13 @@ impl Memory {
 
 /// A job that native executors do.
 pub(super) async fn create_job(node: &mut Served, name: &str) -> Result<Value, Failure> {
+    create_job_of(node, "bench", name).await
+}
+
+/// The same in an app of its own.
+pub(super) async fn create_job_of(node: &mut Served, app: &str, name: &str) -> Result<Value, Failure> {
     let target = json!({"kind": "executor", "handler": "bench", "route": "round"});
-    let job = json!({"app": "bench", "name": name, "schedule": {"kind": "manual"}, "target": target});
+    let job = json!({"app": app, "name": name, "schedule": {"kind": "manual"}, "target": target});
     Ok(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone())
 }
 
@@ -179,7 +183,9 @@ async fn fill(home: &Home, job: &Value, shots: impl Fn(Timestamp) -> Vec<OneShot
 
 /// How many are missing, and how many arrived more than once.
 pub(super) fn whole(arrived: &[Arrived], count: u64) -> (u64, u64) {
-    let runs: BTreeSet<u64> = arrived.iter().map(|one| one.run).collect();
+    let mut runs: Vec<u64> = arrived.iter().map(|one| one.run).collect();
+    runs.sort_unstable();
+    runs.dedup();
     (count.saturating_sub(runs.len() as u64), arrived.len() as u64 - runs.len() as u64)
 }
 

@@ -1,5 +1,5 @@
 //! Very many one-shots stored, and so many due every second, to a native executor: how late they are received, and whether the
-//! node's memory stays as it is.
+//! node's memory stays as it is. `sustained` stores nothing else, and goes on for long at a rate that takes all that there is.
 
 use std::time::Duration;
 
@@ -15,34 +15,44 @@ use crate::{Figure, Figures};
 const QUIET: Duration = Duration::from_secs(3_600);
 
 pub(super) fn run(setup: &Setup) -> Figures {
-    let database = setup.start("stored")?;
+    measure(setup, "stored")
+}
+
+/// Nothing but what is due, as much as a node should do, for long.
+pub(super) fn sustained(setup: &Setup) -> Figures {
+    let (due_rate, steady) = (setup.sizes.sustained_rate, setup.sizes.sustained);
+    let sizes = crate::Sizes { stored: 0, due_rate, steady, ..setup.sizes.clone() };
+    measure(&Setup { sizes, ..setup.clone() }, "sustained")
+}
+
+fn measure(setup: &Setup, name: &'static str) -> Figures {
+    let database = setup.start(name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stored, rate, lasts) = (setup.sizes.stored, setup.sizes.due_rate, setup.sizes.steady);
         let count = rate * lasts.as_secs();
         // So late that everything is stored and the node has begun.
-        let lead = 4 * setup.sizes.lead + Duration::from_secs(stored / setup.sizes.fill_rate);
+        let lead = 4 * setup.sizes.lead + setup.filling(stored + count);
         let start = std::cell::Cell::new(0_i64);
         let shots = |now: Timestamp| {
             let from = now.saturating_add(lead);
             start.set(from.as_millis());
-            vec![
-                OneShots::new(stored, Order::Random, now.saturating_add(QUIET), SPAN),
-                OneShots::new(count, Order::Rows, from, lasts),
-            ]
+            let quiet = OneShots::new(stored, Order::Random, now.saturating_add(QUIET), SPAN);
+            let due = OneShots::new(count, Order::Rows, from, lasts);
+            if stored == 0 { vec![due] } else { vec![quiet, due] }
         };
         let stage = Stage::filled(setup, &database, shots).await?;
         let due_in = since_1970(start.get()).saturating_sub(stage.watch.date());
         let is_in_time = f64::from(u8::from(!due_in.is_zero()));
         tokio::time::sleep(due_in).await;
         let (cpu, servers) = (stage.cpu(), database.cpu_seconds());
-        let (_, memory) = stage.wait(count, lasts).await?;
+        let (ended, memory) = stage.wait(count, lasts).await?;
         let (cpu, servers) = (stage.cpu() - cpu, database.cpu_seconds().zip(servers));
         let arrived = stage.native.take();
         let (lost, doubled) = whole(&arrived, count);
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
-        let figure = Figure::new("stored", format!("{stored} stored, {rate} due a second"), count)
-            .took("runs", lasts)
+        let figure = Figure::new(name, format!("{stored} stored, {rate} due a second"), count)
+            .took("runs", ended.saturating_sub(since_1970(start.get())))
             .steps(lags(&arrived))
             .cpu(cpu)
             .resident(memory.last)
