@@ -8,6 +8,7 @@ use punctual_core::model::{Brought, Origin, Own, Payload, RunId};
 use crate::Node;
 use crate::memory::Memory;
 use crate::ports::{RunRow, StoreError, Waiting};
+use crate::settings::Planted;
 
 /// How many runs are read at once: what they bring may be long.
 const CHUNK: usize = 500;
@@ -39,7 +40,9 @@ impl Node {
         let wholes: Vec<RunId> = rows.iter().filter_map(whole).collect::<BTreeSet<_>>().into_iter().collect();
         let wholes = if wholes.is_empty() { Vec::new() } else { self.ports.store.fetch(&wholes).await? };
         let of_wholes: BTreeMap<RunId, Own> = wholes.iter().map(|row| (row.waiting.run, own(row))).collect();
+        let is_forgotten = self.memory().has_planted(Planted::OwnForgotten);
         let of = |row: &RunRow| match whole(row) {
+            _ if is_forgotten => Own::default(),
             Some(whole) => of_wholes.get(&whole).copied().unwrap_or_default(),
             None => own(row),
         };
@@ -83,10 +86,11 @@ impl Memory {
         }
     }
 
-    /// Notes what runs have of their own whose payloads were read.
+    /// Notes what runs have of their own whose payloads were read. Of a part that is only so once its whole is known.
     pub(crate) fn note_brought(&mut self, read: &[RunId], payloads: &BTreeMap<RunId, Payload>) {
         for id in read {
-            if self.runs.get(id).is_some_and(|run| run.flags.is_unread) {
+            let Some(run) = self.runs.get(id).filter(|run| run.flags.is_unread) else { continue };
+            if run.origin != Origin::Part || self.parts.get(*id).is_some() {
                 self.note_own(*id, brought(payloads.get(id)));
             }
         }
