@@ -22,7 +22,7 @@ fn routed(schedule: ScheduleKind, route: Route) -> Definition {
     Definition { target, retry, ..definition("job", schedule) }
 }
 
-pub(crate) fn beat(node: &Node, address: &str) {
+fn beat(node: &Node, address: &str) {
     let beat = Beat { app: "app".into(), address: address.to_owned().into(), dialect: Dialect::Classic };
     now_or_never(node.beat(beat)).unwrap();
 }

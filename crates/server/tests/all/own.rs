@@ -15,10 +15,10 @@ async fn agent() -> Agent {
     .await
 }
 
-/// A job that tries three times at once, and gives an attempt half a minute.
+/// A job that tries six times at once, and gives an attempt half a minute.
 async fn patient(server: &Server, agent: &Agent) -> u64 {
     let mut patient = job("patient", json!({"kind": "manual"}), &agent.url("/"));
-    patient["retry"] = json!({"max_attempts": 3, "initial_delay": "10ms"});
+    patient["retry"] = json!({"max_attempts": 6, "initial_delay": "10ms"});
     server.create(patient).await
 }
 
@@ -40,11 +40,11 @@ async fn a_one_shot_is_held_to_its_own_timeout_and_retry_and_says_so() {
     let id = patient(&server, &agent).await;
     let usual = submit(&server, json!({"job": id, "payload": "bad"})).await;
     let once = submit(&server, json!({"job": id, "payload": "bad", "retry": {"max_attempts": 1}})).await;
-    let often = json!({"max_attempts": 5, "initial_delay": "10ms", "multiplier": 1.5, "max_delay": "1m"});
+    let often = json!({"max_attempts": 8, "initial_delay": "10ms", "multiplier": 1.5, "max_delay": "1m"});
     let often = submit(&server, json!({"job": id, "payload": "bad", "retry": often})).await;
     let brief = json!({"job": id, "payload": "slow", "timeout": "300ms", "retry": {"max_attempts": 1}});
     let brief = submit(&server, brief).await;
-    for (run, tries) in [(usual, 3), (once, 1), (often, 5)] {
+    for (run, tries) in [(usual, 6), (once, 1), (often, 8)] {
         let run = server.ended(run).await;
         assert_eq!((run["state"].as_str(), outcomes(&run)), (Some("failed"), vec!["failed"; tries]));
         assert_eq!(run["payload"], "bad");
@@ -121,6 +121,8 @@ async fn a_kill_does_not_make_it_forget_what_it_brought() {
     for (run, expected) in [(between, vec!["failed"; 2]), (once, vec!["failed"]), (brief, vec!["timed_out"])]
     {
         let run = server.ended(run).await;
-        assert_eq!((run["state"].as_str(), outcomes(&run)), (Some("failed"), expected), "{run}");
+        // What may have been sent by the node that is gone is repeated, and counts for nobody.
+        let heard: Vec<&str> = outcomes(&run).into_iter().filter(|outcome| *outcome != "lost").collect();
+        assert_eq!((run["state"].as_str(), heard), (Some("failed"), expected), "{run}");
     }
 }
