@@ -150,6 +150,12 @@ counters! {
     gap_crossed,
     /// A wall time that is shown twice came to be named.
     overlap_crossed,
+    /// A run was sent that has something of its own in place of its job's.
+    sent_with_own,
+    /// A run was tried again as its own policy says.
+    retried_by_own,
+    /// A run that has something of its own was settled by a node that had not sent it.
+    own_settled_by_another,
     /// The same key was handed over twice.
     key_repeated,
     /// The same backfill was asked twice.

@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 20] = [
+pub const ALL: [Bug; 21] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -35,6 +35,7 @@ pub const ALL: [Bug; 20] = [
     Bug::Node(Planted::OwnClock),
     Bug::Seam(Plant::JoinedEarly),
     Bug::Node(Planted::IdleBelieved),
+    Bug::Node(Planted::OwnForgotten),
 ];
 
 impl Bug {

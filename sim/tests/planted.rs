@@ -50,4 +50,5 @@ found! {
     a_clock_of_ones_own: Bug::Node(Planted::OwnClock), within 200;
     a_whole_closed_while_a_part_is_open: Bug::Seam(Plant::JoinedEarly), within 50;
     an_idle_executor_believed_at_once: Bug::Node(Planted::IdleBelieved), within 200;
+    a_runs_own_policy_forgotten_by_whoever_did_not_send_it: Bug::Node(Planted::OwnForgotten), within 200;
 }

@@ -50,7 +50,14 @@ async fn stampede(setup: &Setup, place: &Place, lead: Duration) -> Result<Option
 
     let due = next_instant(watch.now().saturating_add(lead), setup.sizes.interval);
     let payload = OneShots::new(1, Order::Rows, due, Duration::from_secs(1)).payload;
-    let shot = Submission { job, at: Some(due), payload, key: None, priority: None };
+    let shot = Submission {
+        job,
+        at: Some(due),
+        payload,
+        key: None,
+        priority: None,
+        own: punctual_core::model::Own::default(),
+    };
     let mut left = usize::try_from(count)?;
     while left > 0 {
         let batch = left.min(usize::try_from(setup.sizes.batch)?);

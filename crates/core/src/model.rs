@@ -3,23 +3,25 @@
 //! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
 
 mod attempt;
-mod directed;
+mod brought;
 mod handed;
 mod ids;
 mod job;
 pub(crate) mod names;
+mod own;
 mod run;
 mod schedule;
 mod settlement;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
-pub use directed::{direct, directed};
+pub use brought::{Brought, keep};
 pub use handed::handed_on;
 pub use ids::{Attempt, ChangeId, Epoch, JobId, LogId, NodeId, RunId, ShardId, Token};
 pub use job::{
     Child, Definition, Delivery, Executor, Glue, GlueKind, Http, Job, JobMove, JobState, PAYLOAD_MAX, Poison,
     StoppedReason, Target, When, WindowSpec,
 };
+pub use own::Own;
 pub use run::{
     Decided, IllegalMove, Join, NewRun, Origin, Outcome, Part, Payload, RunMove, RunState, Skip, Text,
 };

@@ -117,7 +117,7 @@ impl Dispatch for Agents {
     fn send(&self, sends: Vec<Dispatched>) {
         let (now, instant) = (self.house.now(), Instant::now());
         let flight = |run: Dispatched| {
-            let deadline = instant + run.job.definition.timeout.min(TIMEOUT_MAX);
+            let deadline = instant + run.timeout.min(TIMEOUT_MAX);
             Flight::new(run, now, deadline)
         };
         let flights = self.house.ledger().open(sends.into_iter().map(flight).collect());

@@ -392,14 +392,14 @@ fn lost(label: &str, reason: &str) -> Verdict {
 
 /// What is said of an attempt whose time is over.
 pub(crate) fn waited_too_long(flight: &Flight, label: &str) -> Verdict {
-    let timeout = flight.run.job.definition.timeout;
+    let timeout = flight.run.timeout;
     let said =
         format!("no connection to {label} was free within the timeout of {timeout:?}; nothing was sent");
     Verdict::new(AttemptOutcome::Refused, said)
 }
 
 fn too_late(ticket: &Ticket, stage: Stage, label: &str) -> Verdict {
-    let timeout = ticket.flight.run.job.definition.timeout;
+    let timeout = ticket.flight.run.timeout;
     let said = match stage {
         Stage::Unsent if ticket.hop.is_none() => {
             let said =

@@ -12,7 +12,7 @@ use house::{
 };
 use punctual_core::model::{AttemptOutcome, Delivery, Executor, Http, Target};
 use punctual_dispatch::{Guard, Options};
-use punctual_node::ports::{Dispatch, Further, Report};
+use punctual_node::ports::{Dispatch, Dispatched, Further, Report};
 use tokio::sync::watch;
 
 fn loopback() -> Guard {
@@ -208,6 +208,9 @@ async fn silence_ends_with_the_timeout_and_the_connection() {
     assert!(report.message.contains("did not answer within the timeout of 150ms"), "{}", report.message);
     agent.diary.until_closed().await;
     assert_eq!(agent.diary.count(), 1);
+    let own = Dispatched { timeout: Duration::from_millis(80), ..run(Http::post(agent.url("/"))) };
+    let report = house.ask(own).await;
+    assert!(report.message.contains("the timeout of 80ms"), "a run's own, not its job's: {}", report.message);
 }
 
 #[tokio::test]

@@ -123,6 +123,8 @@ async fn a_runs_own_things_travel_with_it() {
     let body = sent(&fake, &mut out, Dispatched { part, ..run_at(&job, fake.address()) }).await.body();
     assert_eq!((&body["broadcastIndex"], &body["broadcastTotal"]), (&value!(2), &value!(5)));
     assert_eq!(body["executorTimeout"], 2);
+    let own = Dispatched { timeout: Duration::from_secs(7), ..run_at(&job, fake.address()) };
+    assert_eq!(sent(&fake, &mut out, own).await.body()["executorTimeout"], 7, "not its job's");
     let by_hand = Dispatched {
         origin: Origin::Manual,
         ..run_at(&executor_job(|_| {}), address(&fake.url(), Dialect::Orth))

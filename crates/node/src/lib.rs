@@ -14,6 +14,7 @@ mod inbox;
 mod jobs;
 mod memory;
 mod natives;
+mod own;
 pub mod ports;
 mod reads;
 mod retention;

@@ -8,7 +8,9 @@ use calendar::Timestamp;
 use punctual_core::cluster::{ClusterTime, Tenure};
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, ChangeId, Epoch, JobId, NodeId, Origin, RunId, ShardId, Target, Text};
+use punctual_core::model::{
+    Attempt, ChangeId, Epoch, JobId, NodeId, Origin, Own, RunId, ShardId, Target, Text,
+};
 use punctual_core::policy::Pace;
 use punctual_core::policy::route::Routes;
 use punctual_core::registry::Registry;
@@ -127,6 +129,8 @@ pub(crate) struct Memory {
     pub(crate) held: BTreeMap<ShardId, Held>,
     pub(crate) jobs: Jobs,
     pub(crate) runs: FxHashMap<RunId, Run>,
+    /// What some of them have in place of their job's.
+    pub(crate) owns: FxHashMap<RunId, Own>,
     pub(crate) reads: Reads<RunId>,
     /// Runs that are not in memory, and about which something may have been written that we were not told.
     pub(crate) unsure: BTreeSet<RunId>,
@@ -236,6 +240,7 @@ impl Memory {
             held: BTreeMap::new(),
             jobs: Jobs::default(),
             runs: FxHashMap::default(),
+            owns: FxHashMap::default(),
             reads: Reads::default(),
             unsure: BTreeSet::new(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
@@ -651,6 +656,7 @@ impl Memory {
         self.parts.forget(id);
         self.natives.forget(id);
         let Some(run) = self.runs.remove(&id) else { return };
+        self.owns.remove(&id);
         self.wheel.cancel(id.0);
         self.wakes.load |= self.has_room_again();
         self.between.remove(&(run.ready_at, id));

@@ -94,6 +94,8 @@ pub struct Dispatched {
     pub possible_duplicate: bool,
     /// What the run brings.
     pub payload: Option<Payload>,
+    /// How long the attempt may take: the run's own time, or else its job's.
+    pub timeout: Duration,
     /// Where the run comes from.
     pub origin: Origin,
     /// When it was gated, or else decided to be sent.

@@ -47,10 +47,12 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "six independent facts, in a record that exists a million times"
+    reason = "seven independent facts, in a record that exists a million times"
 )]
 pub(crate) struct Flags {
     pub(crate) has_payload: bool,
+    /// It may have something of its own in place of its job's, and nobody has looked.
+    pub(crate) is_unread: bool,
     /// It was parked, and called back to be ready when it is.
     pub(crate) is_called_back: bool,
     /// An earlier attempt of it may have a gate, and then loading does not find it.
@@ -95,7 +97,8 @@ impl From<&Waiting> for Run {
         let attempt = attempt.min(Attempt::MAX);
         // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
         let may_repeat = attempt > Attempt::FIRST;
-        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
+        let is_unread = waiting.may_have_own();
+        let flags = Flags { has_payload, is_unread, is_called_back, may_repeat, ..Flags::default() };
         let place = Place::Wheel;
         Run { fire_time, ready_at, job, attempt, turn: 0, shard, priority, origin, decided, place, flags }
     }

@@ -162,4 +162,6 @@ pub enum Planted {
     OwnClock,
     /// An executor that says it is idle is believed at once.
     IdleBelieved,
+    /// What a run has of its own counts only for whoever sent it.
+    OwnForgotten,
 }

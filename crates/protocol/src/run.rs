@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{Retry, Span, schema};
 
 /// A one-shot that is handed over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,12 @@ pub struct RunSubmission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9))]
     pub priority: Option<u8>,
+    /// How long an attempt may take, instead of the job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How often it is tried, instead of the job's. What it leaves out is as in a job that leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// A stream with a rate limit. Only null for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::only_null")]
@@ -169,6 +175,12 @@ pub struct Run {
     pub payload: Option<serde_json::Value>,
     /// 0 goes first.
     pub priority: u8,
+    /// How long an attempt may take, where the run has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// How often it is tried, where the run has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// The run that this one repeats.
     pub retry_of: Option<u64>,
     /// The run whose end brought this one about.

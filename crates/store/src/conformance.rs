@@ -201,6 +201,7 @@ macro_rules! conformance_cases {
                 a_duplicate_keeps_nobody_else_out
                 a_duplicate_leaves_no_day_behind
                 an_empty_payload_is_not_the_same_as_none
+                what_a_run_has_of_its_own_is_kept_with_what_it_brings
                 odd_texts_of_a_run_are_kept
                 the_longest_payload_is_kept
                 named_instants_of_any_time_are_there_once

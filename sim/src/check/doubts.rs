@@ -95,7 +95,8 @@ impl Checker {
             return Ok(());
         }
         let (from, until) = (millis(record.started_at), millis(record.ended_at));
-        let timeouts = job.versions.iter().map(|version| version.definition.timeout.as_millis() as i64);
+        let timeouts =
+            job.versions.iter().map(|version| run.own.timeout(&version.definition).as_millis() as i64);
         let is_over = timeouts.min().is_some_and(|timeout| from + timeout <= until);
         let (id, number) = (run.id, record.number);
         match record.outcome {

@@ -1,8 +1,8 @@
 //! What is known of runs, from their writing to their receipt: gates, sends and what executors took.
 
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Close, Delivery, JobId, JobState, NewRun, Origin, Outcome, RunId, ShardId,
-    StoppedReason, Target, Token,
+    Attempt, AttemptOutcome, Brought, Close, Delivery, JobId, JobState, NewRun, Origin, Outcome, Own, RunId,
+    ShardId, StoppedReason, Target, Token,
 };
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
@@ -93,6 +93,8 @@ pub struct RunFacts {
     pub not_before: i64,
     /// Where it comes from.
     pub origin: Origin,
+    /// What it has in place of its job's.
+    pub own: Own,
     /// What was decided about its lateness when it was written.
     pub decided: punctual_core::model::Decided,
     /// When it was written.
@@ -124,7 +126,7 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    fn new(moment: Moment, version: u64, run: &NewRun) -> RunFacts {
+    fn new(moment: Moment, version: u64, run: &NewRun, own: Own) -> RunFacts {
         RunFacts {
             id: run.id,
             job: run.job,
@@ -134,6 +136,7 @@ impl RunFacts {
             ready_at: run.due.as_millis(),
             not_before: run.due.as_millis(),
             origin: run.origin,
+            own,
             decided: run.decided,
             written: moment.now,
             attempt: Attempt::FIRST,
@@ -201,8 +204,16 @@ impl Checker {
         }
         let version = self.jobs.get(&run.job).map_or(0, |job| job.current().version);
         self.by_id.insert(run.id, index);
-        self.runs.push(RunFacts::new(moment, version, run));
+        let own = self.own_of(run);
+        self.runs.push(RunFacts::new(moment, version, run, own));
         Ok(())
+    }
+
+    /// A part has what the whole has.
+    fn own_of(&self, run: &NewRun) -> Own {
+        let whole = run.of.filter(|_| run.origin == Origin::Part).and_then(|whole| self.run(whole));
+        let brought = run.payload.as_deref().map(|kept| Brought::read(kept).own);
+        whole.map(|whole| whole.own).or(brought).unwrap_or_default()
     }
 
     pub(super) fn wrote_closed(&mut self, moment: Moment, run: &NewRun, close: &Close) -> Checked {
@@ -296,6 +307,13 @@ impl Checker {
         );
         self.check_wanted(run, send)?;
         self.check_address(send)?;
+        hold!(
+            "I30",
+            send.timeout == run.own.timeout(definition),
+            "run {id} has {:?} of its own, and is sent with {:?}",
+            run.own,
+            send.timeout
+        );
         // A part is judged as what it is a part of.
         let unit = run.part.map_or(index, |part| part.whole as usize);
         let is_told = matches!(self.runs[unit].origin, Origin::Manual | Origin::Retry);
@@ -312,6 +330,7 @@ impl Checker {
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(unit as u32, send)?;
         self.counters.sends += 1;
+        self.counters.sent_with_own += u64::from(!self.runs[index].own.is_nothing());
         self.last_sent = moment.now;
         if matches!(definition.target, Target::Http(_)) {
             self.http_sent = moment.now;

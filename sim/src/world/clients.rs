@@ -1,11 +1,15 @@
 //! Clients: they ask some node, ask again when nobody knows, and remember what they were told.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, Child, JobId, Payload, RunId, Text};
+use punctual_core::model::{ChangeId, Child, JobId, Own, Payload, RunId, Text};
+use punctual_core::policy::Retry;
 use punctual_node::ports::{Accepted, Boot, Changed, Report};
 use punctual_node::{Backfill, ByHand, Cancelled, DeskError, Submission};
 
 use super::{Event, World};
+use crate::dice::{Stream, named};
 use crate::link::Micros;
 use crate::workload::{Ask, variant};
 
@@ -125,6 +129,7 @@ impl World {
                     payload: Some(payload(index, self.clients[index].tries, key, number)),
                     key: key.map(|key| format!("k{}", key + number).into()),
                     priority: None,
+                    own: own(self.setup.seed, index, number),
                 };
                 let submissions: Vec<Submission> = (0..count).map(one).collect();
                 let asking = async move { Said::Submitted(node.submit(submissions).await) };
@@ -337,6 +342,22 @@ impl World {
             _ => self.store.deface_job(job, "a page is torn"),
         }
         self.checker.poisoned(job);
+    }
+}
+
+/// What a one-shot has in place of its job's: every fourth has something, and the same when it is handed over again.
+fn own(seed: u64, client: usize, number: u32) -> Own {
+    let bits = named(seed, Stream::Workload, client as u64 | 1 << 40, u64::from(number));
+    let seconds = |shift: u32, most: u64| Duration::from_secs(1 + (bits >> shift) % most);
+    let retry = Retry {
+        max_attempts: 1 + (bits >> 8) as u32 % 4,
+        initial_delay: seconds(16, 10),
+        max_delay: seconds(24, 60),
+        ..Retry::default()
+    };
+    Own {
+        timeout: (bits & 0b111 <= 0b001).then(|| seconds(32, 20)),
+        retry: (bits & 0b111 == 0b001 || bits & 0b111 == 0b010).then_some(retry),
     }
 }
 

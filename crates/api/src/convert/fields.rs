@@ -47,6 +47,11 @@ impl<'a> Spot<'a> {
         spot
     }
 
+    /// A value that stands somewhere in a body which is not read field by field.
+    pub(crate) fn at(pointer: String, value: &'a Value, faults: &'a Faults) -> Spot<'a> {
+        Spot { value, pointer, faults }
+    }
+
     fn refuse_nul(&self) {
         match self.value {
             Value::String(text) if text.contains('\0') => self.fault("U+0000 is not allowed"),

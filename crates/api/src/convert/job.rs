@@ -178,7 +178,8 @@ fn tags(spot: &Spot<'_>) -> Option<Vec<String>> {
     read.into_iter().collect()
 }
 
-fn timeout(spot: &Spot<'_>) -> Option<std::time::Duration> {
+/// How long an attempt may take.
+pub(super) fn timeout(spot: &Spot<'_>) -> Option<std::time::Duration> {
     let timeout = spot.span()?;
     if timeout.is_zero() { spot.refuse("an attempt needs some time") } else { Some(timeout) }
 }
@@ -192,7 +193,8 @@ fn misfire(spot: Spot<'_>) -> Option<Misfire> {
     Some(Misfire { policy: policy?, threshold: threshold? })
 }
 
-fn retry(spot: Spot<'_>) -> Option<Retry> {
+/// How often a run is tried; what is not said is as usual.
+pub(super) fn retry(spot: Spot<'_>) -> Option<Retry> {
     let object = spot.object()?;
     let usual = Retry::default();
     let max_attempts = object

@@ -6,10 +6,13 @@ use punctual_node::ports::{AttemptRow, KillNote, RunView};
 use punctual_protocol as wire;
 use serde_json::Value;
 
+use super::show_job;
+
 /// A run with its attempts.
 pub(crate) fn show(view: &RunView) -> wire::Run {
     let attempts: Vec<wire::Attempt> = view.attempts.iter().map(attempt).collect();
     let of = |origin| view.of.filter(|_| view.origin == origin).map(|run| run.0);
+    let brought = view.payload.as_deref().map(house::Brought::read).unwrap_or_default();
     wire::Run {
         id: view.id.0,
         job: view.job.0,
@@ -22,8 +25,10 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
         lag_ms: lag_ms(view),
         possible_duplicate: attempts.iter().any(|attempt| attempt.possible_duplicate),
         key: view.key.as_ref().map(|key| key.to_string()),
-        payload: view.payload.as_deref().and_then(|kept| house::directed(kept).1).map(payload),
+        payload: brought.payload.map(payload),
         priority: view.priority,
+        timeout: brought.own.timeout.map(wire::Span),
+        retry: brought.own.retry.as_ref().map(show_job::retry),
         retry_of: of(house::Origin::Retry),
         parent: of(house::Origin::Parent),
         ready_at: view.ready_at.map(|at| at.to_string()),
@@ -220,6 +225,26 @@ pub(crate) mod tests {
         let shown = show(&run(house::RunState::Succeeded, attempts));
         assert_eq!((shown.lag_ms, shown.attempts.len()), (Some(12), 2));
         assert_eq!(show(&run(house::RunState::Pending, vec![])).lag_ms, None);
+    }
+
+    #[test]
+    fn what_a_run_has_of_its_own_is_shown_beside_its_payload() {
+        let own = house::Own {
+            timeout: Some(std::time::Duration::from_secs(90)),
+            retry: Some(punctual_core::policy::Retry::default()),
+        };
+        let mut view = run(house::RunState::Pending, vec![]);
+        view.payload = house::keep(&own, None, Some("{\"a\":1}".into()));
+        let shown = serde_json::to_value(show(&view)).unwrap();
+        let retry = serde_json::json!({
+            "max_attempts": 3, "initial_delay": "1s", "multiplier": 2.0, "max_delay": "30s"
+        });
+        assert_eq!((&shown["timeout"], &shown["retry"]), (&Value::from("90s"), &retry));
+        assert_eq!(shown["payload"], serde_json::json!({"a": 1}));
+        view.payload = house::keep(&own, Some("http://e"), None);
+        assert_eq!(show(&view).payload, None);
+        let plain = serde_json::to_value(show(&run(house::RunState::Pending, vec![]))).unwrap();
+        assert!(plain.get("timeout").is_none() && plain.get("retry").is_none(), "they are its job's");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{Child, Definition, Delivery, Job, JobId, JobState, When};
+use punctual_core::policy::Retry;
 use punctual_core::policy::misfire::Policy;
 use punctual_node::ports::{Browse, Counts, JobView, Revision, StoreError};
 use punctual_protocol as wire;
@@ -127,12 +128,7 @@ pub(crate) fn draft(definition: &Definition, enabled: bool, names: &Names) -> wi
             },
             threshold: Span(definition.misfire.threshold),
         },
-        retry: wire::Retry {
-            max_attempts: definition.retry.max_attempts,
-            initial_delay: Span(definition.retry.initial_delay),
-            multiplier: definition.retry.multiplier.as_f64(),
-            max_delay: Span(definition.retry.max_delay),
-        },
+        retry: retry(&definition.retry),
         timeout: Span(definition.timeout),
         delivery: match definition.delivery {
             Delivery::AtLeastOnce => wire::Delivery::AtLeastOnce,
@@ -146,6 +142,16 @@ pub(crate) fn draft(definition: &Definition, enabled: bool, names: &Names) -> wi
         jitter: Span::default(),
         after: definition.after.iter().map(|before| after(before, names)).collect(),
         failure_limit: definition.failure_limit,
+    }
+}
+
+/// How often a run is tried.
+pub(crate) fn retry(retry: &Retry) -> wire::Retry {
+    wire::Retry {
+        max_attempts: retry.max_attempts,
+        initial_delay: Span(retry.initial_delay),
+        multiplier: retry.multiplier.as_f64(),
+        max_delay: Span(retry.max_delay),
     }
 }
 

@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use calendar::Timestamp;
-use punctual_core::model::{Payload, Text};
+use punctual_core::model::{Own, Payload, Text};
 use punctual_node::ByHand;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::fields::{TIME_MAX, check_name};
+use super::fields::{Faults, Spot, TIME_MAX, check_name};
+use super::job;
 use super::job_ref::JobRef;
 use crate::body::broken;
 use crate::problem::Problem;
@@ -29,6 +31,10 @@ pub(crate) struct Line<'a> {
     key: Option<Cow<'a, str>>,
     #[serde(default)]
     priority: Option<u8>,
+    #[serde(borrow, default)]
+    timeout: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    retry: Option<&'a RawValue>,
     #[serde(default)]
     lane: Option<IgnoredAny>,
 }
@@ -49,6 +55,10 @@ struct Envelope<'a> {
     key: Option<Cow<'a, str>>,
     #[serde(default)]
     priority: Option<u8>,
+    #[serde(borrow, default)]
+    timeout: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    retry: Option<&'a RawValue>,
     #[serde(default)]
     lane: Option<IgnoredAny>,
 }
@@ -72,15 +82,16 @@ pub(crate) fn read(body: &[u8]) -> Result<Batch<'_>, Problem> {
         return Err(Problem::malformed("the body is empty; JSON is expected"));
     }
     let Strict(envelope): Strict<Envelope<'_>> = understood(body)?;
-    let Envelope { runs, job, at, payload, key, priority, lane } = envelope;
+    let Envelope { runs, job, at, payload, key, priority, timeout, retry, lane } = envelope;
     let is_bare = job.is_none() && at.is_none() && payload.is_none() && key.is_none() && priority.is_none();
     match (runs, job) {
-        (Some(lines), _) if is_bare && lane.is_none() => {
+        (Some(lines), _) if is_bare && timeout.is_none() && retry.is_none() && lane.is_none() => {
             Ok(Batch { lines: lines.into_iter().map(|Strict(line)| line).collect(), is_list: true })
         }
         (Some(_), _) => Err(Problem::field("/runs", "stands alone; put the other fields into its items")),
         (None, Some(job)) => {
-            Ok(Batch { lines: vec![Line { job, at, payload, key, priority, lane }], is_list: false })
+            let line = Line { job, at, payload, key, priority, timeout, retry, lane };
+            Ok(Batch { lines: vec![line], is_list: false })
         }
         (None, None) => Err(Problem::field("/job", "is missing; for many, send {\"runs\": […]}")),
     }
@@ -197,7 +208,19 @@ fn segment(segment: &serde_path_to_error::Segment) -> String {
 /// Adds to an unknown field the one that was probably meant.
 fn suggested(detail: &str) -> String {
     let unknown = detail.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    let known = ["job", "at", "payload", "key", "priority", "lane", "runs", "fire_time", "executor"];
+    let known = [
+        "job",
+        "at",
+        "payload",
+        "key",
+        "priority",
+        "timeout",
+        "retry",
+        "lane",
+        "runs",
+        "fire_time",
+        "executor",
+    ];
     match unknown.and_then(|(name, _)| super::fields::suggest(name, &known)) {
         Some(meant) => format!("{detail}; did you mean {meant}?"),
         None => detail.to_owned(),
@@ -210,6 +233,7 @@ pub(crate) struct Meant {
     pub(crate) payload: Option<Payload>,
     pub(crate) key: Option<Cow<'static, str>>,
     pub(crate) priority: Option<u8>,
+    pub(crate) own: Own,
 }
 
 impl Line<'_> {
@@ -230,9 +254,33 @@ impl Line<'_> {
             return Err(wrong("/priority", "expected a whole number from 0 to 9".into()));
         }
         let payload = bounded(self.payload, payload_max, &place)?;
+        let own = own(self.timeout, self.retry, &place)?;
         let key = self.key.as_ref().map(|key| Cow::Owned(key.clone().into_owned()));
-        Ok(Meant { at, payload, key, priority: self.priority })
+        Ok(Meant { at, payload, key, priority: self.priority, own })
     }
+}
+
+/// What a one-shot has in place of its job's: the same words, and the same refusals, as in a job.
+fn own(
+    timeout: Option<&RawValue>,
+    retry: Option<&RawValue>,
+    place: impl Fn(&str) -> String,
+) -> Result<Own, Problem> {
+    let read = |raw: &RawValue, field: &str| {
+        let value: Result<Value, _> = serde_json::from_str(raw.get());
+        value.map_err(|error| Problem::field(place(field), error.to_string()))
+    };
+    let faults = Faults::default();
+    let mut own = Own::default();
+    if let Some(raw) = timeout {
+        let value = read(raw, "/timeout")?;
+        own.timeout = job::timeout(&Spot::at(place("/timeout"), &value, &faults));
+    }
+    if let Some(raw) = retry {
+        let value = read(raw, "/retry")?;
+        own.retry = job::retry(Spot::at(place("/retry"), &value, &faults));
+    }
+    faults.unless(Some(own))
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {
@@ -333,7 +381,10 @@ impl<'de> Visitor<'de> for Sound {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use punctual_core::policy::Retry;
 
     #[test]
     fn one_and_many_are_read_alike() {
@@ -377,6 +428,27 @@ mod tests {
             (r#"{"job": 1, "at": "2222-01-01T00:00:00Z"}"#, 422, "/at", "2199"),
             (r#"{"job": 1, "priority": 10}"#, 422, "/priority", "0 to 9"),
             (r#"{"job": 1, "priority": 300}"#, 422, "/priority", "300"),
+            (r#"{"job": 1, "timeout": "soon"}"#, 422, "/timeout", "no duration"),
+            (r#"{"job": 1, "timeout": "0s"}"#, 422, "/timeout", "needs some time"),
+            (r#"{"job": 1, "timeout": 30}"#, 422, "/timeout", "expected text, not a number"),
+            (r#"{"job": 1, "timeout": "\ud800"}"#, 422, "/timeout", "hex escape"),
+            (r#"{"job": 1, "retry": 3}"#, 422, "/retry", "expected an object"),
+            (r#"{"job": 1, "retry": {"max_attempts": 0}}"#, 422, "/retry/max_attempts", "1 to 10000"),
+            (r#"{"job": 1, "retry": {"max_delay": "-1s"}}"#, 422, "/retry/max_delay", "no duration"),
+            (
+                r#"{"runs": [{"job": 1}, {"job": 1, "retry": {"multiplier": 0.5}}]}"#,
+                422,
+                "/runs/1/retry/multiplier",
+                "1 to 1000",
+            ),
+            (
+                r#"{"job": 1, "retry": {"max_atempts": 2}}"#,
+                422,
+                "/retry/max_atempts",
+                "did you mean max_attempts?",
+            ),
+            (r#"{"job": 1, "timout": "3s"}"#, 422, "/timout", "did you mean timeout?"),
+            (r#"{"runs": [], "timeout": "3s"}"#, 422, "/runs", "stands alone"),
             (r#"{"job": 1, "lane": "x"}"#, 422, "/lane", "later version"),
             (r#"{"job": 1, "key": ""}"#, 422, "/key", "empty"),
             (r#"{"job": 1, "payload": "\u0000"}"#, 422, "/payload", "U+0000"),
@@ -393,6 +465,21 @@ mod tests {
             assert_eq!((said.0, said.1.as_str()), (status, pointer), "{body}: {}", said.2);
             assert!(said.2.contains(detail), "{body}: {}", said.2);
         }
+    }
+
+    #[test]
+    fn a_one_shot_has_its_own_timeout_and_retry_where_it_says_so() {
+        let own = |body: &str| read(body.as_bytes()).unwrap().lines[0].meant(100, str::to_owned).unwrap().own;
+        assert_eq!(own(r#"{"job": 1}"#), Own::default());
+        assert_eq!(own(r#"{"job": 1, "timeout": null, "retry": null}"#), Own::default());
+        let usual = Retry::default();
+        let said = own(r#"{"job": 1, "timeout": "1m30s", "retry": {"max_attempts": 1}}"#);
+        let retry = Some(Retry { max_attempts: 1, ..usual });
+        assert_eq!(said, Own { timeout: Some(Duration::from_secs(90)), retry });
+        let line = br#"{"job": 1, "retry": {"initial_delay": "5s", "multiplier": 1.5, "max_delay": "1h"}}"#;
+        let retry = read_line(line).unwrap().meant(100, str::to_owned).unwrap().own.retry.unwrap();
+        assert_eq!((retry.max_attempts, retry.initial_delay), (usual.max_attempts, Duration::from_secs(5)));
+        assert_eq!((retry.multiplier.per_mille(), retry.max_delay), (1_500, Duration::from_secs(3_600)));
     }
 
     #[test]

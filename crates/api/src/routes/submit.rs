@@ -99,8 +99,8 @@ async fn submit(front: Arc<Front>, mut call: Call) -> Answer {
 }
 
 fn submission(job: JobId, meant: Meant) -> Submission {
-    let Meant { at, payload, key, priority } = meant;
-    Submission { job, at, payload, key, priority }
+    let Meant { at, payload, key, priority, own } = meant;
+    Submission { job, at, payload, key, priority, own }
 }
 
 fn accepted(kept: &[Kept]) -> Accepted {

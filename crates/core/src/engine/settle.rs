@@ -5,8 +5,9 @@ use std::time::Duration;
 use calendar::Timestamp;
 
 use crate::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Outcome, Text, Then,
+    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Outcome, Own, Text, Then,
 };
+use crate::policy::Retry;
 
 /// How an attempt ended, and what else bears on what comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +22,15 @@ pub struct End<'a> {
     pub by_loss_of_node: bool,
 }
 
-/// What becomes of the run. `jitter` is any number, the more random the better.
-pub fn settle(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
+/// What becomes of the run, which may have something of its own in place of its job's. `jitter` is any number, the more
+/// random the better.
+pub fn settle(job: &Job, own: &Own, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
     let close = |outcome, reason: Text| {
         Then::Close(Close { outcome, reason, closed_at: now.max(end.attempt.ended_at), range: None })
     };
     let at_most_once = job.definition.delivery == Delivery::AtMostOnce;
     let message = || end.attempt.message.clone();
+    let again = || retry(&own.retry(&job.definition), end, now, jitter);
     match end.attempt.outcome {
         AttemptOutcome::Succeeded => close(Outcome::Succeeded, Text::Borrowed("")),
         AttemptOutcome::Cancelled => close(Outcome::Cancelled, message()),
@@ -36,25 +39,20 @@ pub fn settle(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
         AttemptOutcome::Failed if at_most_once || end.is_final => close(Outcome::Failed, message()),
         // Certainly not taken: trying again cannot make it arrive twice, whatever the delivery.
         AttemptOutcome::Refused | AttemptOutcome::Failed | AttemptOutcome::TimedOut => {
-            retry(job, end, now, jitter).unwrap_or_else(|| close(Outcome::Failed, message()))
+            again().unwrap_or_else(|| close(Outcome::Failed, message()))
         }
-        AttemptOutcome::Lost => {
-            retry(job, end, now, jitter).unwrap_or_else(|| close(Outcome::Lost, message()))
-        }
+        AttemptOutcome::Lost => again().unwrap_or_else(|| close(Outcome::Lost, message())),
     }
 }
 
-fn retry(job: &Job, end: &End<'_>, now: Timestamp, jitter: u16) -> Option<Then> {
+fn retry(policy: &Retry, end: &End<'_>, now: Timestamp, jitter: u16) -> Option<Then> {
     let number = end.attempt.number;
     if number >= Attempt::MAX {
         return None;
     }
     let told = end.retry_after.unwrap_or_default();
-    let delay = if end.by_loss_of_node {
-        Duration::ZERO
-    } else {
-        job.definition.retry.delay_after_told(number.0, told, jitter)?
-    };
+    let delay =
+        if end.by_loss_of_node { Duration::ZERO } else { policy.delay_after_told(number.0, told, jitter)? };
     Some(Then::Wait { ready_at: now.saturating_add(delay), attempt: number.next() })
 }
 
@@ -95,7 +93,11 @@ mod tests {
     }
 
     fn fate_of(job: &Job, end: &End<'_>) -> String {
-        match settle(job, end, at("10:00:01"), 0) {
+        fate_with(job, &Own::default(), end)
+    }
+
+    fn fate_with(job: &Job, own: &Own, end: &End<'_>) -> String {
+        match settle(job, own, end, at("10:00:01"), 0) {
             Then::Close(close) => close.outcome.to_string(),
             Then::Wait { ready_at, attempt } => format!("{attempt} at {}", &ready_at.to_string()[11..19]),
             Then::Park { .. } => "parked".into(),
@@ -133,6 +135,20 @@ mod tests {
         assert_eq!(fate_of(&job, &end), "failed");
         let patience = Some(Duration::from_secs(20));
         assert_eq!(fate_of(&job, &End { retry_after: patience, is_final: false, ..end }), "2 at 10:00:21");
+    }
+
+    #[test]
+    fn a_runs_own_policy_counts_in_place_of_its_jobs() {
+        let (mut job, failed) = (job(every(60)), attempt(1, AttemptOutcome::Failed));
+        let end = End { attempt: &failed, retry_after: None, is_final: false, by_loss_of_node: false };
+        let own = |max_attempts, seconds| {
+            let initial_delay = Duration::from_secs(seconds);
+            Own { timeout: None, retry: Some(Retry { max_attempts, initial_delay, ..Retry::default() }) }
+        };
+        assert_eq!(fate_with(&job, &own(1, 1), &end), "failed");
+        assert_eq!(fate_with(&job, &own(9, 7), &end), "2 at 10:00:08");
+        job.definition.delivery = Delivery::AtMostOnce;
+        assert_eq!(fate_with(&job, &own(9, 7), &end), "failed", "the delivery stays the job's");
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn piece<'a>(run: &'a Dispatched, own: Option<&'a RawValue>) -> Run<'a> {
         fire_time: Cow::Owned(with_millis(run.fire_time)),
         attempt: run.attempt.0,
         token: run.token.0,
-        timeout_ms: u64::try_from(definition.timeout.as_millis()).unwrap_or(u64::MAX).min(1 << 52),
+        timeout_ms: u64::try_from(run.timeout.as_millis()).unwrap_or(u64::MAX).min(1 << 52),
         payload: brought.or(own),
         possible_duplicate: run.possible_duplicate,
         part: run.part.as_ref().map(|part| Part { index: part.index, total: part.total }),

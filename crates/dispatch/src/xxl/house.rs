@@ -155,7 +155,7 @@ impl House {
         };
         match place {
             Ok(place) => {
-                let wait = self.options.queue_timeout.min(run.job.definition.timeout);
+                let wait = self.options.queue_timeout.min(run.timeout);
                 Ok(Flight::new(run, address, place, now + wait))
             }
             Err(reason) => {

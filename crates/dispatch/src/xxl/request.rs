@@ -82,7 +82,7 @@ pub(super) fn write_trigger(body: &mut Vec<u8>, run: &Dispatched, dialect: Diale
         handler: handler(executor),
         params: &params(run, executor),
         strategy,
-        timeout: seconds(definition.timeout),
+        timeout: seconds(run.timeout),
         log,
         sent_at: run.sent_at.as_millis(),
         glue: glue.map_or(GlueType::Bean, |glue| glue_type(glue.kind)),

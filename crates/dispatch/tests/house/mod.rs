@@ -377,6 +377,7 @@ pub(crate) fn run_of(job: &Arc<Job>) -> Dispatched {
         log: None,
         possible_duplicate: false,
         payload: None,
+        timeout: job.definition.timeout,
         origin: Origin::Schedule,
         sent_at: at(NOW),
         address: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, PAYLOAD_MAX, Payload, RunId, ShardId, Text, direct,
+    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Own, PAYLOAD_MAX, Payload, RunId, ShardId, Text, keep,
 };
 
 use super::DeskError;
@@ -37,10 +37,7 @@ pub struct ByHand {
 
 impl ByHand {
     fn payload(self) -> Option<Payload> {
-        match self.executor {
-            Some(executor) => Some(direct(&executor, self.payload.as_deref())),
-            None => self.payload,
-        }
+        keep(&Own::default(), self.executor.as_deref(), self.payload)
     }
 }
 
@@ -57,6 +54,8 @@ pub struct Submission {
     pub key: Option<Text>,
     /// Instead of the job's.
     pub priority: Option<u8>,
+    /// What else it has in place of the job's.
+    pub own: Own,
 }
 
 /// What a backfill would do, or did.
@@ -103,19 +102,22 @@ impl Node {
             if submission.priority.is_some_and(|priority| priority > 9) {
                 return Err(invalid(index, "priority", "expected 0 to 9"));
             }
+            if submission.own.timeout.is_some_and(|timeout| timeout.as_millis() == 0) {
+                return Err(invalid(index, "timeout", "an attempt needs some time"));
+            }
+            if submission.payload.as_ref().is_some_and(|payload| payload.len() > PAYLOAD_MAX) {
+                return Err(invalid(index, "payload", &format!("at most {PAYLOAD_MAX} bytes are kept")));
+            }
             let due = submission.at.unwrap_or(now).max(now);
             let birth = Birth {
                 origin: Origin::OneShot,
                 fire_time: due,
                 due,
-                payload: submission.payload,
+                payload: keep(&submission.own, None, submission.payload),
                 key: submission.key,
                 priority: submission.priority.unwrap_or(job.definition.priority),
                 ..Birth::of(&job, now)
             };
-            if birth.payload.as_ref().is_some_and(|payload| payload.len() > PAYLOAD_MAX) {
-                return Err(invalid(index, "payload", &format!("at most {PAYLOAD_MAX} bytes are kept")));
-            }
             births.push((job, birth));
         }
         self.accept(births).await

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text, directed};
+use punctual_core::model::{Brought, JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
 
 use crate::Node;
 use crate::memory::Memory;
@@ -63,7 +63,7 @@ struct Turn<'a> {
     decision: Decision,
 }
 
-/// What the runs in hand bring, as it is kept: perhaps with whom it is meant for.
+/// What the runs in hand bring, as it is kept: perhaps with what they have of their own, and whom it is meant for.
 type Payloads = BTreeMap<RunId, Payload>;
 
 impl Node {
@@ -150,11 +150,11 @@ impl Node {
         };
         self.know_jobs(jobs).await?;
         let mut payloads = self.payloads_of_parts(picked).await?;
-        if with_payload.is_empty() {
-            return Ok(payloads);
+        if !with_payload.is_empty() {
+            let rows = self.ports.store.fetch(&with_payload).await?;
+            payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
         }
-        let rows = self.ports.store.fetch(&with_payload).await?;
-        payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
+        self.memory().note_brought(picked, &payloads);
         Ok(payloads)
     }
 
@@ -189,15 +189,15 @@ impl Node {
 
 /// Why a payload cannot be sent. The desk takes none like that, but a row can hold anything.
 fn too_long(payload: &Payload) -> Option<Text> {
-    let payload = directed(payload).1?;
+    let payload = Brought::read(payload).payload?;
     let said = || format!("a payload of {} bytes: at most {PAYLOAD_MAX} are sent", payload.len()).into();
     (payload.len() > PAYLOAD_MAX).then(said)
 }
 
 /// What is sent of what a run brings.
 fn brought(kept: &Payload) -> Option<Payload> {
-    match directed(kept) {
-        (None, _) => Some(Arc::clone(kept)),
-        (Some(_), payload) => payload.map(Payload::from),
+    match Brought::read(kept).payload {
+        Some(payload) if payload.len() == kept.len() => Some(Arc::clone(kept)),
+        payload => payload.map(Payload::from),
     }
 }

@@ -1,10 +1,10 @@
 //! Loading: open runs that enter the window come into the wheel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use calendar::Timestamp;
 use punctual_core::engine::reap::deadline;
-use punctual_core::model::{Origin, RunId, ShardId};
+use punctual_core::model::{Origin, Own, RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -12,6 +12,9 @@ use crate::jobs::Known;
 use crate::memory::{Held, Memory, Parked};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
+
+/// What runs have of their own.
+type Owns = BTreeMap<RunId, Own>;
 
 impl Node {
     /// Takes over what earlier holders left, and loads what is ready within the window.
@@ -127,32 +130,53 @@ impl Node {
         let adopted = self.adopt(leases).await;
         {
             let mut memory = self.memory();
-            if let Ok(adopted) = &adopted {
-                self.note_adopted(&mut memory, read, leases, adopted);
+            if let Ok((adopted, owns)) = &adopted {
+                self.note_adopted(&mut memory, read, leases, adopted, owns);
             }
             memory.reads.end(read);
         }
-        let ids: BTreeSet<RunId> = adopted?.sends.iter().map(|open| open.run.run).collect();
+        let ids: BTreeSet<RunId> = adopted?.0.sends.iter().map(|open| open.run.run).collect();
         let parts: Vec<RunId> = ids.iter().copied().filter(|id| self.is_part(*id)).collect();
         self.know_parts(&parts).await?;
         Ok(ids)
     }
 
-    async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
+    /// What has a gate, and what those on their way have of their own: how long they may take depends on it. What is in
+    /// memory was read, and what leaves it meanwhile is not taken over by this read.
+    async fn adopt(&self, leases: &[Lease]) -> Result<(Adopted, Owns), StoreError> {
         let adopted = self.ports.store.adopt(leases).await?;
         self.know_jobs(adopted.sends.iter().map(|open| open.run.job)).await?;
-        Ok(adopted)
+        let unread: Vec<RunId> = {
+            let memory = self.memory();
+            let is_new = |open: &&OpenSend| !memory.runs.contains_key(&open.run.run);
+            let is_on_its_way = |open: &&OpenSend| open.retry.is_none() && open.join.is_none();
+            let new = adopted.sends.iter().filter(is_new).filter(is_on_its_way);
+            new.filter(|open| open.run.may_have_own()).map(|open| open.run.run).collect()
+        };
+        let owns = self.read_own(&unread).await?;
+        Ok((adopted, owns))
     }
 
-    fn note_adopted(&self, memory: &mut Memory, read: Read, leases: &[Lease], adopted: &Adopted) {
+    fn note_adopted(
+        &self,
+        memory: &mut Memory,
+        read: Read,
+        leases: &[Lease],
+        adopted: &Adopted,
+        owns: &Owns,
+    ) {
         let Some(now) = memory.time.now(self.boot()) else { return };
         for open in &adopted.sends {
+            let own = owns.get(&open.run.run).copied();
             // The parts of a run have deadlines of their own.
             let deadline = match open.join {
                 Some(_) => Timestamp::MAX,
-                None => self.deadline_of(&memory.jobs, open, now),
+                None => self.deadline_of(&memory.jobs, open, &own.unwrap_or_default(), now),
             };
             memory.adopt(read, open, deadline, now);
+            if let Some(own) = own {
+                memory.note_own(open.run.run, own);
+            }
             if let Some(join) = open.join.filter(|join| join.open == 0) {
                 memory.join(open.run.run, join);
             }
@@ -178,10 +202,10 @@ impl Node {
     }
 
     /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.
-    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend, now: Timestamp) -> Timestamp {
+    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend, own: &Own, now: Timestamp) -> Timestamp {
         let sent_at = open.sent_at.min(now);
         match jobs.get(open.run.job) {
-            Some(Known::Job(job)) => deadline(job, sent_at, self.settings.grace),
+            Some(Known::Job(job)) => deadline(job, own, sent_at, self.settings.grace),
             // Nobody can say how long it may take; the grace is all it gets.
             _ => sent_at.saturating_add(self.settings.grace),
         }

@@ -9,7 +9,7 @@ use punctual_core::engine::settle::{End, children, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, Join, NewRun, NodeId, Origin,
-    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
+    Outcome, Own, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
 
@@ -124,26 +124,25 @@ impl Node {
     }
 
     async fn settle_reports(&self, reports: &[Report]) -> Result<(), StoreError> {
-        let strangers: Vec<RunId> = {
+        let (strangers, unread) = {
             let memory = self.memory();
-            reports.iter().map(|report| report.run).filter(|run| !memory.runs.contains_key(run)).collect()
+            let ids = || reports.iter().map(|report| report.run);
+            let is_unread = |id: &RunId| memory.runs.get(id).is_some_and(|run| run.flags.is_unread);
+            let strangers: BTreeSet<RunId> = ids().filter(|id| !memory.runs.contains_key(id)).collect();
+            (strangers, ids().filter(is_unread).collect::<Vec<_>>())
         };
-        let rows: BTreeMap<RunId, RunRow> = if strangers.is_empty() {
-            BTreeMap::new()
-        } else {
-            self.ports.store.fetch(&strangers).await?.into_iter().map(|row| (row.waiting.run, row)).collect()
-        };
+        self.know_own(&unread).await?;
+        let strangers = self.ask_for(strangers).await?;
         let jobs: Vec<JobId> = {
             let memory = self.memory();
             let of = |report: &Report| {
                 let here = memory.runs.get(&report.run).map(|run| run.job);
-                here.or_else(|| rows.get(&report.run).map(|row| row.waiting.job))
+                here.or_else(|| strangers.rows.get(&report.run).map(|row| row.waiting.job))
             };
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        let fetched = strangers.into_iter().collect();
-        let Judged { ends, late, unsure } = self.judge(reports, &rows, &fetched);
+        let Judged { ends, late, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         if !late.is_empty() {
             self.ports.dispatch.acknowledge(late);
@@ -154,8 +153,19 @@ impl Node {
         Ok(())
     }
 
+    /// What the store says of runs that are not in memory.
+    async fn ask_for(&self, ids: BTreeSet<RunId>) -> Result<Strangers, StoreError> {
+        if ids.is_empty() {
+            return Ok(Strangers::default());
+        }
+        let rows = self.ports.store.fetch(&ids.iter().copied().collect::<Vec<_>>()).await?;
+        let owns = self.own_of_rows(&rows).await?;
+        Ok(Strangers { ids, owns, rows: rows.into_iter().map(|row| (row.waiting.run, row)).collect() })
+    }
+
     /// Turns reports into ends. Those that come too late change nothing.
-    fn judge(&self, reports: &[Report], rows: &BTreeMap<RunId, RunRow>, fetched: &BTreeSet<RunId>) -> Judged {
+    fn judge(&self, reports: &[Report], strangers: &Strangers) -> Judged {
+        let Strangers { ids: fetched, rows, owns } = strangers;
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
@@ -203,6 +213,12 @@ impl Node {
                 judged.late.push(report.receipt);
                 continue;
             }
+            let own = owns.get(&report.run).copied().or_else(|| memory.own_if_read(report.run));
+            let Some(own) = own else {
+                // It came anew while we were asking.
+                judged.unsure.push(report.clone());
+                continue;
+            };
             let flight = memory.flights.get(&report.run);
             let attempt = record(report, flight.is_some_and(|flight| flight.possible_duplicate), now);
             let end = End {
@@ -211,7 +227,7 @@ impl Node {
                 is_final: matches!(report.further, Further::Useless | Further::Gone),
                 by_loss_of_node: report.further == Further::Unsent,
             };
-            let then = settle(&job, &end, now, self.jitter());
+            let then = settle(&job, &own, &end, now, self.jitter());
             let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
             let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
             if job.executor().is_none() {
@@ -489,6 +505,16 @@ impl Node {
         drop(memory);
         rows.map(|_| ())
     }
+}
+
+/// Runs that were reported on and are not in memory.
+#[derive(Default)]
+struct Strangers {
+    ids: BTreeSet<RunId>,
+    /// Those that there are.
+    rows: BTreeMap<RunId, RunRow>,
+    /// What they have in place of their job's.
+    owns: BTreeMap<RunId, Own>,
 }
 
 /// What became of reports.

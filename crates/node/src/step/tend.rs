@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Epoch, JobId, JobState, RunId, ShardId, Target, Text};
+use punctual_core::model::{Epoch, JobId, JobState, Own, RunId, ShardId, Target, Text};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -34,7 +34,8 @@ fn submission(enqueued: &Enqueued) -> Result<Submission, Text> {
     let priority = enqueued.priority.map(u8::try_from).transpose();
     let Ok(priority) = priority else { return Err(Text::Borrowed("priority: expected 0 to 9")) };
     let key = enqueued.key.clone().unwrap_or_else(|| format!("arrival {}", enqueued.id).into());
-    Ok(Submission { job, at: enqueued.at, payload: enqueued.payload.clone(), key: Some(key), priority })
+    let (at, payload, own) = (enqueued.at, enqueued.payload.clone(), Own::default());
+    Ok(Submission { job, at, payload, key: Some(key), priority, own })
 }
 
 impl Node {

@@ -36,7 +36,7 @@ fn places(sends: &[Dispatched]) -> Vec<String> {
 }
 
 /// Lets time pass while these executors beat, and answer whoever asks whether they are there.
-fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
+pub(crate) fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
     while house.now() < at(time) {
         beating.iter().for_each(|address| beat(node, address));
         answer(house, node, |_| Some(true));

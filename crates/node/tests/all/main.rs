@@ -4,4 +4,5 @@ mod cluster;
 mod executors;
 mod house;
 mod natives;
+mod own;
 mod steps;

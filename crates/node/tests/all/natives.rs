@@ -20,7 +20,12 @@ fn job(route: Route) -> Definition {
     Definition { target, retry, ..definition("job", ScheduleKind::Manual) }
 }
 
-fn come(node: &Node, url: &str, handlers: &[&'static str], holds: Vec<Claim>) -> (SessionId, Vec<Claim>) {
+pub(crate) fn come(
+    node: &Node,
+    url: &str,
+    handlers: &[&'static str],
+    holds: Vec<Claim>,
+) -> (SessionId, Vec<Claim>) {
     let handlers = handlers.iter().map(|name| Text::Borrowed(*name)).collect();
     now_or_never(node.native_came("app", url, handlers, holds, false)).unwrap()
 }
@@ -29,7 +34,7 @@ fn go(node: &Node, url: &str, session: SessionId, is_final: bool) {
     now_or_never(node.native_went("app", url, session, is_final)).unwrap();
 }
 
-fn credit(node: &Node, url: &'static str, more: u32) {
+pub(crate) fn credit(node: &Node, url: &'static str, more: u32) {
     node.heard(vec![Heard::Credit { url: url.into(), more }]);
 }
 
@@ -43,7 +48,7 @@ fn places(sends: &[Dispatched]) -> Vec<String> {
     sends.iter().map(|send| send.address.as_ref().unwrap().url.to_string()).collect()
 }
 
-fn claim(send: &Dispatched) -> Claim {
+pub(crate) fn claim(send: &Dispatched) -> Claim {
     Claim { run: send.run, attempt: send.attempt, token: send.token }
 }
 

@@ -18,7 +18,14 @@ use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 use crate::house::{House, at, closed, definition, every, now_or_never};
 
 fn one_shot(job: JobId, time: &str) -> Submission {
-    Submission { job, at: Some(at(time)), payload: None, key: None, priority: None }
+    Submission {
+        job,
+        at: Some(at(time)),
+        payload: None,
+        key: None,
+        priority: None,
+        own: punctual_core::model::Own::default(),
+    }
 }
 
 fn id(accepted: &[Accepted]) -> RunId {

@@ -35,12 +35,13 @@ pub(crate) struct RunArguments {
 enum RunCommand {
     /// Hand over one run, or a stream of them.
     #[command(
-        after_help = "A stream is NDJSON: one object a line, with job, at, payload, key, priority. It is sent while it is read,
-and what was stored is counted on stderr. -o json prints the server's answers with the runs' numbers.
+        after_help = "A stream is NDJSON: one object a line, with job, at, payload, key, priority, timeout, retry. It is sent while it
+is read, and what was stored is counted on stderr. -o json prints the server's answers with the runs' numbers.
 
 Examples:
   punctual run submit --job mail/send --in 5m --payload '{\"to\": \"ann@example.com\"}'
   punctual run submit --job mail/send --at 2026-12-24T18:00:00Z --key greeting-2026
+  punctual run submit --job mail/send --attempt-timeout 5m --retry-max 10 --retry-delay 30s
   punctual run submit --job mail/send --wait
   punctual run submit -f runs.ndjson
   generate | punctual run submit -f -"

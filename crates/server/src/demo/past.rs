@@ -220,6 +220,7 @@ impl Life {
                 payload: Some(payload.into()),
                 key: Some(format!("welcome-{customer}").into()),
                 priority: None,
+                own: punctual_core::model::Own::default(),
             }
         });
         let mails: Vec<Submission> = mails.collect();

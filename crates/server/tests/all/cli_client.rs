@@ -278,6 +278,8 @@ fn contradictions_are_usage_errors() {
         &["run", "cancel"],
         &["run", "submit"],
         &["run", "submit", "--job", "a/b", "--at", "x", "--in", "5m"],
+        &["run", "submit", "-f", "-", "--retry-max", "3"],
+        &["run", "submit", "--job", "a/b", "--attempt-timeout", "soon"],
         &["run", "reschedule", "5"],
         &["token", "create", "--name", "x", "--role", "king"],
         &["completions", "tcsh"],

@@ -28,6 +28,39 @@ fn one_run_is_handed_over_by_flags() {
 }
 
 #[test]
+fn a_run_is_handed_over_with_its_own_timeout_and_retry() {
+    let accepted = json!({"accepted": 1, "duplicates": 0, "ids": [4711]});
+    let request = "POST /api/v1/runs";
+    let server =
+        Server::start(vec![answers(request, 200, accepted.clone()), answers(request, 200, accepted)]);
+    let submit = ["run", "submit", "--job", "mail/send"];
+    let all = ["--attempt-timeout", "90s", "--retry-max", "5", "--retry-delay", "2s"];
+    let rest = ["--retry-multiplier", "1.5", "--retry-delay-max", "1h"];
+    let output = punctual(&server.url, &[&submit[..], &all, &rest].concat());
+    assert_eq!(told(&output), (Some(0), "4711\n", ""));
+    let output = punctual(&server.url, &[&submit[..], &["--retry-max", "1"]].concat());
+    assert_eq!(told(&output), (Some(0), "4711\n", ""));
+    let requests = server.requests();
+    let retry = json!({"max_attempts": 5, "initial_delay": "2s", "multiplier": 1.5, "max_delay": "1h"});
+    assert_eq!(requests[0].json(), json!({"job": "mail/send", "timeout": "90s", "retry": retry}));
+    assert_eq!(requests[1].json(), json!({"job": "mail/send", "retry": {"max_attempts": 1}}));
+}
+
+#[test]
+fn a_runs_own_timeout_and_attempts_are_shown() {
+    let mut shown = run(9, "pending", "");
+    shown["timeout"] = json!("90s");
+    shown["retry"] = json!({"max_attempts": 5});
+    let server = Server::start(vec![answers("GET /api/v1/runs/9", 200, shown)]);
+    let output = punctual(&server.url, &["run", "get", "9"]);
+    let lines =
+        told(&output).1.lines().filter(|line| line.starts_with("timeout") || line.starts_with("attempts"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    assert_eq!(words, ["timeout", "90s", "attempts", "5"], "{}", told(&output).1);
+    server.requests();
+}
+
+#[test]
 fn a_stream_is_sent_as_it_is_and_counted_on_stderr() {
     let lines = "{\"job\": 17}\n\n{\"job\": 17, \"key\": \"k\"}\n{\"job\": \"mail/send\"}";
     let answer =

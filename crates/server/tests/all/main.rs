@@ -13,6 +13,7 @@ mod executors;
 mod house;
 mod many;
 mod native;
+mod own;
 mod schemathesis;
 mod scripted;
 mod serve;

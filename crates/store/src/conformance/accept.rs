@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Decided, JobId, NewRun, Origin, Outcome, RunId, RunState, ShardId, Then};
+use punctual_core::model::{
+    Brought, Decided, JobId, NewRun, Origin, Outcome, Own, PAYLOAD_MAX, RunId, RunState, ShardId, Then, keep,
+};
+use punctual_core::policy::Retry;
 use punctual_node::ports::{Accepted, ArrivalKind, Planned, RunView, StoreError};
 
 use super::subject::{A, JOB, KEY_TTL, SHARD, Subject, absurd_instants, close, odd_texts, second, unsent};
@@ -174,6 +177,23 @@ pub(super) async fn an_empty_payload_is_not_the_same_as_none(t: &mut Subject) {
     }
 }
 
+pub(super) async fn what_a_run_has_of_its_own_is_kept_with_what_it_brings(t: &mut Subject) {
+    let own = Own { timeout: Some(Duration::from_millis(1_500)), retry: Some(Retry::default()) };
+    let longest = format!("\"{}\"", "x".repeat(PAYLOAD_MAX - 2));
+    for payload in [None, Some("{\"a\":1}"), Some(longest.as_str())] {
+        let kept = keep(&own, None, payload.map(Into::into));
+        let run = NewRun { payload: kept, ..t.run(JOB, second(1)).await };
+        let id = run.id;
+        t.accept(run).await;
+        t.reopen().await;
+        let row = t.fetched(id).await;
+        assert!(row.waiting.has_payload, "whoever sends it has to fetch it");
+        let expected = Brought { own, executor: None, payload };
+        assert!(row.payload.as_deref().map(Brought::read) == Some(expected));
+        assert!(t.view(id).await.payload.as_deref().map(Brought::read) == Some(expected));
+    }
+}
+
 pub(super) async fn odd_texts_of_a_run_are_kept(t: &mut Subject) {
     for text in odd_texts() {
         let key: String = text.chars().take(64).collect();
@@ -191,7 +211,7 @@ pub(super) async fn odd_texts_of_a_run_are_kept(t: &mut Subject) {
 }
 
 pub(super) async fn the_longest_payload_is_kept(t: &mut Subject) {
-    let payload = "x".repeat(punctual_core::model::PAYLOAD_MAX);
+    let payload = "x".repeat(PAYLOAD_MAX);
     let run = NewRun { payload: Some(payload.as_str().into()), ..t.run(JOB, second(1)).await };
     let id = run.id;
     t.accept(run).await;

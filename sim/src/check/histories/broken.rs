@@ -2,9 +2,10 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Settlement, ShardId,
-    Skip, StoppedReason, Token,
+    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Own, Settlement,
+    ShardId, Skip, StoppedReason, Token, keep,
 };
+use punctual_core::policy::Retry;
 use punctual_node::ports::{Accepted, Address, Gated, Planned, Settled, Split};
 
 use super::story::{
@@ -386,6 +387,28 @@ fn i30_an_attempt_follows_too_soon_or_once_too_often() {
     story.executed(run, 1, AttemptOutcome::Failed);
     let end = story.end(run, 1, AttemptOutcome::Failed, story.wait(60_000, 2));
     breaks("I30", story.settle(end));
+}
+
+#[test]
+fn i30_a_run_has_its_own_policy_and_is_held_to_its_jobs() {
+    let timeout = std::time::Duration::from_secs(3);
+    let retry = Retry { max_attempts: 1, ..Retry::default() };
+    for own in [Own { timeout: Some(timeout), retry: None }, Own { timeout: None, retry: Some(retry) }] {
+        let mut story = Story::of(definition());
+        let mut run = story.new_run(START + 10, Origin::OneShot);
+        run.payload = keep(&own, None, Some("p".into()));
+        let id = run.id;
+        story.tell(Request::Accept(vec![run], vec![])).unwrap();
+        story.at(START + 10);
+        if own.timeout.is_some() {
+            breaks("I30", story.send(id, 1));
+            continue;
+        }
+        story.send(id, 1).unwrap();
+        story.executed(id, 1, AttemptOutcome::Failed);
+        let end = story.end(id, 1, AttemptOutcome::Failed, story.wait(60_000, 2));
+        breaks("I30", story.settle(end));
+    }
 }
 
 // --- executors ---

@@ -357,6 +357,7 @@ impl Story {
             log: Some(LogId(1)),
             possible_duplicate: false,
             payload: None,
+            timeout: version.definition.timeout,
             origin: facts.origin,
             sent_at: Timestamp::from_millis(self.now()),
             address: is_for_executors.then_some(address),

@@ -162,6 +162,8 @@ export interface Run {
   key: string | null;
   payload: Json;
   priority: number;
+  timeout?: string;
+  retry?: { max_attempts: number; initial_delay: string; multiplier: number; max_delay: string };
   retry_of: number | null;
   parent: number | null;
   ready_at: string | null;

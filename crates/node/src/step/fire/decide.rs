@@ -8,8 +8,8 @@ use punctual_core::engine::fire::{Wanted, wanted};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, RunId, Skip,
-    Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, Own, RunId,
+    Skip, Target, Text, Then, Token,
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
@@ -95,13 +95,14 @@ impl Turn<'_> {
             let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
             return self.memory.wait_for_claims(id, app, self.now, patience);
         }
-        self.decision.ends.push(doubt(id, run, job, self.now));
+        self.decision.ends.push(doubt(id, run, job, &self.memory.own_of(id), self.now));
     }
 
     /// An executor has it already, from an earlier holder: it is on its way as before.
     fn resume(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, address: Arc<Address>) {
         self.memory.active.entry(run.job).or_default().running.insert(id);
         self.memory.seekers.remove(id);
+        let own = self.memory.own_of(id);
         let flight = Flight {
             attempt: run.attempt,
             token,
@@ -112,7 +113,7 @@ impl Turn<'_> {
             is_adopted: true,
             possible_duplicate: run.flags.may_repeat,
             pool: None,
-            deadline: reap::deadline(job, self.now, self.settings.grace),
+            deadline: reap::deadline(job, &own, self.now, self.settings.grace),
             unclear: None,
             lost_because: None,
         };
@@ -192,6 +193,7 @@ impl Turn<'_> {
         if run.origin != Origin::Part {
             memory.active.entry(run.job).or_default().running.insert(id);
         }
+        let own = memory.own_of(id);
         let address = memory.chosen.remove(&id);
         memory.seekers.remove(id);
         let pool = memory.pool_of(run, *now);
@@ -207,7 +209,7 @@ impl Turn<'_> {
                 is_adopted: false,
                 possible_duplicate: run.flags.may_repeat,
                 pool,
-                deadline: reap::deadline(job, *now, self.settings.grace),
+                deadline: reap::deadline(job, &own, *now, self.settings.grace),
                 unclear: None,
                 lost_because: None,
             },
@@ -223,6 +225,7 @@ impl Turn<'_> {
             log,
             possible_duplicate: run.flags.may_repeat,
             payload: self.payloads.get(&id).and_then(brought),
+            timeout: own.timeout(&job.definition),
             origin: run.origin,
             sent_at,
             address: address.map(|address| (*address).clone()),
@@ -415,7 +418,7 @@ impl Memory {
 }
 
 /// An attempt that an earlier holder may have sent is taken for lost with its node.
-fn doubt(id: RunId, run: &Run, job: &Job, now: Timestamp) -> Ended {
+fn doubt(id: RunId, run: &Run, job: &Job, own: &Own, now: Timestamp) -> Ended {
     let attempt = AttemptRecord {
         number: run.attempt,
         token: Token(0),
@@ -427,7 +430,7 @@ fn doubt(id: RunId, run: &Run, job: &Job, now: Timestamp) -> Ended {
         possible_duplicate: run.flags.may_repeat,
     };
     let end = settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
-    let then = settle::settle(job, &end, now, 0);
+    let then = settle::settle(job, own, &end, now, 0);
     Ended::sent(id, run, attempt, then).following(job, run)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::model::{Executor, Job, Origin, RunId, Text, directed};
+use punctual_core::model::{Brought, Executor, Job, Origin, RunId, Text};
 use punctual_core::policy::route::{Choice, retry_part};
 use punctual_core::registry::Dialect;
 
@@ -26,7 +26,7 @@ impl Turn<'_> {
         if run.origin == Origin::Part {
             return self.seek_for_part(id, run, job, &there);
         }
-        if let Some(only) = self.payloads.get(&id).and_then(|kept| directed(kept).0) {
+        if let Some(only) = self.payloads.get(&id).and_then(|kept| Brought::read(kept).executor) {
             return self.seek_only(id, run, job, &there, only);
         }
         let urls: Vec<&str> = there.iter().map(|address| &*address.url).collect();

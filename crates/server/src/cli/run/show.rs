@@ -65,6 +65,8 @@ pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> 
         ("count", cell(&run, "/count")),
         ("key", cell(&run, "/key")),
         ("priority", cell(&run, "/priority")),
+        ("timeout", cell(&run, "/timeout")),
+        ("attempts", cell(&run, "/retry/max_attempts")),
         ("retry of", cell(&run, "/retry_of")),
         ("parent", cell(&run, "/parent")),
         ("part of", cell(&run, "/part/run")),

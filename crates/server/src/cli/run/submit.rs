@@ -15,8 +15,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use indicatif::{ProgressBar, ProgressStyle};
-use punctual_protocol::{Accepted, StreamError};
-use serde_json::{Value, json};
+use punctual_protocol::{Accepted, Span, StreamError};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::Moment;
@@ -25,6 +25,7 @@ use crate::cli::client::Route;
 use crate::cli::failure::{Failure, in_words};
 use crate::cli::file::json_argument;
 use crate::cli::job::find::JobReference;
+use crate::cli::job::span;
 use crate::cli::session::Session;
 
 /// How much is read at once, and how many such pieces wait to be sent.
@@ -40,7 +41,7 @@ pub(super) struct Submit {
     #[arg(long)]
     job: Option<JobReference>,
     /// Runs as NDJSON, one a line; - is stdin
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["job", "at", "after", "payload", "key", "priority", "wait"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["job", "at", "after", "payload", "key", "priority", "own", "wait"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     moment: Moment,
@@ -54,7 +55,45 @@ pub(super) struct Submit {
     #[arg(long, value_name = "0-9")]
     priority: Option<u8>,
     #[command(flatten)]
+    own: Own,
+    #[command(flatten)]
     wait: Wait,
+}
+
+/// What the run has in place of its job's. `--timeout` is how long `--wait` waits.
+#[derive(Args)]
+#[group(id = "own", multiple = true)]
+struct Own {
+    /// Instead of the job's: how long an attempt may take
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    attempt_timeout: Option<Span>,
+    /// Instead of the job's: how often it is tried, the first time included
+    #[arg(long, value_name = "N")]
+    retry_max: Option<u32>,
+    /// How long after the first failure it is tried again [default: 1s]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    retry_delay: Option<Span>,
+    /// How many times longer each further wait is [default: 2]
+    #[arg(long, value_name = "FACTOR")]
+    retry_multiplier: Option<f64>,
+    /// But never longer than this [default: 30s]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    retry_delay_max: Option<Span>,
+}
+
+impl Own {
+    /// Nothing, if how often it is tried is the job's.
+    fn retry(&self) -> Option<Value> {
+        let fields = [
+            ("max_attempts", self.retry_max.map(Value::from)),
+            ("initial_delay", self.retry_delay.map(|delay| json!(delay))),
+            ("multiplier", self.retry_multiplier.map(Value::from)),
+            ("max_delay", self.retry_delay_max.map(|delay| json!(delay))),
+        ];
+        let said: Map<String, Value> =
+            fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        (!said.is_empty()).then_some(Value::Object(said))
+    }
 }
 
 impl Submit {
@@ -94,6 +133,8 @@ impl Submit {
             ("payload", payload),
             ("key", self.key.clone().map(Value::from)),
             ("priority", self.priority.map(Value::from)),
+            ("timeout", self.own.attempt_timeout.map(|timeout| json!(timeout))),
+            ("retry", self.own.retry()),
         ];
         let mut body = json!({"job": job});
         for (name, value) in fields {

@@ -44,10 +44,18 @@ async fn a_run_takes_no_longer_than_it_may(language: Language) {
     let folder = Folder::new();
     let server = Server::start(&folder).await;
     let program = Program::start(language, &server, "native").await;
-    let job = server.create(job("native", "sleep", json!({"timeout": "1s"}))).await;
-    let run = server.ended(run(&server, job, json!({"ms": 60_000})).await).await;
+    let brief = server.create(job("native", "sleep", json!({"timeout": "1s"}))).await;
+    let run = server.ended(run(&server, brief, json!({"ms": 60_000})).await).await;
     assert_eq!(outcomes(&run), ["timed_out"], "{run}");
     eventually("the handler has ended", async || program.count("end") == 1).await;
+    let patient = json!({"name": "patient", "timeout": "5m", "retry": {"max_attempts": 3}});
+    let patient = server.create(job("native", "sleep", patient)).await;
+    let own =
+        json!({"job": patient, "payload": {"ms": 60_000}, "timeout": "1s", "retry": {"max_attempts": 1}});
+    let accepted = server.post("/runs", own).await.json();
+    let run = server.ended(accepted["ids"][0].as_u64().expect("an id")).await;
+    assert_eq!(outcomes(&run), ["timed_out"], "its own time, and its own tries: {run}");
+    eventually("the handler has ended", async || program.count("end") == 2).await;
 }
 
 async fn a_cancelled_run_ends_and_says_so(language: Language) {

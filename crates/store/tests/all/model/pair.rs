@@ -381,7 +381,8 @@ impl Pair {
             origin,
             decided: Decided::ALL[sequence as usize % Decided::ALL.len()],
             priority: (sequence % 10) as u8,
-            payload: [None, Some("".into()), Some("{}".into())][sequence as usize % 3].clone(),
+            payload: [None, Some(""), Some("{}"), Some("!timeout=1500\n{}")][sequence as usize % 4]
+                .map(Into::into),
             key: None,
             of: None,
         }

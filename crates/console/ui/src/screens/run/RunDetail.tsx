@@ -204,6 +204,8 @@ function Facts({ run, zone }: { run: Run; zone: string | undefined }) {
           <dt>{t("Late")}</dt><dd>{run.lag_ms === null ? "–" : length(run.lag_ms)}</dd>
           <dt>{t("Ended")}</dt><dd><Time at={run.closed_at} zone={zone} precise /></dd>
           <dt>{t("Priority")}</dt><dd>{run.priority}</dd>
+          {run.timeout ? <><dt>{t("An attempt may take")}</dt><dd>{run.timeout}</dd></> : null}
+          {run.retry ? <><dt>{t("Attempts")}</dt><dd>{run.retry.max_attempts}</dd></> : null}
           {run.key ? <><dt>{t("Key")}</dt><dd className="mono told">{run.key}</dd></> : null}
           {run.retry_of ? <><dt>{t("Repeats")}</dt><dd><Link className="link mono" href={`/runs/${run.retry_of}`}>{run.retry_of}</Link></dd></> : null}
           {run.parent ? <><dt>{t("After")}</dt><dd><Link className="link mono" href={`/runs/${run.parent}`}>{run.parent}</Link></dd></> : null}
