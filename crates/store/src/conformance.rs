@@ -284,6 +284,8 @@ macro_rules! conformance_cases {
                 a_beat_from_before_the_clock_was_set_back_ends_in_its_time
                 an_app_is_put_if_it_has_the_version
                 an_app_is_kept_as_it_was_put
+                an_app_is_paused_until_it_is_resumed_whoever_puts_it_meanwhile
+                odd_texts_of_a_pause_are_kept
                 odd_texts_of_an_executor_are_kept
                 who_beats_or_has_a_job_leaves_an_app_as_people_set_it
                 a_job_brings_its_app

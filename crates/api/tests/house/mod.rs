@@ -401,6 +401,9 @@ impl Apps for House {
     async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
         silent()
     }
+    async fn pause_app(&self, _: &str, _: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        silent()
+    }
     async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {
         silent()
     }

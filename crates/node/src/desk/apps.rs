@@ -189,6 +189,7 @@ impl Node {
             let mut memory = self.memory();
             let changes = memory.registry.remove_app(name, now);
             memory.retentions.remove(name);
+            memory.paused.remove(name);
             memory.renew_tokens();
             memory.note_changes(changes, now);
         }
@@ -318,6 +319,7 @@ impl Memory {
             },
             access_token: app.access_token.clone(),
             retention: self.retentions.get(&*app.name).copied(),
+            paused: self.paused.get(&*app.name).cloned(),
             version: self.versions.get(&*app.name).copied().unwrap_or(0),
         }
     }

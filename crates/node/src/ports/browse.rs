@@ -49,7 +49,8 @@ impl JobFilter {
             definition.name.to_lowercase().contains(&text)
                 || definition.description.to_lowercase().contains(&text)
         };
-        let gave_up = || matches!(state, JobState::Stopped(reason) if *reason != StoppedReason::Asked);
+        let by_wish = [StoppedReason::Asked, StoppedReason::AppPaused];
+        let gave_up = || matches!(state, JobState::Stopped(reason) if !by_wish.contains(reason));
         self.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
             && self.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
             && self.enabled.is_none_or(|enabled| enabled == state.is_enabled())

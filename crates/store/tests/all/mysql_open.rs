@@ -145,7 +145,7 @@ fn a_database_of_an_earlier_version_is_brought_up_to_date() {
         MySql::migrate(&database.url()).await.unwrap();
         let name = &database.name;
         database.run(&format!("delete from {name}.schema_version where version >= 2")).await;
-        database.run(&format!("drop table {name}.thinned, {name}.retentions")).await;
+        database.run(&format!("drop table {name}.thinned, {name}.retentions, {name}.pauses")).await;
         let said = refusal(&database.url(), Options { auto_migrate: false, ..options() }).await;
         assert!(said.contains("run `punctual migrate`"), "{said}");
         let store = MySql::open(&database.url(), options()).await.unwrap();
