@@ -254,6 +254,10 @@ impl Browse for Memory {
         Ok(self.state().run_view(id))
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        Ok(self.state().keys.get(&(job, key.to_owned().into())).map(|key| key.run))
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,

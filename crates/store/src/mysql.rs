@@ -411,6 +411,10 @@ impl Browse for MySql {
         Ok(self.read(&browse::RunsById(&[id])).await?.pop())
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        self.read(&browse::RunKeyed { job, key }).await
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,

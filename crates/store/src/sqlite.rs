@@ -410,6 +410,11 @@ impl Browse for Sqlite {
         self.readers().read(move |reader| reader.run(id)).await
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        let key = key.to_owned();
+        self.readers().read(move |reader| reader.run_keyed(job, &key)).await
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,

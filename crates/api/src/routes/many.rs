@@ -133,15 +133,33 @@ struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
+    /// The first page. The one open run that a key of a job may have is found by the key, not by looking through all runs.
     async fn of(front: &'a Front, filter: &'a RunFilter) -> Result<Pages<'a>, Problem> {
-        let page = Some(front.browse.run_list(filter, None, PAGE).await?);
-        Ok(Pages { front, filter, page })
+        let page = match (filter.job, &filter.key, &filter.apps) {
+            (Some(job), Some(key), None) => {
+                let run = front.browse.run_keyed(job, key).await?;
+                let view = match run {
+                    Some(run) => front.browse.run(run).await?,
+                    None => None,
+                };
+                Page { items: view.into_iter().filter(|view| takes(filter, view)).collect(), next: None }
+            }
+            _ => front.browse.run_list(filter, None, PAGE).await?,
+        };
+        Ok(Pages { front, filter, page: Some(page) })
     }
 
     async fn after(&self, before: Option<RunId>) -> Result<Option<Page<RunView, RunId>>, Problem> {
         let Some(before) = before else { return Ok(None) };
         Ok(Some(self.front.browse.run_list(self.filter, Some(before), PAGE).await?))
     }
+}
+
+/// Whether a filter lets through a run of its job with its key.
+fn takes(filter: &RunFilter, view: &RunView) -> bool {
+    filter.state.is_none_or(|state| state == view.state)
+        && filter.from.is_none_or(|from| from <= view.fire_time)
+        && filter.to.is_none_or(|to| view.fire_time < to)
 }
 
 /// When runs that are put off are due.
@@ -344,6 +362,8 @@ async fn narrowed(front: &Front, caller: &Caller, asked: Asked) -> Result<Option
     {
         return Ok(None);
     }
+    // A job that is reached is of an app that is.
+    let apps = apps.filter(|_| job.is_none() || asked.app.is_some());
     Ok(Some(RunFilter { job, apps, ..asked.filter }))
 }
 

@@ -26,9 +26,7 @@ impl Node {
     async fn set_paused(&self, name: &str, paused: Option<Paused>) -> Result<AppRow, DeskError> {
         let app = self.ports.apps.pause_app(name, paused).await?;
         let app = app.ok_or_else(|| DeskError::NotFound(format!("app {name}").into()))?;
-        let mut memory = self.memory();
-        memory.note_paused(&app);
-        memory.versions.insert(app.name.clone(), app.version);
+        self.note_app(&app);
         Ok(app)
     }
 

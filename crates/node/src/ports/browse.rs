@@ -314,6 +314,9 @@ pub trait Browse: Send + Sync {
         limit: usize,
     ) -> Result<Page<RunView, RunId>, StoreError>;
 
+    /// The run that a key of a job belongs to; none if the key was forgotten, and perhaps none if that run has ended.
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError>;
+
     /// What has become of all runs that were ever closed, of one job or of all.
     async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError>;
 

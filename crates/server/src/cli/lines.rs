@@ -61,7 +61,7 @@ pub(super) async fn follow(
 ) -> Result<Value, Failure> {
     let response = session.client.follow(route, body).await?;
     // A server from before this answers once, at the end.
-    let is_one = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    let is_one = response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != "application/x-ndjson");
     let mut lines = Lines::of(response);
     let style = ProgressStyle::with_template("{spinner} {msg}  ({elapsed})").expect("the template is right");
     let bar = ProgressBar::no_length().with_style(style);

@@ -83,7 +83,7 @@ async fn ten_thousand_one_shots_are_moved_by_filter_while_others_run() {
     let done = reschedule(&server, json!({"filter": filter, "by": "-59m59s"})).await;
     assert_eq!(done["rescheduled"], MANY);
     let at = from_now(300);
-    let done = reschedule(&server, json!({"filter": {"app": "test", "key": "key 7"}, "at": at})).await;
+    let done = reschedule(&server, json!({"filter": {"app": "test", "key": "key 3"}, "at": at})).await;
     assert_eq!(done["rescheduled"], 2, "a key is one of each job");
     eventually("both have run", async || {
         ["/shots", "/other"].iter().all(|path| agent.seen().iter().any(|seen| seen.path == *path))
@@ -227,6 +227,8 @@ async fn a_paused_app_keeps_what_is_stored_and_goes_on_where_it_was() {
     let (code, said) = punctual(&server, &["app", "pause", "test", "--reason", "moving"]);
     assert_eq!((code, said.as_str()), (Some(0), "app test is paused: 2 jobs stopped\n"));
     let answered = millis(&json!(from_now(0)));
+    // An app that a job has brought is known to the node at its next look around.
+    eventually("the app is known", async || server.get("/apps/test").await.status == 200).await;
     let app = server.get("/apps/test").await.json();
     assert_eq!((&app["paused"], &app["paused_reason"]), (&json!(true), &json!("moving")), "{app}");
     let shown = server.get(&format!("/jobs/{tick}")).await.json();

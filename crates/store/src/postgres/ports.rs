@@ -252,6 +252,10 @@ impl Browse for Postgres {
         people!(self, |line| self.read_run(&line, id))
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        people!(self, |line| self.read_run_keyed(&line, job, key))
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,
