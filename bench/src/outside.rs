@@ -9,8 +9,8 @@ use calendar::{Timestamp, Zones};
 use punctual_core::model::{AttemptOutcome, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_node::ports::{
-    AppRow, Apps, Beat, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Probe, Receipt,
-    Registered, Report, Store, StoreError,
+    AppRow, Apps, Beat, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Paused, Peers, Probe,
+    Receipt, Registered, Report, Store, StoreError,
 };
 use punctual_node::{Node, Ports, Settings};
 use tokio::sync::Notify;
@@ -70,6 +70,10 @@ impl Apps for NoApps {
 
     async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
         Ok(1)
+    }
+
+    async fn pause_app(&self, _: &str, _: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        Ok(None)
     }
 
     async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {

@@ -13,8 +13,8 @@ use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settle
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Change, Changed, ClockRow, Gate,
-    Gated, JobRow, Keep, Lease, Loaded, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow, SentRow,
-    Settled, Split, Store, StoreError, Thinned,
+    Gated, JobRow, Keep, Lease, Loaded, Paused, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow,
+    SentRow, Settled, Split, Store, StoreError, Thinned,
 };
 use punctual_store::memory::Memory;
 
@@ -402,6 +402,10 @@ impl Apps for Distant {
 
     async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
         unreachable!("what people set, the world sets before it begins")
+    }
+
+    async fn pause_app(&self, _: &str, _: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        unreachable!("no app is paused while a world runs")
     }
 
     async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {

@@ -20,6 +20,7 @@ mod ledger;
 mod logs;
 mod openapi;
 mod problem;
+mod progress;
 mod query;
 mod repeat;
 mod router;

@@ -12,6 +12,8 @@ mod events;
 mod glue;
 mod jobs;
 mod logs;
+mod many;
+mod pause;
 mod runs;
 mod schedules;
 mod service;
@@ -51,7 +53,9 @@ pub(crate) fn all() -> Vec<Operation> {
         runs::operations(),
         logs::operations(),
         wishes::operations(),
+        many::operations(),
         apps::operations(),
+        pause::operations(),
         stats::operations(),
         events::operations(),
         session::operations(),

@@ -6,6 +6,7 @@ mod apps;
 mod cluster;
 mod crowd;
 mod jobs;
+mod pause;
 mod runs;
 mod wishes;
 

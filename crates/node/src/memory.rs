@@ -23,7 +23,7 @@ use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
 use crate::natives::Natives;
-use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Report, Waiting};
+use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Paused, Report, Waiting};
 use crate::reads::{Read, Reads};
 use crate::retention::Thinning;
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
@@ -163,6 +163,8 @@ pub(crate) struct Memory {
     pub(crate) versions: BTreeMap<Text, u64>,
     /// How long apps keep their runs, where they say so.
     pub(crate) retentions: BTreeMap<Text, Duration>,
+    /// Which apps are paused.
+    pub(crate) paused: BTreeMap<Text, Paused>,
     /// Who had a turn.
     pub(crate) routes: Routes,
     pub(crate) seekers: Seekers,
@@ -260,6 +262,7 @@ impl Memory {
             crews: FxHashMap::default(),
             versions: BTreeMap::new(),
             retentions: BTreeMap::new(),
+            paused: BTreeMap::new(),
             routes: Routes::default(),
             seekers: Seekers::default(),
             natives: Natives::default(),
@@ -316,6 +319,14 @@ impl Memory {
         match app.retention {
             Some(kept) => self.retentions.insert(app.name.clone(), kept),
             None => self.retentions.remove(&app.name),
+        };
+    }
+
+    /// Takes note of whether an app is paused.
+    pub(crate) fn note_paused(&mut self, app: &AppRow) {
+        match &app.paused {
+            Some(paused) => self.paused.insert(app.name.clone(), paused.clone()),
+            None => self.paused.remove(&app.name),
         };
     }
 

@@ -21,7 +21,7 @@ use punctual_core::model::{
 };
 use punctual_core::registry::{Dialect, Secret};
 
-pub use apps::{AppRow, Apps, Beat, ExecutorRow, Registered};
+pub use apps::{AppRow, Apps, Beat, ExecutorRow, Paused, Registered};
 pub use browse::{
     AttemptRow, Browse, Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView,
     Soonest,

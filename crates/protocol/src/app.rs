@@ -68,6 +68,15 @@ pub struct App {
     pub access_token: Option<String>,
     /// How long its finished runs are kept after their day; null for as long as the node keeps others.
     pub retention: Option<Span>,
+    /// Whether it is paused: its jobs are stopped until it is resumed.
+    pub paused: bool,
+    /// Since when.
+    #[schemars(schema_with = "schema::maybe_time")]
+    pub paused_since: Option<String>,
+    /// Who asked for it.
+    pub paused_by: Option<String>,
+    /// Why, if they said so.
+    pub paused_reason: Option<String>,
     /// How many executors of it are known.
     pub executors: u64,
     /// To how many of them runs are sent now.
@@ -78,7 +87,28 @@ pub struct App {
 
 impl App {
     /// The fields that only the answer has.
-    pub const READ_ONLY: [&'static str; 4] = ["name", "executors", "routable", "version"];
+    pub const READ_ONLY: [&'static str; 8] =
+        ["name", "paused", "paused_since", "paused_by", "paused_reason", "executors", "routable", "version"];
+}
+
+/// Why an app is to be paused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AppPause {
+    /// For people.
+    #[schemars(schema_with = "schema::maybe_prose")]
+    pub reason: Option<String>,
+}
+
+/// What became of the jobs of an app that was paused or resumed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AppPaused {
+    /// Whether it is paused now.
+    pub paused: bool,
+    /// How many of its jobs were stopped, or started, by this.
+    pub jobs: u64,
+    /// How many could not be started, such as those whose definition makes no sense any more.
+    pub refused: u64,
 }
 
 /// An app that is to be made or replaced: an [`AppDraft`], and fields of an [`App`] that are not looked at.

@@ -21,7 +21,10 @@ mod span;
 mod token;
 pub mod xxl;
 
-pub use app::{Addresses, App, AppDraft, AppExecutor, AppExecutors, Apps, Auto, ExecutorDialect, PutApp};
+pub use app::{
+    Addresses, App, AppDraft, AppExecutor, AppExecutors, AppPause, AppPaused, Apps, Auto, ExecutorDialect,
+    PutApp,
+};
 pub use bulk::{
     Bulk, BulkAction, BulkAsked, BulkJob, BulkJobFilter, BulkList, BulkPreview, BulkRefusal, BulkState,
 };
@@ -38,9 +41,9 @@ pub use job::{
 };
 pub use problem::{FieldError, Problem};
 pub use run::{
-    Accepted, Attempt, AttemptOutcome, BulkCancel, BulkCancelled, BulkFilter, Evidence, Kill, KillState, Log,
-    Origin, PartOf, Reschedule, Run, RunCreated, RunPart, RunState, RunSubmission, Runs, StreamError, Why,
-    WishDone,
+    Accepted, Attempt, AttemptOutcome, BulkCancel, BulkCancelled, BulkFilter, BulkReschedule,
+    BulkRescheduled, Evidence, Kill, KillState, Log, Origin, PartOf, Reschedule, RescheduleFilter, Run,
+    RunCreated, RunPart, RunState, RunSubmission, Runs, StreamError, Why, WishDone,
 };
 pub use schedule::{BackfillRange, Dialect, FireTimes, Gap, Overlap, Preview, PreviewAsked, Schedule};
 pub use secret::{MASKED_HEADER, MASKED_SECRET, is_secret_header};

@@ -135,12 +135,68 @@ pub struct BulkFilter {
 }
 
 /// What became of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkCancelled {
     /// How many there were.
     pub matched: u64,
     /// How many were cancelled.
     pub cancelled: u64,
+}
+
+/// One-shots to be put off: either to `at` or by `by`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["at"]}, {"required": ["by"]}]))]
+pub struct BulkReschedule {
+    /// Which.
+    pub filter: RescheduleFilter,
+    /// When all of them are due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::time")]
+    pub at: Option<String>,
+    /// How much later each of them is due than it is now; with a `-` before it, how much sooner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::shift")]
+    pub by: Option<String>,
+    /// Whether only to count them.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Which one-shots, among those that have not begun. One of job, app and key must be there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("anyOf" = [{"required": ["job"]}, {"required": ["app"]}, {"required": ["key"]}]))]
+pub struct RescheduleFilter {
+    /// Of this job: `app/name`, or a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::job")]
+    pub job: Option<serde_json::Value>,
+    /// Of this app.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name")]
+    pub app: Option<String>,
+    /// With this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name")]
+    pub key: Option<String>,
+    /// From this fire time on: the one that they were handed over with.
+    #[schemars(schema_with = "schema::maybe_time")]
+    pub from: Option<String>,
+    /// Before this fire time.
+    #[schemars(schema_with = "schema::maybe_time")]
+    pub to: Option<String>,
+    /// Only those that wait for another time than their fire time, or only those that do not.
+    pub moved: Option<bool>,
+}
+
+/// What became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BulkRescheduled {
+    /// How many there were.
+    pub matched: u64,
+    /// How many wait for their new time. The others had begun, or ended, meanwhile.
+    pub rescheduled: u64,
 }
 
 /// A run as it is shown.

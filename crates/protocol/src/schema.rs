@@ -39,6 +39,10 @@ pub(crate) fn prose(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": 4096, "pattern": "^[^\\u0000]*$"})
 }
 
+pub(crate) fn maybe_prose(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "maxLength": 4096, "pattern": "^[^\\u0000]*$"})
+}
+
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time", "examples": ["2026-03-08T07:00:00Z"]})
 }
@@ -74,6 +78,16 @@ fn job_forms() -> Vec<Value> {
 
 pub(crate) fn open_state(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["string", "null"], "enum": ["pending", "running", "retrying", null]})
+}
+
+/// A duration, forwards or backwards.
+pub(crate) fn shift(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "pattern": "^-?([0-9]{1,5}d)?([0-9]{1,7}h)?([0-9]{1,8}m)?([0-9]{1,9}s)?([0-9]{1,12}ms)?$",
+        "minLength": 2,
+        "examples": ["1h", "-30m"],
+    })
 }
 
 pub(crate) fn method(_: &mut SchemaGenerator) -> Schema {

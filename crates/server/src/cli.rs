@@ -13,6 +13,7 @@ mod executor;
 mod failure;
 mod file;
 mod job;
+mod lines;
 mod node;
 mod reach;
 mod run;

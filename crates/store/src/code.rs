@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use punctual_core::model::{AttemptOutcome, Decided, JobState, Origin, Outcome, StoppedReason, When};
+use calendar::Timestamp;
+use punctual_core::model::{AttemptOutcome, Decided, JobState, Origin, Outcome, StoppedReason, Text, When};
+use punctual_node::ports::Paused;
+use serde_json::{Value, json};
 
 macro_rules! code {
     ($to:ident, $from:ident, $type:ident, $($value:ident = $code:literal),+ $(,)?) => {
@@ -57,6 +60,23 @@ pub(crate) fn retention_code(kept: Duration) -> i64 {
 
 pub(crate) fn retention_from(kept: i64) -> Duration {
     Duration::from_millis(u64::try_from(kept).unwrap_or(0))
+}
+
+/// That an app is paused, as the JSON text that it is kept as.
+pub(crate) fn paused_code(paused: &Paused) -> String {
+    let Paused { since, by, reason } = paused;
+    json!({"since": since.as_millis(), "by": by, "reason": reason}).to_string()
+}
+
+/// What [`paused_code`] wrote. A text that is not readable still says that the app is paused.
+pub(crate) fn paused_from(text: &str) -> Paused {
+    let form: Value = serde_json::from_str(text).unwrap_or_default();
+    let said = |field: &str| Text::from(form[field].as_str().unwrap_or_default().to_owned());
+    Paused {
+        since: Timestamp::from_millis(form["since"].as_i64().unwrap_or_default()),
+        by: said("by"),
+        reason: said("reason"),
+    }
 }
 
 /// The number of a deleted job's state.

@@ -193,6 +193,7 @@ macro_rules! conformance_cases {
                 a_run_is_kept_as_it_was_written
                 a_run_handed_over_again_is_a_duplicate_of_itself
                 a_key_lives_while_its_run_is_open
+                an_open_run_is_found_by_the_key_of_its_job
                 a_key_outlives_its_run_for_a_time_and_is_then_free
                 a_run_that_was_skipped_frees_its_key_like_any_other
                 an_instant_that_a_schedule_names_is_there_once
@@ -285,6 +286,8 @@ macro_rules! conformance_cases {
                 a_beat_from_before_the_clock_was_set_back_ends_in_its_time
                 an_app_is_put_if_it_has_the_version
                 an_app_is_kept_as_it_was_put
+                an_app_is_paused_until_it_is_resumed_whoever_puts_it_meanwhile
+                odd_texts_of_a_pause_are_kept
                 odd_texts_of_an_executor_are_kept
                 who_beats_or_has_a_job_leaves_an_app_as_people_set_it
                 a_job_brings_its_app

@@ -33,9 +33,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
-    KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal, Renewed,
-    RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError, Thinned,
-    TokenRow,
+    KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned, Registered, Renewal,
+    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
+    Thinned, TokenRow,
 };
 
 use self::state::State;
@@ -254,6 +254,10 @@ impl Browse for Memory {
         Ok(self.state().run_view(id))
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        Ok(self.state().keys.get(&(job, key.to_owned().into())).map(|key| key.run))
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,
@@ -332,6 +336,14 @@ impl Apps for Memory {
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
         self.state().put_app(app, expected)
+    }
+
+    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
+        Ok(self.state().apps.get(name).cloned())
+    }
+
+    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        Ok(self.state().pause_app(name, paused))
     }
 
     async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {

@@ -45,9 +45,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered,
-    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
-    Store, StoreError, Thinned, TokenRow,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned,
+    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Soonest, Split, Store, StoreError, Thinned, TokenRow,
 };
 
 use self::ask::{Desk, Verb};
@@ -411,6 +411,10 @@ impl Browse for MySql {
         Ok(self.read(&browse::RunsById(&[id])).await?.pop())
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        self.read(&browse::RunKeyed { job, key }).await
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,
@@ -486,6 +490,14 @@ impl Apps for MySql {
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
         self.engine.ask(&apps::PutApp { app: &app, expected }).await
+    }
+
+    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
+        self.engine.ask(&apps::OneApp(name)).await
+    }
+
+    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        self.engine.ask(&apps::PauseApp { name, paused: paused.as_ref() }).await
     }
 
     async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {

@@ -47,9 +47,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered, Renewal,
-    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split, Store,
-    StoreError, Thinned, TokenRow,
+    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned, Registered,
+    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
+    Store, StoreError, Thinned, TokenRow,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -410,6 +410,11 @@ impl Browse for Sqlite {
         self.readers().read(move |reader| reader.run(id)).await
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        let key = key.to_owned();
+        self.readers().read(move |reader| reader.run_keyed(job, &key)).await
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,
@@ -489,6 +494,16 @@ impl Apps for Sqlite {
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
         self.ask(1, move |keeper| keeper.put_app(&app, expected)).await
+    }
+
+    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
+        let name = name.to_owned();
+        self.look(move |keeper| keeper.app(&name)).await
+    }
+
+    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        let name = name.to_owned();
+        self.ask(1, move |keeper| keeper.pause_app(&name, paused.as_ref())).await
     }
 
     async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {

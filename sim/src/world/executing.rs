@@ -37,8 +37,15 @@ impl World {
             there.iter().for_each(|url| self.checker.lives_at(&name, url));
             if self.setup.manual[app] {
                 let (title, access_token) = (Text::default(), None);
-                let row =
-                    AppRow { name, title, addresses: Some(there), access_token, retention: None, version: 0 };
+                let row = AppRow {
+                    name,
+                    title,
+                    addresses: Some(there),
+                    access_token,
+                    retention: None,
+                    paused: None,
+                    version: 0,
+                };
                 ready(self.store.put_app(row, Some(0))).expect("nobody made it before");
             }
         }

@@ -58,6 +58,7 @@ fn row(object: &Object<'_>, context: &Context<'_>) -> Option<AppRow> {
         addresses: addresses?,
         access_token: token?,
         retention: retention?,
+        paused: context.before.and_then(|before| before.paused.clone()),
         version: context.before.map_or(0, |before| before.version),
     })
 }
@@ -151,6 +152,10 @@ pub(crate) fn show(view: &AppView) -> wire::App {
         },
         access_token: row.access_token.as_ref().map(|_| MASKED.into()),
         retention: row.retention.map(wire::Span),
+        paused: row.paused.is_some(),
+        paused_since: row.paused.as_ref().map(|paused| paused.since.to_string()),
+        paused_by: row.paused.as_ref().map(|paused| paused.by.to_string()),
+        paused_reason: row.paused.as_ref().filter(|it| !it.reason.is_empty()).map(|it| it.reason.to_string()),
         executors: view.executors.len() as u64,
         routable: view.executors.iter().filter(|executor| executor.is_routable).count() as u64,
         version: row.version,

@@ -108,8 +108,15 @@ async fn know_app(front: &Front, name: &str) {
         return;
     }
     let name = Text::from(name.to_owned());
-    let row =
-        AppRow { name, title: "".into(), addresses: None, access_token: None, retention: None, version: 0 };
+    let row = AppRow {
+        name,
+        title: "".into(),
+        addresses: None,
+        access_token: None,
+        retention: None,
+        paused: None,
+        version: 0,
+    };
     match front.executors.put_app(row, Some(0)).await {
         Ok(_) | Err(DeskError::Conflict(_)) => {}
         Err(error) => tracing::warn!(%error, "the app of a new job could not be written down"),

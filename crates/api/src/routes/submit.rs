@@ -156,6 +156,12 @@ impl Jobs<'_> {
         }
         let view = named_job(self.front, self.caller, named).await?;
         let view = view.ok_or_else(|| Problem::not_found(named))?;
+        if view.state.is_paused() {
+            let app = view.definition.app;
+            return Err(Problem::conflict(format!(
+                "app {app} is paused, and {named} with it; resume the app first"
+            )));
+        }
         if !view.state.is_enabled() {
             return Err(Problem::conflict(format!("{named} is stopped; start it first")));
         }

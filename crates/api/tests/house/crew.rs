@@ -41,6 +41,7 @@ pub(crate) fn view(name: &'static str, token: Option<&str>) -> AppView {
         addresses: None,
         access_token: token.map(Secret::new),
         retention: None,
+        paused: None,
         version: 1,
     };
     AppView { row, executors: vec![executor] }

@@ -286,6 +286,9 @@ impl Browse for House {
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
         Ok(Some(the_run()).filter(|run| run.id == id).or_else(|| their_run(id.0)))
     }
+    async fn run_keyed(&self, _: JobId, _: &str) -> Result<Option<RunId>, StoreError> {
+        Ok(None)
+    }
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
         let parts = PARTS.iter().filter(|_| run.0 == BROADCAST);
         Ok(parts.filter_map(|part| their_run(*part)).collect())
@@ -399,6 +402,9 @@ impl Apps for House {
         silent()
     }
     async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {
+        silent()
+    }
+    async fn pause_app(&self, _: &str, _: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
         silent()
     }
     async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {

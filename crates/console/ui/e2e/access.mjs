@@ -9,7 +9,7 @@ export async function a_viewer_is_offered_nothing_forbidden({ browser, agent }) 
   const { token } = await api("POST", "/tokens", { name: `viewer-${unique()}`, role: "viewer", apps: ["*"] });
   const page = await openPage(browser, { expects: [/status of 403/] });
   await signIn(page, token);
-  const forbidden = /^(Run (?!\d)|Stop|Start|Edit|Delete|New |Backfill|Cancel what|Roll back|Revoke|Drain|Resume|Reschedule|Select )/;
+  const forbidden = /^(Run (?!\d)|Stop|Start|Edit|Delete|New |Backfill|Cancel what|Roll back|Revoke|Drain|Pause|Resume|Reschedule|Select )/;
   for (const path of ["/", "/jobs", `/jobs/${made.id}`, `/jobs/${made.id}?tab=revisions`, "/runs?state=pending", `/runs/${run}`, "/executors", "/storage", "/settings", "/forecast"]) {
     await visit(page, path);
     for (const role of ["button", "link", "switch", "checkbox"]) {

@@ -219,6 +219,8 @@ pub struct Child {
 pub enum StoppedReason {
     /// A person stopped it.
     Asked,
+    /// Somebody paused its app; it goes on when they resume it.
+    AppPaused,
     /// Its schedule names no further instant.
     Finished,
     /// It failed too often in a row.
@@ -233,6 +235,7 @@ impl StoppedReason {
     /// Reads what [`fmt::Display`] wrote.
     pub fn from_text(text: &str) -> StoppedReason {
         match text {
+            "app paused" => StoppedReason::AppPaused,
             "no further fire time" => StoppedReason::Finished,
             "failure limit" => StoppedReason::FailureLimit,
             "the agent answered 410 Gone" => StoppedReason::Gone,
@@ -248,6 +251,7 @@ impl fmt::Display for StoppedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoppedReason::Asked => f.write_str("asked"),
+            StoppedReason::AppPaused => f.write_str("app paused"),
             StoppedReason::Finished => f.write_str("no further fire time"),
             StoppedReason::FailureLimit => f.write_str("failure limit"),
             StoppedReason::Gone => f.write_str("the agent answered 410 Gone"),
@@ -272,6 +276,8 @@ pub enum JobState {
 pub enum JobMove {
     /// It fires again.
     Start,
+    /// It fires again, if it was the pause of its app that stopped it.
+    Resume,
     /// It stops firing.
     Stop(StoppedReason),
     /// It goes.
@@ -284,6 +290,8 @@ impl JobState {
         match (self, asked) {
             (JobState::Deleted, _) => None,
             (_, JobMove::Start) => Some(JobState::Enabled),
+            (JobState::Stopped(StoppedReason::AppPaused), JobMove::Resume) => Some(JobState::Enabled),
+            (stays, JobMove::Resume) => Some(stays.clone()),
             // Who stopped it first is what people want to know, except that a person's word stands over ours.
             (JobState::Stopped(first), JobMove::Stop(reason)) if reason != StoppedReason::Asked => {
                 Some(JobState::Stopped(first.clone()))
@@ -296,6 +304,11 @@ impl JobState {
     /// Whether it fires by itself.
     pub fn is_enabled(&self) -> bool {
         *self == JobState::Enabled
+    }
+
+    /// Whether the pause of its app keeps it from firing.
+    pub fn is_paused(&self) -> bool {
+        *self == JobState::Stopped(StoppedReason::AppPaused)
     }
 }
 

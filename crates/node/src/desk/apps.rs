@@ -170,16 +170,22 @@ impl Node {
     /// Creates or replaces an app; its version from now on.
     pub async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {
         let version = self.ports.apps.put_app(app.clone(), expected).await?;
-        if let Some(now) = self.now() {
-            let mut memory = self.memory();
-            let name = app.name.clone();
-            memory.versions.insert(name.clone(), version);
-            memory.note_retention(&app);
-            memory.registry.put_app(app_of(app), now);
-            memory.renew_tokens();
-            memory.recall(&name);
-        }
+        // Whether it is paused is not for who puts it to say.
+        let paused = self.memory().paused.get(&app.name).cloned();
+        self.note_app(&AppRow { version, paused, ..app });
         Ok(version)
+    }
+
+    /// Takes note of an app as it is kept now.
+    pub(super) fn note_app(&self, app: &AppRow) {
+        let Some(now) = self.now() else { return };
+        let mut memory = self.memory();
+        memory.versions.insert(app.name.clone(), app.version);
+        memory.note_retention(app);
+        memory.note_paused(app);
+        memory.registry.put_app(app_of(app.clone()), now);
+        memory.renew_tokens();
+        memory.recall(&app.name);
     }
 
     /// Forgets an app with its executors; whether it was there.
@@ -189,6 +195,7 @@ impl Node {
             let mut memory = self.memory();
             let changes = memory.registry.remove_app(name, now);
             memory.retentions.remove(name);
+            memory.paused.remove(name);
             memory.renew_tokens();
             memory.note_changes(changes, now);
         }
@@ -318,6 +325,7 @@ impl Memory {
             },
             access_token: app.access_token.clone(),
             retention: self.retentions.get(&*app.name).copied(),
+            paused: self.paused.get(&*app.name).cloned(),
             version: self.versions.get(&*app.name).copied().unwrap_or(0),
         }
     }

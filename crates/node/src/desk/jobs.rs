@@ -11,6 +11,7 @@ use punctual_core::model::{
 };
 
 use super::DeskError;
+use super::pause::held_by;
 use crate::Node;
 use crate::ports::{Change, Changed, ClockEdit, Hint, JobRow, PlannedTo, StoreError};
 
@@ -27,15 +28,20 @@ impl Node {
     ) -> Result<Changed, DeskError> {
         let now = self.told_time()?;
         let definition = Definition { schedule: not_past(definition.schedule, now), ..definition };
-        let state = if enabled { JobState::Enabled } else { JobState::Stopped(StoppedReason::Asked) };
+        let app = definition.app.clone();
+        let state = match enabled {
+            false => JobState::Stopped(StoppedReason::Asked),
+            true if self.is_paused(&app).await? => JobState::Stopped(StoppedReason::AppPaused),
+            true => JobState::Enabled,
+        };
         let job = Job::compile(JobId(0), 1, now, state, definition.clone(), vec![], &self.zones)?;
         let (state, next_fire) = stand(&job, now);
         let clock = ClockEdit { expected: None, planned: PlannedTo::default(), next_fire, passed: vec![] };
         let definition = Some(definition);
-        let change = Change { job: None, definition, state, clock, by, at: now };
+        let change = Change { job: None, definition, state: state.clone(), clock, by: by.clone(), at: now };
         let changed = self.ports.store.change(change).await?;
         self.note_changed(changed);
-        Ok(changed)
+        self.follow_app(&app, &state, changed, by).await
     }
 
     /// Gives a job another definition; refused if `version` is given and is not the job's.
@@ -110,6 +116,19 @@ impl Node {
         asked: Option<JobMove>,
         by: Text,
     ) -> Result<Changed, DeskError> {
+        let (changed, (app, state)) = self.write_change(id, version, definition, asked, by.clone()).await?;
+        self.follow_app(&app, &state, changed, by).await
+    }
+
+    /// Writes a change of a job; with it, the job's app and state from now on.
+    pub(super) async fn write_change(
+        &self,
+        id: JobId,
+        version: Option<u64>,
+        definition: Option<Definition>,
+        asked: Option<JobMove>,
+        by: Text,
+    ) -> Result<(Changed, (String, JobState)), DeskError> {
         for _ in 0..TRIES {
             let row = self.read_job(id).await?;
             if version.is_some_and(|version| version != row.version) {
@@ -117,11 +136,13 @@ impl Node {
                 return Err(DeskError::Conflict(said.into()));
             }
             let now = self.told_time()?;
+            let app = definition.as_ref().unwrap_or(&row.definition).app.clone();
             let change = self.draft_change(row, definition.clone(), asked.clone(), by.clone(), now).await?;
+            let state = change.state.clone();
             match self.ports.store.change(change).await {
                 Ok(changed) => {
                     self.note_changed(changed);
-                    return Ok(changed);
+                    return Ok((changed, (app, state)));
                 }
                 // Planned, or changed by somebody else, since it was read.
                 Err(StoreError::Conflict(_)) if version.is_none() => {}
@@ -163,6 +184,7 @@ impl Node {
             }
             None => row.state.clone(),
         };
+        let state = self.held(state, asked.as_ref(), definition.as_ref().unwrap_or(&row.definition)).await?;
         let was_enabled = row.state.is_enabled();
         let old_definition = row.definition.clone();
         let after = now.max(planned.decided);
@@ -189,6 +211,23 @@ impl Node {
         };
         let clock = ClockEdit { expected, planned, next_fire, passed };
         Ok(Change { job: Some((id, version)), definition, state, clock, by, at: now })
+    }
+
+    /// The state that a job may have while its app is perhaps paused. To start it is refused; whatever else would enable it
+    /// leaves it stopped until the app goes on.
+    async fn held(
+        &self,
+        state: JobState,
+        asked: Option<&JobMove>,
+        definition: &Definition,
+    ) -> Result<JobState, DeskError> {
+        if !state.is_enabled() || !self.is_paused(&definition.app).await? {
+            return Ok(state);
+        }
+        match asked {
+            Some(JobMove::Start) => Err(held_by(&definition.app)),
+            _ => Ok(JobState::Stopped(StoppedReason::AppPaused)),
+        }
     }
 
     /// Records of what passed unplanned, ready to be written with the change.

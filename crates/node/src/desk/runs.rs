@@ -10,6 +10,7 @@ use punctual_core::model::{
 };
 
 use super::DeskError;
+use super::pause::held_by;
 use crate::Node;
 use crate::jobs::Known;
 use crate::ports::{Accepted, ArrivalKind, Hint, RunRow};
@@ -96,6 +97,9 @@ impl Node {
         let mut births = Vec::with_capacity(submissions.len());
         for (index, submission) in submissions.into_iter().enumerate() {
             let job = self.known(submission.job)?;
+            if job.state.is_paused() {
+                return Err(held_by(&job.definition.app));
+            }
             if !job.state.is_enabled() {
                 return Err(DeskError::Conflict(format!("job {} is stopped", job.id).into()));
             }

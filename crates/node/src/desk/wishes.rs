@@ -2,15 +2,17 @@
 //! they are left as arrivals.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Close, Origin, Outcome, RunId, ShardId, Text, Then};
+use punctual_core::wheel::Mark;
 
 use super::DeskError;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Place, Run};
-use crate::ports::{ArrivalKind, Kill, RunRow, StoreError};
+use crate::ports::{ArrivalKind, Kill, RunRow, StoreError, Waiting};
 use crate::step::Ended;
 
 /// What became of a wish to cancel.
@@ -26,6 +28,9 @@ pub enum Cancelled {
 
 /// Why a run ended that somebody wished to end.
 const CANCELLED: &str = "cancelled";
+
+/// How far the clocks of two nodes may be apart for what one of them did to be recognised by the other.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Ends a run before it ends by itself.
@@ -64,15 +69,61 @@ impl Node {
             let said = format!("run {run} is named by a schedule; only one-shots can be put off");
             return Err(DeskError::Conflict(said.into()));
         }
-        if row.is_closed || row.is_gated {
-            return Ok(Cancelled::TooLate);
-        }
-        let shard = row.waiting.shard;
-        if self.held_now().contains(&shard) {
-            return Ok(self.reschedule_ours(run, at).await?);
-        }
-        self.leave_for(vec![(shard, ArrivalKind::Reschedule(run, at))]).await?;
-        Ok(Cancelled::Asked)
+        let became = self.reschedule_rows(vec![row], &BTreeMap::from([(run, at)])).await?;
+        Ok(became.get(&run).copied().unwrap_or(Cancelled::TooLate))
+    }
+
+    /// Lets many one-shots wait, each for its own time, at the price of a few calls of the store. The answers are in the
+    /// order of the wishes; for one that is not there, or is no one-shot, it is too late.
+    pub async fn reschedule_all(&self, wishes: &[(RunId, Timestamp)]) -> Result<Vec<Cancelled>, DeskError> {
+        let wanted: BTreeMap<RunId, Timestamp> = wishes.iter().copied().collect();
+        let rows = self.ports.store.fetch(&Vec::from_iter(wanted.keys().copied())).await?;
+        let became = self.reschedule_rows(rows, &wanted).await?;
+        Ok(wishes.iter().map(|(run, _)| became.get(run).copied().unwrap_or(Cancelled::TooLate)).collect())
+    }
+
+    /// What became of wishes that were left for holders: whether they came in time, and none where that is not decided yet.
+    pub async fn rescheduled(
+        &self,
+        wishes: &[(RunId, Timestamp)],
+    ) -> Result<Vec<Option<Cancelled>>, DeskError> {
+        // A holder lets nothing wait for the past, and its clock may be a little ahead of ours.
+        let soon = self.told_time()?.saturating_add(CLOCKS_DIFFER);
+        let ids: Vec<RunId> = wishes.iter().map(|(run, _)| *run).collect();
+        let rows = self.ports.store.fetch(&ids).await?;
+        let rows: BTreeMap<RunId, RunRow> = rows.into_iter().map(|row| (row.waiting.run, row)).collect();
+        let became = |(run, at): &(RunId, Timestamp)| match rows.get(run) {
+            Some(row) if row.is_closed || row.is_gated => Some(Cancelled::TooLate),
+            Some(row) => {
+                let is_there = *at <= row.waiting.ready_at && row.waiting.ready_at <= soon.max(*at);
+                (is_there && !row.is_parked).then_some(Cancelled::InTime)
+            }
+            None => Some(Cancelled::TooLate),
+        };
+        Ok(wishes.iter().map(became).collect())
+    }
+
+    /// Puts off those of our shards; the holders of the others are asked to. What is not among the answers had ended, or
+    /// was on its way.
+    async fn reschedule_rows(
+        &self,
+        rows: Vec<RunRow>,
+        wanted: &BTreeMap<RunId, Timestamp>,
+    ) -> Result<BTreeMap<RunId, Cancelled>, StoreError> {
+        let held = self.held_now();
+        let may_move =
+            |row: &RunRow| row.waiting.origin == Origin::OneShot && !row.is_closed && !row.is_gated;
+        let movable = rows.into_iter().filter(may_move);
+        let (ours, theirs): (Vec<RunRow>, Vec<RunRow>) =
+            movable.partition(|row| held.contains(&row.waiting.shard));
+        let wish = |row: &RunRow| {
+            let Waiting { run, shard, .. } = row.waiting;
+            (shard, ArrivalKind::Reschedule(run, wanted[&run]))
+        };
+        self.leave_for(theirs.iter().map(wish).collect()).await?;
+        let mut became = self.reschedule_ours(&ours, wanted).await?;
+        became.extend(theirs.iter().map(|row| (row.waiting.run, Cancelled::Asked)));
+        Ok(became)
     }
 
     /// Carries out wishes that runs of our shards end.
@@ -214,43 +265,51 @@ impl Node {
         Ok(Close { outcome: Outcome::Cancelled, reason, closed_at, range: None })
     }
 
-    /// Puts off a run of a shard that we hold, unless it was sent.
-    pub(crate) async fn reschedule_ours(&self, id: RunId, at: Timestamp) -> Result<Cancelled, StoreError> {
-        let at = at.max(self.now().unwrap_or(at));
-        let rows = self.ports.store.fetch(&[id]).await?;
-        let open = rows.first().filter(|row| !row.is_closed && !row.is_gated);
-        let Some(row) = open else { return Ok(Cancelled::TooLate) };
-        let ended = {
+    /// Carries out wishes that runs of our shards wait; of two about one run, the later.
+    pub(crate) async fn reschedule_arrived(&self, wishes: &[(RunId, Timestamp)]) -> Result<(), StoreError> {
+        let wanted: BTreeMap<RunId, Timestamp> = wishes.iter().copied().collect();
+        let mut rows = self.ports.store.fetch(&Vec::from_iter(wanted.keys().copied())).await?;
+        rows.retain(|row| !row.is_closed && !row.is_gated);
+        self.reschedule_ours(&rows, &wanted).await.map(drop)
+    }
+
+    /// Puts off runs of shards that we hold, in one call of the store; those that were not sent.
+    async fn reschedule_ours(
+        &self,
+        rows: &[RunRow],
+        wanted: &BTreeMap<RunId, Timestamp>,
+    ) -> Result<BTreeMap<RunId, Cancelled>, StoreError> {
+        if rows.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        self.know_jobs(rows.iter().map(|row| row.waiting.job)).await?;
+        let now = self.now().unwrap_or(Timestamp::MIN);
+        let (mut ends, mut moved) = (Vec::new(), Vec::new());
+        {
             let mut memory = self.memory();
-            let known = memory.runs.get(&id).copied();
-            let inherited = memory.held.get(&row.waiting.shard).map(|held| held.inherited);
-            let is_gone = |run: &Run| match memory.jobs.get(run.job) {
-                Some(Known::Job(job)) => memory.may_have_been_sent(job, run, self.settings.term_max()),
-                _ => true,
-            };
-            let may_be_sent = match known {
-                Some(run) => {
-                    matches!(run.place, Place::Flight | Place::Busy) || run.flags.is_doubtful && is_gone(&run)
+            for row in rows {
+                let Waiting { run, shard, .. } = row.waiting;
+                let at = wanted[&run].max(now);
+                if let Some(ended) = memory.put_off_by_wish(row, at, self.settings.term_max()) {
+                    ends.push(ended);
+                    moved.push((run, shard, at));
                 }
-                None => {
-                    let is_doubtful = inherited.is_none_or(|inherited| row.waiting.ready_at < inherited);
-                    is_doubtful && !row.is_parked && is_gone(&Run::from(&row.waiting))
-                }
-            };
-            if may_be_sent {
-                return Ok(Cancelled::TooLate);
             }
-            let run = known.unwrap_or_else(|| Run::from(&row.waiting));
-            // In hand until it is written, so that it is not sent meanwhile.
-            if memory.runs.contains_key(&id) {
-                memory.wheel.cancel(id.0);
-                memory.make_busy(id);
+        }
+        let stale: BTreeSet<RunId> = self.write_ends(ends).await?.into_iter().collect();
+        let mut memory = self.memory();
+        for (run, shard, at) in &moved {
+            // What lies behind our reach will be loaded in its time.
+            let place = Mark { due: *at, id: run.0 };
+            if memory.held.get(shard).is_some_and(|held| place < held.reach) {
+                memory.look_up_later(*run);
             }
-            Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt })
+        }
+        let became = |(run, ..): (RunId, ShardId, Timestamp)| match stale.contains(&run) {
+            true => (run, Cancelled::TooLate),
+            false => (run, Cancelled::InTime),
         };
-        let stale = self.write_ends(vec![ended]).await?;
-        self.memory().look_up_later(id);
-        Ok(if stale.is_empty() { Cancelled::InTime } else { Cancelled::TooLate })
+        Ok(moved.into_iter().map(became).collect())
     }
 
     /// The shards that we may act for at this moment.
@@ -275,6 +334,36 @@ impl Node {
 }
 
 impl Memory {
+    /// Takes a run into the hands of a wish that it waits; none if it was sent, or may have been.
+    fn put_off_by_wish(&mut self, row: &RunRow, at: Timestamp, term: Duration) -> Option<Ended> {
+        let id = row.waiting.run;
+        let known = self.runs.get(&id).copied();
+        let inherited = self.held.get(&row.waiting.shard).map(|held| held.inherited);
+        let is_gone = |run: &Run| match self.jobs.get(run.job) {
+            Some(Known::Job(job)) => self.may_have_been_sent(job, run, term),
+            _ => true,
+        };
+        let may_be_sent = match known {
+            Some(run) => {
+                matches!(run.place, Place::Flight | Place::Busy) || run.flags.is_doubtful && is_gone(&run)
+            }
+            None => {
+                let is_doubtful = inherited.is_none_or(|inherited| row.waiting.ready_at < inherited);
+                is_doubtful && !row.is_parked && is_gone(&Run::from(&row.waiting))
+            }
+        };
+        if may_be_sent {
+            return None;
+        }
+        let run = known.unwrap_or_else(|| Run::from(&row.waiting));
+        // In hand until it is written, so that it is not sent meanwhile.
+        if known.is_some() {
+            self.wheel.cancel(id.0);
+            self.make_busy(id);
+        }
+        Some(Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt }))
+    }
+
     /// Whether a run may have fallen into parts, which have to end before it does. One that did has a gate.
     fn may_have_parts(&self, row: &RunRow) -> bool {
         match self.flights.get(&row.waiting.run) {

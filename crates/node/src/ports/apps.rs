@@ -22,8 +22,21 @@ pub struct AppRow {
     pub access_token: Option<Secret>,
     /// How long its finished runs are kept after their day; none for as long as the node keeps others.
     pub retention: Option<Duration>,
+    /// That it is paused; none while it is not. [`Apps::put_app`] does not look at it.
+    pub paused: Option<Paused>,
     /// Grows with every change.
     pub version: u64,
+}
+
+/// That an app is paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who asked for it.
+    pub by: Text,
+    /// Why; empty if nobody said.
+    pub reason: Text,
 }
 
 /// An executor that registered.
@@ -76,9 +89,18 @@ pub trait Apps: Send + Sync {
     /// Forgets executors that were not heard of for longer than `dead`, by the store's clock; which.
     async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError>;
 
+    /// One of the apps. Reads all of them; a store that can find one does better.
+    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
+        Ok(self.registered().await?.apps.into_iter().find(|app| app.name == name))
+    }
+
     /// Creates or replaces an app, if it has this version (0: it must not be there; none: whatever it is). Its version
-    /// from now on; a conflict otherwise.
+    /// from now on; a conflict otherwise. Whether it is paused stays as it is.
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError>;
+
+    /// Writes down that an app is paused, or, with none, that it is not. One that is as it should be stays as it is, with who
+    /// was first. The app as it is now; none if it is not there.
+    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError>;
 
     /// Forgets an app with its executors. A conflict if it has jobs that are not deleted. Whether it was there.
     async fn remove_app(&self, name: &str) -> Result<bool, StoreError>;

@@ -49,7 +49,8 @@ impl JobFilter {
             definition.name.to_lowercase().contains(&text)
                 || definition.description.to_lowercase().contains(&text)
         };
-        let gave_up = || matches!(state, JobState::Stopped(reason) if *reason != StoppedReason::Asked);
+        let by_wish = [StoppedReason::Asked, StoppedReason::AppPaused];
+        let gave_up = || matches!(state, JobState::Stopped(reason) if !by_wish.contains(reason));
         self.apps.as_ref().is_none_or(|apps| apps.contains(&definition.app))
             && self.tag.as_ref().is_none_or(|tag| definition.tags.contains(tag))
             && self.enabled.is_none_or(|enabled| enabled == state.is_enabled())
@@ -312,6 +313,9 @@ pub trait Browse: Send + Sync {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Page<RunView, RunId>, StoreError>;
+
+    /// The run that a key of a job belongs to; none if the key was forgotten, and perhaps none if that run has ended.
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError>;
 
     /// What has become of all runs that were ever closed, of one job or of all.
     async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError>;

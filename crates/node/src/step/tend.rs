@@ -228,21 +228,25 @@ impl Node {
         Ok(())
     }
 
-    /// Carries out wishes in the order in which they were left; those that follow each other and wish an end, together.
+    /// Carries out wishes in the order in which they were left; those that follow each other and wish the same, together.
     async fn carry_out(&self, arrivals: &[Arrival]) -> Result<(), StoreError> {
-        let cancelled = |arrival: &Arrival| match arrival.kind {
-            ArrivalKind::Cancel(run) => Some(run),
-            ArrivalKind::Run(_) | ArrivalKind::Reschedule(..) => None,
+        let is_alike = |one: &Arrival, next: &Arrival| {
+            std::mem::discriminant(&one.kind) == std::mem::discriminant(&next.kind)
         };
-        for alike in arrivals.chunk_by(|one, next| cancelled(one).is_some() == cancelled(next).is_some()) {
-            let cancels: Vec<RunId> = alike.iter().filter_map(cancelled).collect();
+        for alike in arrivals.chunk_by(is_alike) {
+            let (mut cancels, mut moves) = (Vec::new(), Vec::new());
+            for arrival in alike {
+                match arrival.kind {
+                    ArrivalKind::Run(_) => {}
+                    ArrivalKind::Cancel(run) => cancels.push(run),
+                    ArrivalKind::Reschedule(run, at) => moves.push((run, at)),
+                }
+            }
             if !cancels.is_empty() {
                 self.cancel_arrived(&cancels).await?;
             }
-            for arrival in alike {
-                if let ArrivalKind::Reschedule(run, at) = arrival.kind {
-                    self.reschedule_ours(run, at).await?;
-                }
+            if !moves.is_empty() {
+                self.reschedule_arrived(&moves).await?;
             }
         }
         Ok(())

@@ -13,7 +13,9 @@ use crate::desk::snapshot;
 use crate::doubt::{Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::ports::{Address, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, StoreError, Unclear};
+use crate::ports::{
+    Address, AppRow, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, StoreError, Unclear,
+};
 use crate::retention::retentions;
 use crate::step::Ended;
 
@@ -129,6 +131,8 @@ impl Node {
         let mut memory = self.memory();
         memory.versions = registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
         memory.retentions = retentions(&registered);
+        let paused = |app: &AppRow| Some((app.name.clone(), app.paused.clone()?));
+        memory.paused = registered.apps.iter().filter_map(paused).collect();
         let now = memory.time.now(self.boot()).unwrap_or(begun);
         let mut changes = memory.registry.replace(now, snapshot(begun, registered), settings.dead);
         // Who has a session is there, whatever another node wrote when its own was over.

@@ -497,6 +497,7 @@ fn an_app_keeps_its_finished_runs_for_its_own_time() {
             addresses: None,
             access_token: None,
             retention: kept,
+            paused: None,
             version: 0,
         };
         now_or_never(node.put_app(row, None)).unwrap();
@@ -544,6 +545,7 @@ fn a_day_that_only_a_short_lived_app_has_runs_in_is_dropped_whole() {
         addresses: None,
         access_token: None,
         retention: Some(Duration::from_secs(3_600)),
+        paused: None,
         version: 0,
     };
     now_or_never(node.put_app(row, None)).unwrap();

@@ -9,6 +9,7 @@ use super::Outcome;
 use super::client::Route;
 use super::failure::Failure;
 use super::file::read_text;
+use super::lines;
 use super::reach::Reach;
 use super::session::{self, Session};
 use super::table::{Column, Table, cell, details};
@@ -56,6 +57,21 @@ Examples:
   punctual app executors reports
   punctual app executors reports -o json")]
     Executors(One),
+    /// Stop every job of an app until it is resumed; what is stored for them waits.
+    #[command(
+        after_help = "Jobs that are stopped already stay so when it is resumed. Running runs end as they do.
+
+Examples:
+  punctual app pause reports
+  punctual app pause reports --reason 'the warehouse is being moved'"
+    )]
+    Pause(Pause),
+    /// Go on with an app: start the jobs that its pause has stopped, and no others.
+    #[command(after_help = "What waited follows the misfire policy of its job.
+
+Examples:
+  punctual app resume reports")]
+    Resume(One),
     /// Forget an app that has no jobs, with its executors.
     #[command(after_help = "Examples:
   punctual app delete reports
@@ -97,6 +113,15 @@ struct Set {
 }
 
 #[derive(Args)]
+struct Pause {
+    /// Its name
+    app: String,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Args)]
 struct Delete {
     /// Its name
     app: String,
@@ -112,6 +137,8 @@ pub(super) fn run(arguments: AppArguments) -> Outcome {
         AppCommand::Get(one) => get(session, &one.app).await,
         AppCommand::Set(set) => set.answer(session).await,
         AppCommand::Executors(one) => executors(session, &one.app).await,
+        AppCommand::Pause(pause) => pause.answer(session).await,
+        AppCommand::Resume(one) => switch(session, &one.app, "resume", json!({})).await,
         AppCommand::Delete(delete) => delete.answer(session).await,
     })
 }
@@ -154,6 +181,15 @@ fn retention(app: &Value) -> String {
     app["retention"].as_str().map_or_else(|| "the server's".into(), str::to_owned)
 }
 
+fn paused(app: &Value) -> String {
+    if app["paused"] != true {
+        return "no".into();
+    }
+    let (since, by) = (cell(app, "/paused_since"), cell(app, "/paused_by"));
+    let why = app["paused_reason"].as_str().map_or_else(String::new, |reason| format!(": {reason}"));
+    format!("since {since}, by {by}{why}")
+}
+
 async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
     let app = session.client.get(Route::to(["apps", app])).await?;
     if session.wants_json() {
@@ -168,6 +204,7 @@ async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
         ("routable", cell(&app, "/routable")),
         ("token", token(&app)),
         ("retention", retention(&app)),
+        ("paused", paused(&app)),
         ("version", cell(&app, "/version")),
     ]);
     session.print_text(&text);
@@ -256,6 +293,29 @@ fn secret(path: &Path) -> Result<String, Failure> {
     match text.trim() {
         "" => Err(Failure::usage(format!("{} holds no token", path.display()))),
         token => Ok(token.to_owned()),
+    }
+}
+
+impl Pause {
+    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+        switch(session, &self.app, "pause", json!({"reason": self.reason})).await
+    }
+}
+
+/// Pauses an app, or goes on with it, and says how many jobs that meant.
+async fn switch(session: &mut Session, app: &str, verb: &str, body: Value) -> Result<(), Failure> {
+    let word = if verb == "pause" { "stopped" } else { "started" };
+    let sentence = |told: &Value| format!("{} jobs {word}", told["jobs"].as_u64().unwrap_or_default());
+    let done = lines::follow(session, Route::to(["apps", app, verb]), body, sentence).await?;
+    if session.wants_json() {
+        session.print_json(&done);
+    }
+    session.say(format!("app {app} is {verb}d: {}", sentence(&done)));
+    match done["refused"].as_u64() {
+        None | Some(0) => Ok(()),
+        Some(refused) => Err(Failure::conflict(format!(
+            "{refused} jobs could not be {word}; `punctual job list --app {app}` shows them"
+        ))),
     }
 }
 

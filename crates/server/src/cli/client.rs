@@ -149,6 +149,20 @@ impl Client {
         Err(self.refusal(response.status(), &self.read(response).await?))
     }
 
+    /// Asks for something that takes a while, and hands over the answer as soon as it begins: lines that say how far it is.
+    pub(super) async fn follow(&self, route: Route, body: Value) -> Result<Response<Incoming>, Failure> {
+        let bytes = Full::new(Bytes::from(body.to_string())).map_err(|e| match e {}).boxed_unsync();
+        let mut request = self.request(Method::POST, &route, Some("application/json"), bytes);
+        let lines = HeaderValue::from_static("application/x-ndjson, application/problem+json");
+        request.headers_mut().insert(ACCEPT, lines);
+        let late = |_| self.unreachable(&format!("no answer within {}s", ANSWER_WITHIN.as_secs()));
+        let response = timeout(ANSWER_WITHIN, self.send(request)).await.map_err(late)??;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refusal(response.status(), &self.read(response).await?))
+    }
+
     async fn ask(
         &self,
         method: Method,

@@ -2,11 +2,13 @@
 
 mod cancel;
 mod log;
+mod many;
+mod reschedule;
 pub(super) mod show;
 mod submit;
 pub(super) mod wait;
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{Args, Subcommand};
 use punctual_protocol::Span;
 use serde_json::{Value, json};
 
@@ -62,6 +64,7 @@ Examples:
 
 Examples:
   punctual run cancel 4711 4712
+  punctual run cancel --job mail/send --key greeting-2026
   punctual run cancel --job mail/send --state pending --dry-run
   punctual run cancel --job mail/send --state pending --yes")]
     Cancel(cancel::Cancel),
@@ -70,11 +73,19 @@ Examples:
   punctual run retry 4711
   punctual run retry 4711 --wait --timeout 5m")]
     Retry(Retry),
-    /// Give a one-shot that has not begun another time.
-    #[command(after_help = "Examples:
+    /// Give a one-shot that has not begun another time; or all that a filter names, after saying how many they are.
+    #[command(
+        after_help = "--by counts from the time that each of them waits for. Said twice, it moves them twice; with --unmoved
+only those are moved that nobody has moved before, so that a command that was broken off can be said again.
+
+Examples:
   punctual run reschedule 4711 --at 2026-12-24T18:00:00Z
-  punctual run reschedule 4711 --in 2h")]
-    Reschedule(Reschedule),
+  punctual run reschedule 4711 --in 2h
+  punctual run reschedule --job mail/send --key greeting-2026 --at 2026-12-24T18:00:00Z
+  punctual run reschedule --app mail --by 1h --dry-run
+  punctual run reschedule --app mail --by -30m --unmoved --yes"
+    )]
+    Reschedule(reschedule::Reschedule),
     /// Print the log of a run.
     #[command(after_help = "Examples:
   punctual run log 4711
@@ -135,15 +146,6 @@ struct Retry {
     wait: wait::Wait,
 }
 
-#[derive(Args)]
-#[command(group = ArgGroup::new("when").args(["at", "after"]).required(true))]
-struct Reschedule {
-    /// Its number
-    run: u64,
-    #[command(flatten)]
-    moment: Moment,
-}
-
 /// An instant, or so long from now.
 #[derive(Args)]
 struct Moment {
@@ -196,6 +198,17 @@ impl Filter {
         }
     }
 
+    /// As a body has it.
+    async fn fields(&self, session: &Session) -> Result<Value, Failure> {
+        let job = self.job_id(session).await?;
+        let Filter { app, state, from, to, key, .. } = self;
+        let mut fields = json!({"job": job, "app": app, "state": state, "from": from, "to": to, "key": key});
+        if let Some(fields) = fields.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        Ok(fields)
+    }
+
     fn is_empty(&self) -> bool {
         let Filter { job, app, state, from, to, key } = self;
         job.is_none() && [app, state, from, to, key].iter().all(|field| field.is_none())
@@ -215,14 +228,6 @@ impl Retry {
     async fn answer(self, session: &mut Session) -> Result<(), Failure> {
         let made = session.client.post(wish(self.run, "retry"), json!({})).await?;
         wait::made(session, &made, &self.wait).await
-    }
-}
-
-impl Reschedule {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
-        let body = json!({"at": self.moment.text()});
-        let done = session.client.post(wish(self.run, "reschedule"), body).await?;
-        tell_wish(session, self.run, &done, "rescheduled")
     }
 }
 

@@ -35,6 +35,7 @@ executors  2
 routable   1
 token      the server's
 retention  the server's
+paused     no
 version    3
 ";
     assert_eq!(told(&output), (Some(0), expected, ""));
@@ -126,6 +127,24 @@ fn what_is_not_there_or_has_jobs_has_its_exit_code() {
     server.requests();
     let output = punctual("http://127.0.0.1:1", &["app", "set", "x", "--auto", "--address", "http://a"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn an_app_is_paused_and_resumed_with_the_number_of_its_jobs() {
+    let done = |paused: bool, refused: u64| json!({"paused": paused, "jobs": 3, "refused": refused});
+    let server = Server::start(vec![
+        answers("POST /api/v1/apps/reports/pause", 200, done(true, 0)),
+        answers("POST /api/v1/apps/reports/resume", 200, done(false, 1)),
+    ]);
+    let output = punctual(&server.url, &["app", "pause", "reports", "--reason", "moving"]);
+    assert_eq!(told(&output), (Some(0), "", "app reports is paused: 3 jobs stopped\n"));
+    let output = punctual(&server.url, &["app", "resume", "reports"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(
+        stderr(&output)
+            .contains("app reports is resumed: 3 jobs started\nerror: 1 jobs could not be started")
+    );
+    assert_eq!(server.requests()[0].json(), json!({"reason": "moving"}));
 }
 
 #[test]

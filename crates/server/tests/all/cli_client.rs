@@ -281,6 +281,10 @@ fn contradictions_are_usage_errors() {
         &["run", "submit", "-f", "-", "--retry-max", "3"],
         &["run", "submit", "--job", "a/b", "--attempt-timeout", "soon"],
         &["run", "reschedule", "5"],
+        &["run", "reschedule", "5", "--by", "1h"],
+        &["run", "reschedule", "--by", "1h"],
+        &["run", "reschedule", "--app", "a", "--by", "1h", "--in", "1h"],
+        &["run", "reschedule", "--app", "a", "--by", "soon"],
         &["token", "create", "--name", "x", "--role", "king"],
         &["completions", "tcsh"],
     ] {

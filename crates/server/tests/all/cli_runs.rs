@@ -137,6 +137,26 @@ fn cancelling_by_filter_counts_first() {
 }
 
 #[test]
+fn rescheduling_by_filter_counts_first_and_says_what_was_said() {
+    let request = "POST /api/v1/runs/reschedule";
+    let filter = ["run", "reschedule", "--job", "17", "--key", "k", "--unmoved", "--by", "-30m"];
+    let counted = json!({"matched": 12, "rescheduled": 0});
+    let server = Server::start(vec![answers(request, 200, counted)]);
+    let output = punctual(&server.url, &[&filter[..], &["--dry-run"]].concat());
+    assert_eq!(told(&output), (Some(0), "", "12 runs would be rescheduled\n"));
+    let requests = server.requests();
+    let expected = json!({"filter": {"job": 17, "key": "k", "moved": false}, "by": "-30m", "dry_run": true});
+    assert_eq!(requests[0].json(), expected);
+    assert!(requests[0].has("accept: application/x-ndjson, application/problem+json"));
+    let server = Server::start(vec![answers(request, 200, json!({"matched": 12, "rescheduled": 11}))]);
+    let output =
+        punctual(&server.url, &["run", "reschedule", "--app", "mail", "--in", "1h", "-y", "-o", "json"]);
+    assert_eq!((output.status.code(), json_of(&output)["rescheduled"].as_u64()), (Some(0), Some(11)));
+    let body = server.requests()[0].json();
+    assert_eq!((&body["filter"], body["at"].is_string()), (&json!({"app": "mail"}), true));
+}
+
+#[test]
 fn runs_are_listed_by_filter_as_json_or_as_a_table() {
     let request = "GET /api/v1/runs?job=17&state=failed&from=2026-03-01T00%3A00%3A00Z&limit=100";
     let runs = json!({"items": [run(9, "failed", "500")], "next_cursor": null});
@@ -258,7 +278,7 @@ fn every_shell_gets_its_completions() {
 fn every_help_has_examples() {
     let of_job = "create apply list get start stop run next history backfill delete";
     let of_run = "submit list get cancel retry reschedule log why";
-    let (of_app, of_token) = ("list get set executors delete", "create list revoke");
+    let (of_app, of_token) = ("list get set executors pause resume delete", "create list revoke");
     for (noun, verbs) in [("job", of_job), ("run", of_run), ("app", of_app), ("token", of_token)] {
         for verb in verbs.split(' ').map(Some).chain([None]) {
             let arguments: Vec<&str> = [noun].into_iter().chain(verb).chain(["--help"]).collect();

@@ -3,6 +3,7 @@
 
 mod applications;
 mod carried;
+mod change;
 mod database;
 mod outage;
 mod refusals;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::house::{Agent, Folder, Server, command, eventually, from_now, job, millis};
 use applications::what_an_application_commits_runs_once_and_what_it_takes_back_never;
 use carried::an_executor_that_reaches_one_node_works_for_all;
+use change::one_shots_on_all_nodes_are_moved_and_an_app_is_paused_by_one;
 use database::{Database, Engine};
 use upgrade::old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one;
 
@@ -116,6 +118,7 @@ on_both! {
     an_executor_that_reaches_one_node_works_for_all
     old_programs_outlive_an_additive_migration_and_stop_at_a_breaking_one
     what_an_application_commits_runs_once_and_what_it_takes_back_never
+    one_shots_on_all_nodes_are_moved_and_an_app_is_paused_by_one
 }
 
 async fn three_nodes_share_the_work_and_nothing_happens_twice(engine: Engine) {

@@ -1,6 +1,7 @@
 //! The binary as its users meet it, in one program because linking is dear. One part of it:
 //! `cargo test -p punctual --test all serve::`.
 
+mod change;
 mod cli_apps;
 mod cli_client;
 mod cli_runs;

@@ -120,6 +120,26 @@ pub(super) async fn a_planned_instant_is_not_backfilled_again(t: &mut Subject) {
     assert_eq!(t.accept(backfill).await, Accepted::Duplicate(planned[0]));
 }
 
+pub(super) async fn an_open_run_is_found_by_the_key_of_its_job(t: &mut Subject) {
+    let other = JobId(JOB.0 + 1);
+    // A key is a name, and no book.
+    for key in odd_texts().into_iter().filter(|text| text.len() < 1_000) {
+        let (here, there) = (keyed(t, JOB, &key).await, keyed(t, other, &key).await);
+        t.store().accept(vec![here.clone(), there.clone()], Vec::new()).await.unwrap();
+        t.reopen().await;
+        assert_eq!(t.store().run_keyed(JOB, &key).await.unwrap(), Some(here.id), "{key}");
+        assert_eq!(t.store().run_keyed(other, &key).await.unwrap(), Some(there.id), "{key}");
+    }
+    assert_eq!(t.store().run_keyed(JOB, "nobody's").await.unwrap(), None);
+    assert_eq!(t.store().run_keyed(JobId(JOB.0 + 2), &odd_texts()[0]).await.unwrap(), None);
+    let (first, next) = (keyed(t, JOB, "again").await, keyed(t, JOB, "again").await);
+    t.accept(first.clone()).await;
+    t.closed(first.id, Outcome::Succeeded).await;
+    t.pass(KEY_TTL + Duration::from_secs(1));
+    t.accept(next.clone()).await;
+    assert_eq!(t.store().run_keyed(JOB, "again").await.unwrap(), Some(next.id), "who has it now");
+}
+
 pub(super) async fn duplicates_within_a_batch_are_found_and_answered_in_order(t: &mut Subject) {
     let leases = t.hold_all(A).await;
     let keys = [keyed(t, JOB, "key").await, keyed(t, JOB, "key").await, keyed(t, JOB, "other").await];

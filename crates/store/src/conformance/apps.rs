@@ -5,7 +5,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{Definition, JobState, StoppedReason, Text};
 use punctual_core::registry::{Dialect, Secret};
-use punctual_node::ports::{AppRow, Beat, Change, ExecutorRow, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, Change, ExecutorRow, Paused, Registered, StoreError};
 
 use super::subject::{Subject, creation, definition, odd_texts, second};
 
@@ -104,6 +104,7 @@ pub(super) async fn an_app_is_kept_as_it_was_put(t: &mut Subject) {
             addresses: Some(texts.iter().rev().chain(&texts).cloned().collect()),
             access_token: Some(Secret::new(text)),
             retention: Some(Duration::from_millis(3_600_000 + text.len() as u64)),
+            paused: None,
             version: 1,
         });
     }
@@ -114,6 +115,53 @@ pub(super) async fn an_app_is_kept_as_it_was_put(t: &mut Subject) {
     put.sort_by(|one, two| one.name.cmp(&two.name));
     t.reopen().await;
     assert_eq!(t.registered().await.apps, put);
+}
+
+pub(super) async fn an_app_is_paused_until_it_is_resumed_whoever_puts_it_meanwhile(t: &mut Subject) {
+    let paused = |minute: i64, reason: &'static str| {
+        Some(Paused { since: second(60 * minute), by: "ann".into(), reason: reason.into() })
+    };
+    assert_eq!(t.store().pause_app("shop", paused(1, "")).await.unwrap(), None, "it is not there");
+    assert_eq!(t.store().app("shop").await.unwrap(), None);
+    t.store().put_app(told("shop", "1"), Some(0)).await.unwrap();
+    t.store().put_app(told("mail", "1"), Some(0)).await.unwrap();
+    let row = AppRow { paused: paused(1, "moving"), version: 2, ..told("shop", "1") };
+    assert_eq!(t.store().pause_app("shop", paused(1, "moving")).await.unwrap(), Some(row.clone()));
+    assert_eq!(
+        t.store().pause_app("shop", paused(2, "again")).await.unwrap(),
+        Some(row.clone()),
+        "the first stays"
+    );
+    t.reopen().await;
+    assert_eq!(t.store().app("shop").await.unwrap(), Some(row.clone()));
+    let mail = AppRow { version: 1, ..told("mail", "1") };
+    assert_eq!(t.registered().await.apps, [mail.clone(), row], "and nobody else");
+    let other = AppRow { paused: None, ..told("shop", "2") };
+    assert_eq!(t.store().put_app(other, Some(2)).await.unwrap(), 3);
+    t.store().beat(vec![beat("shop", "one")]).await.unwrap();
+    let row = AppRow { paused: paused(1, "moving"), version: 3, ..told("shop", "2") };
+    assert_eq!(t.store().app("shop").await.unwrap(), Some(row), "to put it says nothing about that");
+    let row = AppRow { version: 4, ..told("shop", "2") };
+    assert_eq!(t.store().pause_app("shop", None).await.unwrap(), Some(row.clone()));
+    assert_eq!(t.store().pause_app("shop", None).await.unwrap(), Some(row.clone()), "asked again");
+    t.reopen().await;
+    assert_eq!(t.registered().await.apps, [mail, row]);
+    t.store().pause_app("shop", paused(3, "")).await.unwrap();
+    assert!(t.store().remove_app("shop").await.unwrap());
+    t.store().beat(vec![beat("shop", "one")]).await.unwrap();
+    assert_eq!(t.store().app("shop").await.unwrap(), Some(app("shop")), "a new one is not paused");
+}
+
+pub(super) async fn odd_texts_of_a_pause_are_kept(t: &mut Subject) {
+    for text in odd_texts() {
+        let text = Text::from(text);
+        t.store().put_app(AppRow { name: text.clone(), ..app("") }, Some(0)).await.unwrap();
+        let paused = Paused { since: second(0), by: text.clone(), reason: text.clone() };
+        t.store().pause_app(&text, Some(paused.clone())).await.unwrap();
+        t.reopen().await;
+        let row = t.store().app(&text).await.unwrap().expect("it is there");
+        assert_eq!((row.name, row.paused), (text, Some(paused)));
+    }
 }
 
 pub(super) async fn odd_texts_of_an_executor_are_kept(t: &mut Subject) {
@@ -219,6 +267,7 @@ fn app(name: &'static str) -> AppRow {
         addresses: None,
         access_token: None,
         retention: None,
+        paused: None,
         version: 1,
     }
 }

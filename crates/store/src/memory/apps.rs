@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::Text;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
 
 use super::state::State;
 
@@ -36,8 +36,15 @@ impl State {
     pub(super) fn ensure_app(&mut self, name: &str) {
         if !self.apps.contains_key(name) {
             let name = Text::from(name.to_owned());
-            let (title, addresses, access_token, retention) = (Text::default(), None, None, None);
-            let row = AppRow { name: name.clone(), title, addresses, access_token, retention, version: 1 };
+            let row = AppRow {
+                name: name.clone(),
+                title: Text::default(),
+                addresses: None,
+                access_token: None,
+                retention: None,
+                paused: None,
+                version: 1,
+            };
             self.apps.insert(name, row);
         }
     }
@@ -54,14 +61,25 @@ impl State {
     }
 
     pub(super) fn put_app(&mut self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
-        let there = self.apps.get(&app.name).map_or(0, |app| app.version);
+        let before = self.apps.get(&app.name);
+        let there = before.map_or(0, |app| app.version);
+        let paused = before.and_then(|app| app.paused.clone());
         if let Some(expected) = expected.filter(|expected| *expected != there) {
             let said = format!("app {} has version {there}, not {expected}", app.name);
             return Err(StoreError::Conflict(said.into()));
         }
         let version = there + 1;
-        self.apps.insert(app.name.clone(), AppRow { version, ..app });
+        self.apps.insert(app.name.clone(), AppRow { version, paused, ..app });
         Ok(version)
+    }
+
+    pub(super) fn pause_app(&mut self, name: &str, paused: Option<Paused>) -> Option<AppRow> {
+        let app = self.apps.get_mut(name)?;
+        if app.paused.is_some() != paused.is_some() {
+            app.paused = paused;
+            app.version += 1;
+        }
+        Some(app.clone())
     }
 
     pub(super) fn remove_app(&mut self, name: &str) -> Result<bool, StoreError> {

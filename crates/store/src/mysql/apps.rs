@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_core::registry::Secret;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{Maybe, Quoted, Script, Sum};
 use super::trouble::{Trouble, corrupt};
-use crate::code::{DELETED, retention_code, retention_from};
+use crate::code::{DELETED, paused_code, paused_from, retention_code, retention_from};
 
 /// Everything that is kept about apps.
 pub(super) struct AllApps;
@@ -22,11 +22,7 @@ impl Verb for AllApps {
     /// Rows that cannot be read are left out: the others are still sent to.
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Registered, Trouble> {
         let mut script = Script::snapshot();
-        let apps = script.push(
-            "select name, title, addresses, access_token, version, kept
-             from apps
-             left join retentions on app_key = name_key",
-        );
+        let apps = script.push(APPS);
         let executors = script.push("select app, address, dialect, beat_at, joined_at from executors");
         script.push("commit");
         let said = line.ask(script).await?;
@@ -45,6 +41,58 @@ impl Verb for AllApps {
     }
 }
 
+/// Apps with what stands beside their table.
+const APPS: &str = "select name, title, addresses, access_token, version, kept, paused
+     from apps
+     left join retentions on retentions.app_key = name_key
+     left join pauses on pauses.app_key = name_key";
+
+/// One app.
+pub(super) struct OneApp<'a>(pub(super) &'a str);
+
+impl Verb for OneApp<'_> {
+    type Answer = Option<AppRow>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Option<AppRow>, Trouble> {
+        let said = line.say(format!("{APPS} where name_key = {}", Sum(self.0))).await?;
+        said.rows.first().map(app).transpose()
+    }
+}
+
+/// Pauses an app, or goes on with it.
+pub(super) struct PauseApp<'a> {
+    pub(super) name: &'a str,
+    pub(super) paused: Option<&'a Paused>,
+}
+
+impl Verb for PauseApp<'_> {
+    type Answer = Option<AppRow>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Option<AppRow>, Trouble> {
+        let key = Sum(self.name);
+        let mut script = Script::transaction();
+        // Who comes together with another waits at the app's own row.
+        script.push(format!("select version from apps where name_key = {key} for update"));
+        let before = script.push(format!("{APPS} where name_key = {key}"));
+        let said = line.ask(script).await?;
+        let before = said[before].rows.first().map(app).transpose()?;
+        let mut script = Script::new();
+        if before.as_ref().is_some_and(|app| app.paused.is_some() != self.paused.is_some()) {
+            script.push(format!("update apps set version = version + 1 where name_key = {key}"));
+            script.push(match self.paused.map(paused_code) {
+                None => format!("delete from pauses where app_key = {key}"),
+                Some(paused) => {
+                    format!("insert into pauses (app_key, paused) values ({key}, {})", Quoted(&paused))
+                }
+            });
+        }
+        let after = script.push(format!("{APPS} where name_key = {key}"));
+        script.push("commit");
+        let said = line.ask(script).await?;
+        said[after].rows.first().map(app).transpose()
+    }
+}
+
 fn app(row: &Record) -> Result<AppRow, Trouble> {
     let bad = |_| Trouble::Refused(corrupt("apps", "", "no list of addresses"));
     let addresses = row.maybe(2, Record::string)?;
@@ -57,6 +105,7 @@ fn app(row: &Record) -> Result<AppRow, Trouble> {
         access_token: row.maybe(3, Record::string)?.map(|token| Secret::new(&token)),
         version: row.uint(4)?,
         retention: row.maybe(5, Record::int)?.map(retention_from),
+        paused: row.maybe(6, Record::string)?.map(|text| paused_from(&text)),
     })
 }
 
@@ -253,6 +302,7 @@ impl Verb for RemoveApp<'_> {
         }
         let mut script = Script::of(format!("delete from executors where app_key = {key}"));
         script.push(format!("delete from retentions where app_key = {key}"));
+        script.push(format!("delete from pauses where app_key = {key}"));
         script.push(format!("delete from apps where name_key = {key}"));
         script.push("commit");
         line.ask(script).await?;

@@ -339,6 +339,23 @@ impl Verb for SendsOf {
     }
 }
 
+/// The run that a key of a job belongs to.
+pub(super) struct RunKeyed<'a> {
+    pub(super) job: JobId,
+    pub(super) key: &'a str,
+}
+
+impl Verb for RunKeyed<'_> {
+    type Answer = Option<RunId>;
+
+    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Option<RunId>, Trouble> {
+        let RunKeyed { job, key } = self;
+        let said =
+            line.say(format!("select run from `keys` where job = {job} and name_key = {}", Sum(key))).await?;
+        said.rows.first().map(|row| Ok(RunId(row.uint(0)?))).transpose()
+    }
+}
+
 /// One run, or some.
 pub(super) struct RunsById<'a>(pub(super) &'a [RunId]);
 

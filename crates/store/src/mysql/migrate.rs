@@ -26,7 +26,7 @@ struct Migration {
     min_reader: u32,
 }
 
-const MIGRATIONS: [Migration; 3] = [
+const MIGRATIONS: [Migration; 4] = [
     Migration {
         version: 1,
         name: "0001_first",
@@ -43,6 +43,12 @@ const MIGRATIONS: [Migration; 3] = [
         version: 3,
         name: "0003_applications",
         sql: include_str!("../../migrations/mysql/0003_applications.sql"),
+        min_reader: 1,
+    },
+    Migration {
+        version: 4,
+        name: "0004_paused",
+        sql: include_str!("../../migrations/mysql/0004_paused.sql"),
         min_reader: 1,
     },
 ];

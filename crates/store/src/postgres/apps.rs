@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_core::registry::Secret;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
 use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
-use crate::code::{retention_code, retention_from};
+use crate::code::{paused_code, paused_from, retention_code, retention_from};
 
 /// Apps that nobody has made get a row, so that people find them.
 pub(super) fn ensure_apps(mut names: Vec<String>) -> Ask {
@@ -29,7 +29,7 @@ impl Postgres {
     /// Rows that cannot be read are left out: the others are still sent to.
     pub(super) async fn try_registered(&self, line: &Line<'_>) -> Result<Registered, Trouble> {
         let mut flight = Flight::snapshot();
-        let apps = "select name, title, addresses, access_token, version, retention from apps";
+        let apps = "select name, title, addresses, access_token, version, retention, paused from apps";
         let apps = flight.add(Ask::new(apps));
         let executors =
             flight.add(Ask::new("select app, address, dialect, beat_at, joined_at from executors"));
@@ -159,6 +159,36 @@ impl Postgres {
         Err(StoreError::Conflict(said.into()).into())
     }
 
+    pub(super) async fn try_app(&self, line: &Line<'_>, name: &str) -> Result<Option<AppRow>, Trouble> {
+        let ask = Ask::new(
+            "select name, title, addresses, access_token, version, retention, paused
+             from apps
+             where md5(name) = md5($1) and name = $1",
+        );
+        let rows = line.ask(ask.with(text_code(name))).await?;
+        rows.first().map(app).transpose().map(Option::flatten)
+    }
+
+    pub(super) async fn try_pause_app(
+        &self,
+        line: &Line<'_>,
+        name: &str,
+        paused: Option<&Paused>,
+    ) -> Result<Option<AppRow>, Trouble> {
+        let ask = Ask::new(
+            "update apps
+             set paused = $2, version = version + 1
+             where md5(name) = md5($1) and name = $1 and (paused is null) <> ($2::text is null)
+             returning name, title, addresses, access_token, version, retention, paused",
+        )
+        .with(text_code(name))
+        .with(paused.map(|paused| text_code(&paused_code(paused))));
+        match line.ask(ask).await?.first() {
+            Some(row) => app(row),
+            None => self.try_app(line, name).await,
+        }
+    }
+
     pub(super) async fn try_remove_app(&self, line: &Line<'_>, name: &str) -> Result<bool, Trouble> {
         let mut flight = Flight::begin();
         let job =
@@ -191,6 +221,7 @@ fn app(row: &Row) -> Result<Option<AppRow>, Trouble> {
         access_token: row.maybe_string(3)?.map(|token| Secret::new(&token)),
         version: row.bits(4)?,
         retention: row.maybe(5)?.map(retention_from),
+        paused: row.maybe_string(6)?.map(|text| paused_from(&text)),
     }))
 }
 

@@ -207,6 +207,17 @@ impl Postgres {
         Ok(views(line, &[id]).await?.pop())
     }
 
+    pub(super) async fn read_run_keyed(
+        &self,
+        line: &Line<'_>,
+        job: JobId,
+        key: &str,
+    ) -> Result<Option<RunId>, Trouble> {
+        let ask = Ask::new("select run from keys where job = $1 and key = $2");
+        let rows = line.ask(ask.with(i64::from(job.0)).with(text_code(key))).await?;
+        rows.first().map(|row| row.run(0)).transpose()
+    }
+
     pub(super) async fn read_run_list(
         &self,
         line: &Line<'_>,

@@ -36,6 +36,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "0003_applications",
         sql: include_str!("../../migrations/postgres/0003_applications.sql"),
     },
+    Migration {
+        version: 4,
+        name: "0004_paused",
+        sql: include_str!("../../migrations/postgres/0004_paused.sql"),
+    },
 ];
 
 /// The newest schema that this program knows.

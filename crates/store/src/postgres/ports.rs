@@ -11,9 +11,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Plan, Planned, Pruned, Registered,
-    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
-    Store, StoreError, Thinned, TokenRow,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned,
+    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Soonest, Split, Store, StoreError, Thinned, TokenRow,
 };
 
 use super::Postgres;
@@ -252,6 +252,10 @@ impl Browse for Postgres {
         people!(self, |line| self.read_run(&line, id))
     }
 
+    async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
+        people!(self, |line| self.read_run_keyed(&line, job, key))
+    }
+
     async fn run_list(
         &self,
         filter: &RunFilter,
@@ -344,6 +348,14 @@ impl Apps for Postgres {
 
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
         engine!(self, |line| self.try_put_app(&line, &app, expected))
+    }
+
+    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
+        engine!(self, |line| self.try_app(&line, name))
+    }
+
+    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
+        engine!(self, |line| self.try_pause_app(&line, name, paused.as_ref()))
     }
 
     async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {

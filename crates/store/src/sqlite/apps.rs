@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_core::registry::Secret;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::code::{bits, instant};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
-use crate::code::{retention_code, retention_from};
+use crate::code::{paused_code, paused_from, retention_code, retention_from};
 
 impl Keeper {
     /// Rows that cannot be read are left out: the others are still sent to.
     pub(super) fn registered(&mut self) -> Result<Registered, Trouble> {
         let mut registered = Registered::default();
         let mut select = self.conn.prepare_cached(
-            "select name, title, addresses, access_token, version, retention
+            "select name, title, addresses, access_token, version, retention, paused
              from apps
              order by name",
         )?;
@@ -91,8 +91,11 @@ impl Keeper {
         }
         let addresses = app.addresses.as_ref();
         let mut upsert = self.conn.prepare_cached(
-            "insert or replace into apps (name, title, addresses, access_token, version, retention)
-             values (?1, ?2, ?3, ?4, ?5, ?6)",
+            "insert into apps (name, title, addresses, access_token, version, retention)
+             values (?1, ?2, ?3, ?4, ?5, ?6)
+             on conflict (name) do update
+             set title = excluded.title, addresses = excluded.addresses, access_token = excluded.access_token,
+                 version = excluded.version, retention = excluded.retention",
         )?;
         upsert.execute(params![
             app.name.as_ref(),
@@ -103,6 +106,30 @@ impl Keeper {
             app.retention.map(retention_code),
         ])?;
         Ok(there + 1)
+    }
+
+    pub(super) fn app(&mut self, name: &str) -> Result<Option<AppRow>, Trouble> {
+        let mut select = self.conn.prepare_cached(
+            "select name, title, addresses, access_token, version, retention, paused
+             from apps
+             where name = ?1",
+        )?;
+        Ok(select.query_row([name], app).optional()?.flatten())
+    }
+
+    pub(super) fn pause_app(
+        &mut self,
+        name: &str,
+        paused: Option<&Paused>,
+    ) -> Result<Option<AppRow>, Trouble> {
+        let mut update = self.conn.prepare_cached(
+            "update apps
+             set paused = ?2, version = version + 1
+             where name = ?1 and (paused is null) <> (?2 is null)",
+        )?;
+        update.execute(params![name, paused.map(paused_code)])?;
+        drop(update);
+        self.app(name)
     }
 
     pub(super) fn remove_app(&mut self, name: &str) -> Result<bool, Trouble> {
@@ -143,6 +170,7 @@ fn app(row: &Row<'_>) -> rusqlite::Result<Option<AppRow>> {
         access_token: row.get::<_, Option<String>>(3)?.map(|token| Secret::new(&token)),
         version: bits(row, 4)?,
         retention: row.get::<_, Option<i64>>(5)?.map(retention_from),
+        paused: row.get::<_, Option<String>>(6)?.map(|text| paused_from(&text)),
     }))
 }
 

@@ -217,6 +217,16 @@ impl Reader {
         view(&transaction, tables_of(&transaction, id.day())?, id, place)
     }
 
+    pub(super) fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, Trouble> {
+        let mut select = self.conn.prepare_cached(
+            "select run
+             from keys
+             where job = ?1 and key = ?2",
+        )?;
+        let run = select.query_row(params![job.0, key], |row| Ok(RunId(row.get::<_, i64>(0)? as u64)));
+        Ok(run.optional()?)
+    }
+
     pub(super) fn parts(&self, whole: RunId) -> Result<Vec<RunView>, Trouble> {
         // Which parts there are never changes, so they are read before the snapshot that is to be short.
         let parts = parts_of(&self.conn, whole)?;

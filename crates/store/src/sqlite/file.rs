@@ -20,6 +20,7 @@ const MIGRATIONS: &[(u32, &str)] = &[
     (4, include_str!("../../migrations/sqlite/0004_executors.sql")),
     (5, include_str!("../../migrations/sqlite/0005_cluster.sql")),
     (6, include_str!("../../migrations/sqlite/0006_retention.sql")),
+    (7, include_str!("../../migrations/sqlite/0007_paused.sql")),
 ];
 
 /// What a migration does to the tables of days, whose names no file can know.

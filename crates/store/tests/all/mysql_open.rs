@@ -96,11 +96,11 @@ fn a_database_is_migrated_once_and_says_so() {
         assert_eq!((inspected.schema_version, inspected.shards), (None, None));
         let (one, other) = futures_util::join!(MySql::migrate(&url), MySql::migrate(&url));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert_eq!(one.applied.len() + other.applied.len(), 3, "of two that come together one migrates");
-        assert_eq!((one.to, other.to), (3, 3));
+        assert_eq!(one.applied.len() + other.applied.len(), 4, "of two that come together one migrates");
+        assert_eq!((one.to, other.to), (4, 4));
         MySql::open(&url, Options { auto_migrate: false, ..options() }).await.unwrap();
         let inspected = MySql::inspect(&url).await.unwrap();
-        assert_eq!((inspected.schema_version, inspected.shards), (Some(3), Some(SHARDS)));
+        assert_eq!((inspected.schema_version, inspected.shards), (Some(4), Some(SHARDS)));
         assert!(inspected.server.contains("M") && inspected.now > 0 && !inspected.is_read_only);
         assert!(inspected.settings.iter().any(|setting| setting.name == "max_allowed_packet"));
         let said = refusal(&url, Options { shards: SHARDS + 1, ..options() }).await;
@@ -133,7 +133,7 @@ fn an_interrupted_migration_is_taken_up_again() {
         MySql::migrate(&database.url()).await.unwrap();
         database.run(&format!("delete from {}.schema_version", database.name)).await;
         database.run(&format!("drop table {}.executors", database.name)).await;
-        assert_eq!(MySql::migrate(&database.url()).await.unwrap().applied.len(), 3);
+        assert_eq!(MySql::migrate(&database.url()).await.unwrap().applied.len(), 4);
         MySql::open(&database.url(), options()).await.unwrap();
     });
 }
@@ -145,7 +145,7 @@ fn a_database_of_an_earlier_version_is_brought_up_to_date() {
         MySql::migrate(&database.url()).await.unwrap();
         let name = &database.name;
         database.run(&format!("delete from {name}.schema_version where version >= 2")).await;
-        database.run(&format!("drop table {name}.thinned, {name}.retentions")).await;
+        database.run(&format!("drop table {name}.thinned, {name}.retentions, {name}.pauses")).await;
         let said = refusal(&database.url(), Options { auto_migrate: false, ..options() }).await;
         assert!(said.contains("run `punctual migrate`"), "{said}");
         let store = MySql::open(&database.url(), options()).await.unwrap();

@@ -132,6 +132,7 @@ fn a_database_of_the_first_schema_has_an_app_for_every_job_and_finds_gates_by_nu
                 addresses: None,
                 access_token: None,
                 retention: None,
+                paused: None,
                 version: 1,
             };
             assert_eq!(registered.apps, [app], "once, and none for jobs that are deleted");

@@ -226,6 +226,10 @@ export interface App {
   title: string;
   addresses: "auto" | string[];
   access_token: string | null;
+  paused: boolean;
+  paused_since: string | null;
+  paused_by: string | null;
+  paused_reason: string | null;
   executors: number;
   routable: number;
   version: number;

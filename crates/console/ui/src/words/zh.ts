@@ -579,6 +579,17 @@ export const zh = {
   "Until now": "截至现在",
   "Ahead": "未来",
   "ahead": "未来",
+  paused: "已暂停",
+  Pause: "暂停",
+  "Pause {name}": "暂停 {name}",
+  "Resume {name}": "恢复 {name}",
+  Title: "标题",
+  "Why, for others who look": "原因，供其他人查看",
+  "{name} goes on: {n} job started": "{name} 已恢复：已启动 {n} 个任务",
+  "{name} goes on: {n} jobs started": "{name} 已恢复：已启动 {n} 个任务",
+  "{name} is paused: {n} job stopped": "{name} 已暂停：已停止 {n} 个任务",
+  "{name} is paused: {n} jobs stopped": "{name} 已暂停：已停止 {n} 个任务",
+  "Every job of it stops until it is resumed. What is stored waits, and follows the misfire policy then.": "它的所有任务停止，直到恢复为止。已存储的内容会等待，届时按错过触发策略处理。",
 } as const;
 
 export type Words = { readonly [phrase in keyof typeof zh]: string };

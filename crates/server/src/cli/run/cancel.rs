@@ -1,10 +1,10 @@
 //! `punctual run cancel`: by number, or by filter with a count first.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::many::Many;
 use super::{Filter, tell_wish, wish};
-use crate::cli::client::Route;
 use crate::cli::failure::Failure;
 use crate::cli::session::Session;
 
@@ -39,32 +39,10 @@ impl Cancel {
     }
 
     async fn by_filter(self, session: &mut Session) -> Result<(), Failure> {
-        let filter = fields(&self.filter, session).await?;
-        let route = Route::to(["runs", "cancel"]);
-        let body = |is_dry: bool| json!({"filter": filter, "dry_run": is_dry});
-        if !self.yes {
-            let preview = session.client.post(route.clone(), body(true)).await?;
-            let matched = preview["matched"].as_u64().unwrap_or_default();
-            if self.dry_run || matched == 0 {
-                let word = if self.dry_run { "would be cancelled" } else { "to cancel" };
-                tell(session, &preview, &format!("{matched} runs {word}"));
-                return Ok(());
-            }
-            session.confirm(false, &format!("cancel {matched} runs"))?;
-        }
-        let done = session.client.post(route, body(false)).await?;
-        let count = |field: &str| done[field].as_u64().unwrap_or_default();
-        let sentence = format!("{} of {} runs cancelled", count("cancelled"), count("matched"));
-        tell(session, &done, &sentence);
-        Ok(())
+        let filter = self.filter.fields(session).await?;
+        let many = Many { verb: "cancel", done: "cancelled", dry_run: self.dry_run, yes: self.yes };
+        many.carry_out(session, &json!({"filter": filter})).await
     }
-}
-
-fn tell(session: &mut Session, answer: &Value, sentence: &str) {
-    if session.wants_json() {
-        session.print_json(answer);
-    }
-    session.say(sentence);
 }
 
 /// Tries all of them, and fails with the first that could not be cancelled.
@@ -82,14 +60,4 @@ async fn by_number(session: &mut Session, runs: &[u64]) -> Result<(), Failure> {
         }
     }
     first_failure.map_or(Ok(()), Err)
-}
-
-async fn fields(filter: &Filter, session: &Session) -> Result<Value, Failure> {
-    let job = filter.job_id(session).await?;
-    let Filter { app, state, from, to, key, .. } = filter;
-    let mut fields = json!({"job": job, "app": app, "state": state, "from": from, "to": to, "key": key});
-    if let Some(fields) = fields.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
-    Ok(fields)
 }

@@ -13,7 +13,6 @@ use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use indicatif::{ProgressBar, ProgressStyle};
 use punctual_protocol::{Accepted, Span, StreamError};
 use serde_json::{Map, Value, json};
@@ -26,13 +25,12 @@ use crate::cli::failure::{Failure, in_words};
 use crate::cli::file::json_argument;
 use crate::cli::job::find::JobReference;
 use crate::cli::job::span;
+use crate::cli::lines::Lines;
 use crate::cli::session::Session;
 
 /// How much is read at once, and how many such pieces wait to be sent.
 const PIECE: usize = 64 << 10;
 const PIECES_WAITING: usize = 4;
-/// An answer line names at most 10,000 runs.
-const LINE_MAX: usize = 1 << 20;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("what").args(["job", "file"]).required(true))]
@@ -176,8 +174,8 @@ async fn send(
 ) -> Result<(), Failure> {
     let route = Route::to(["runs"]);
     let response = session.client.stream(route, "application/x-ndjson", feed.boxed_unsync()).await?;
-    let mut answers = Answers { body: response.into_body(), rest: Vec::new() };
-    while let Some(line) = answers.next(session).await? {
+    let mut answers = Lines::of(response);
+    while let Some(line) = answers.next(&session.client).await? {
         tally.add(&line)?;
         bar.set_message(tally.in_words());
         if session.wants_json() {
@@ -215,38 +213,6 @@ impl Tally {
 
     fn in_words(&self) -> String {
         format!("{} accepted, {} duplicates", self.accepted, self.duplicates)
-    }
-}
-
-/// The answer, line by line.
-struct Answers {
-    body: Incoming,
-    rest: Vec<u8>,
-}
-
-impl Answers {
-    async fn next(&mut self, session: &Session) -> Result<Option<Vec<u8>>, Failure> {
-        loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let after = self.rest.split_off(end + 1);
-                let line = std::mem::replace(&mut self.rest, after);
-                if !line.trim_ascii().is_empty() {
-                    return Ok(Some(line.trim_ascii().to_vec()));
-                }
-                continue;
-            }
-            if self.rest.len() > LINE_MAX {
-                return Err(Failure::Broken("the server's answer has no end of line".into()));
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => self.rest.extend(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => {
-                    return Err(session.client.unreachable(&format!("the answer broke off: {error}")));
-                }
-                None if self.rest.trim_ascii().is_empty() => return Ok(None),
-                None => self.rest.push(b'\n'),
-            }
-        }
     }
 }
 

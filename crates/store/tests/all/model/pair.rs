@@ -18,8 +18,8 @@ use punctual_core::registry::{Dialect, Secret};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     AppRow, ArrivalKind, AttemptRow, Beat, Browse, Change, ClockEdit, ClockRow, Gate, Gated, JobFilter, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Plan, PlannedTo, Renewal, RunFilter, RunView, Split, StoreError,
-    TokenRow,
+    KeptAnswer, KeptLog, KillNote, Lease, Paused, Plan, PlannedTo, Renewal, RunFilter, RunView, Split,
+    StoreError, TokenRow,
 };
 use punctual_store::conformance::{Open, Whole};
 use punctual_store::memory::{Dump, JobDump, RunDump};
@@ -296,10 +296,18 @@ impl Pair {
                     addresses,
                     access_token,
                     retention,
+                    paused: None,
                     version: 0,
                 };
                 let expected = expected.map(u64::from);
                 let _ = self.same(async |store: &dyn Whole| store.put_app(row.clone(), expected).await).await;
+            }
+            Verb::PauseApp { app, is_paused } => {
+                let (since, reason) = (self.now(), "for the model".into());
+                let paused = is_paused.then_some(Paused { since, by: "somebody".into(), reason });
+                let pause = async |store: &dyn Whole| store.pause_app(app_of(app), paused.clone()).await;
+                self.same(pause).await.unwrap();
+                self.same(async |store: &dyn Whole| store.app(app_of(app)).await).await.unwrap();
             }
             Verb::RemoveApp(app) => {
                 let _ = self.same(async |store: &dyn Whole| store.remove_app(app_of(app)).await).await;

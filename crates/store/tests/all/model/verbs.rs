@@ -40,6 +40,7 @@ pub(crate) enum Verb {
     Leave { app: u8, address: u8 },
     Bury(u8),
     PutApp { app: u8, addresses: Option<u8>, expected: Option<u8> },
+    PauseApp { app: u8, is_paused: bool },
     RemoveApp(u8),
     KeepLog { run: u8, attempt: u8, lines: u8 },
     NoteKill { run: u8, attempt: u8, is_confirmed: Option<bool> },
@@ -186,6 +187,7 @@ fn people() -> impl Strategy<Value = Verb> {
         2 => (0..4_u8).prop_map(Verb::Bury),
         2 => (0..3_u8, prop::option::of(0..3_u8), prop::option::of(0..3_u8))
             .prop_map(|(app, addresses, expected)| Verb::PutApp { app, addresses, expected }),
+        2 => (0..3_u8, any::<bool>()).prop_map(|(app, is_paused)| Verb::PauseApp { app, is_paused }),
         2 => (0..3_u8).prop_map(Verb::RemoveApp),
         3 => (run(), 1..4_u8, 0..4_u8)
             .prop_map(|(run, attempt, lines)| Verb::KeepLog { run, attempt, lines }),

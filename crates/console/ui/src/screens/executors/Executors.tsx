@@ -14,6 +14,7 @@ import { complain, say } from "../../parts/Toasts";
 import { Screen } from "../../shell/Screen";
 import { Time } from "../../time/Time";
 import { many, number, t } from "../../words";
+import { Pause } from "./Pause";
 
 export default function Executors() {
   const apps = useApps();
@@ -30,7 +31,19 @@ export default function Executors() {
       {bare.length > 0 ? (
         <section className="card">
           <div className="card-head"><h2>{t("Apps without executors")}</h2><span className="aside">{number(bare.length)}</span></div>
-          <div className="card-body chips">{bare.map((app) => <Link key={app.name} href={`/jobs?app=${encodeURIComponent(app.name)}`} className="chip" title={app.title}><span className="cut">{app.name}</span></Link>)}</div>
+          <div className="table-box" tabIndex={0} role="group" aria-label={t("Apps without executors")}>
+            <table>
+              <thead><tr><th scope="col">{t("Name")}</th><th scope="col">{t("Title")}</th><th scope="col"><span className="unseen">{t("Actions")}</span></th></tr></thead>
+              <tbody>
+                {bare.map((app) => (
+                  <tr key={app.name}>
+                    <td className="strong told"><Link href={`/jobs?app=${encodeURIComponent(app.name)}`}>{app.name}</Link></td><td className="muted cut">{app.title}</td>
+                    <td className="right"><Pause app={app} /></td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
         </section>
       ) : null}
       <NodeCard />
@@ -44,7 +57,7 @@ function AppCard({ app }: { app: App }) {
     <section className="card">
       <div className="card-head">
         <h2 className="told"><Link href={`/jobs?app=${encodeURIComponent(app.name)}`}>{app.name}</Link></h2><span className="muted cut">{app.title}</span>
-        <span className="aside">{t("{n} of {all} take runs", { n: app.routable, all: app.executors })} · {app.addresses === "auto" ? t("they register themselves") : t("addresses are listed")}</span>
+        <span className="aside">{t("{n} of {all} take runs", { n: app.routable, all: app.executors })} · {app.addresses === "auto" ? t("they register themselves") : t("addresses are listed")} <Pause app={app} /></span>
       </div>
       {executors.error ? <div className="card-body"><Problem error={executors.error} /></div> : null}
       {!executors.data ? <Bones rows={2} /> : (
