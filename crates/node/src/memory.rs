@@ -322,14 +322,6 @@ impl Memory {
         };
     }
 
-    /// Takes note of whether an app is paused.
-    pub(crate) fn note_paused(&mut self, app: &AppRow) {
-        match &app.paused {
-            Some(paused) => self.paused.insert(app.name.clone(), paused.clone()),
-            None => self.paused.remove(&app.name),
-        };
-    }
-
     pub(crate) fn lease(&self, shard: ShardId) -> Option<Lease> {
         self.held.get(&shard).map(|held| Lease { shard, epoch: held.epoch })
     }

@@ -7,6 +7,7 @@ use punctual_core::model::{JobMove, JobState, StoppedReason, Text};
 
 use super::DeskError;
 use crate::Node;
+use crate::memory::Memory;
 use crate::ports::{AppRow, Changed, Paused};
 
 impl Node {
@@ -59,6 +60,16 @@ impl Node {
         };
         let (changed, _) = self.write_change(changed.job, None, None, Some(asked), by).await?;
         Ok(changed)
+    }
+}
+
+impl Memory {
+    /// Takes note of whether an app is paused.
+    pub(super) fn note_paused(&mut self, app: &AppRow) {
+        match &app.paused {
+            Some(paused) => self.paused.insert(app.name.clone(), paused.clone()),
+            None => self.paused.remove(&app.name),
+        };
     }
 }
 

@@ -157,6 +157,8 @@ fn resuming_starts_exactly_what_the_pause_has_stopped() {
     edit(&node, stopped, JobMove::Stop(StoppedReason::Asked)).unwrap();
     pause(&house, &node);
     pause(&house, &node);
+    let shown = || node.app("app").unwrap().row.paused.map(|paused| paused.reason);
+    assert_eq!(shown().as_deref(), Some("moving"), "who asks this node sees it at once");
     assert_eq!(state(&house, running), JobState::Stopped(StoppedReason::AppPaused));
     assert_eq!(state(&house, stopped), JobState::Stopped(StoppedReason::Asked));
     edit(&node, stopped_later, JobMove::Stop(StoppedReason::Asked)).unwrap();
@@ -164,6 +166,7 @@ fn resuming_starts_exactly_what_the_pause_has_stopped() {
     assert!(matches!(&refused, Err(DeskError::Conflict(said)) if said.contains("resume")), "{refused:?}");
     resume(&house, &node);
     resume(&house, &node);
+    assert_eq!(shown(), None);
     assert!(state(&house, running).is_enabled());
     assert_eq!(state(&house, stopped), JobState::Stopped(StoppedReason::Asked));
     assert_eq!(
