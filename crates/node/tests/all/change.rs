@@ -2,7 +2,7 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    AttemptOutcome, Definition, JobId, JobMove, JobState, RunId, ScheduleKind, StoppedReason,
+    AttemptOutcome, Definition, JobId, JobMove, JobState, Own, RunId, ScheduleKind, StoppedReason,
 };
 use punctual_core::policy::Misfire;
 use punctual_core::policy::misfire::Policy;
@@ -12,8 +12,14 @@ use punctual_node::{Cancelled, DeskError, Node, Submission};
 use crate::house::{House, at, definition, every, now_or_never};
 
 fn submit(node: &Node, job: JobId, times: &[&str]) -> Vec<RunId> {
-    let one_shot =
-        |time: &&str| Submission { job, at: Some(at(time)), payload: None, key: None, priority: None };
+    let one_shot = |time: &&str| Submission {
+        job,
+        at: Some(at(time)),
+        payload: None,
+        key: None,
+        priority: None,
+        own: Own::default(),
+    };
     let accepted = now_or_never(node.submit(times.iter().map(one_shot).collect())).unwrap();
     let id = |one: Accepted| match one {
         Accepted::New(id) | Accepted::Duplicate(id) => id,
@@ -134,6 +140,7 @@ fn a_paused_app_fires_nothing_and_what_was_stored_follows_the_misfire_policy() {
         payload: None,
         key: None,
         priority: None,
+        own: Own::default(),
     }]));
     assert!(matches!(&refused, Err(DeskError::Conflict(said)) if said.contains("paused")), "{refused:?}");
     resume(&house, &node);
