@@ -250,7 +250,9 @@ async fn a_paused_app_keeps_what_is_stored_and_goes_on_where_it_was() {
     assert_eq!((count("/shots"), count("/born")), (0, 0));
     let late = |seen: &&crate::house::Seen| seen.path == "/tick" && seen.at > answered + 100;
     assert_eq!(agent.seen().iter().filter(late).count(), 0, "nothing is sent after the answer");
-    assert_eq!(waits(&server, shots).await.len(), 100, "what is stored waits");
+    // A node that died may have sent what was due, as far as the next can know; so some may wait for a second attempt.
+    let open = json!({"filter": {"job": shots}, "dry_run": true});
+    assert_eq!(server.post("/runs/cancel", open).await.json()["matched"], 100, "what is stored waits");
 
     let resumed = server.post("/apps/test/resume", json!({})).await;
     assert_eq!(resumed.json(), json!({"paused": false, "jobs": 3, "refused": 0}), "{}", resumed.text());
