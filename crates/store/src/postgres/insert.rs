@@ -132,17 +132,22 @@ pub(super) fn insert_attempts(sheet: &Sheet) -> Ask {
     .with(rows.values().map(|record| record.possible_duplicate).collect::<Vec<bool>>())
 }
 
-/// What lies there already is not left twice, and takes no number.
+/// What lies there already is not left twice, and takes no number. Numbers follow the order in which they are left, however
+/// the planner goes about the question.
 pub(super) fn insert_arrivals(left: &[(ShardId, ArrivalKind)]) -> Ask {
     let wishes: Vec<(i64, RunId, i64)> = left.iter().map(|(_, kind)| wish(*kind)).collect();
     Ask::new(
         "insert into arrivals (id, shard, kind, run, at)
-         select nextval('arrival_numbers'), w.shard, w.kind, w.run, w.at
-         from unnest($1, $2, $3, $4) as w (shard, kind, run, at)
-         where not exists (
-             select from arrivals a
-             where a.run = w.run and a.kind = w.kind and a.shard = w.shard and a.at = w.at
-         )
+         select nextval('arrival_numbers'), shard, kind, run, at
+         from (
+             select w.shard, w.kind, w.run, w.at
+             from unnest($1, $2, $3, $4) with ordinality as w (shard, kind, run, at, place)
+             where not exists (
+                 select from arrivals a
+                 where a.run = w.run and a.kind = w.kind and a.shard = w.shard and a.at = w.at
+             )
+             order by w.place
+         ) as new
          on conflict (run, kind, shard, at) do nothing",
     )
     .with(left.iter().map(|(shard, _)| i64::from(shard.0)).collect::<Vec<i64>>())
