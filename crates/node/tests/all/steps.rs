@@ -749,8 +749,8 @@ fn a_herd_of_one_app_does_not_keep_another_app_waiting_and_goes_in_order() {
     drop(first);
     house.set("10:00:06");
     let node = house.node();
-    house.until(&[&node], "10:00:11");
-    now_or_never(node.submit(vec![one_shot(other, "10:00:11")])).unwrap();
+    house.until(&[&node], "10:00:10.250");
+    now_or_never(node.submit(vec![one_shot(other, "10:00:10.250")])).unwrap();
     let mut sent: Vec<(JobId, Timestamp)> = Vec::new();
     while sent.len() < 201 {
         house.step(&node);
