@@ -36,6 +36,7 @@ async fn an_app_is_shown_with_its_executors() {
     let expected = json!({
         "name": "reports", "title": "", "addresses": "auto", "access_token": null, "retention": null,
         "executors": 1, "routable": 1, "version": 1,
+        "paused": false, "paused_since": null, "paused_by": null, "paused_reason": null,
     });
     assert_eq!(app, expected);
     assert_eq!(get(&door, "/api/v1/apps").await, json!({"items": [expected]}));
