@@ -219,8 +219,7 @@ impl Node {
                 judged.unsure.push(report.clone());
                 continue;
             };
-            let flight = memory.flights.get(&report.run);
-            let attempt = record(report, flight.is_some_and(|flight| flight.possible_duplicate), now);
+            let attempt = record(report, memory.may_be_repetition(report), now);
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
@@ -591,6 +590,16 @@ fn record(report: &Report, possible_duplicate: bool, now: Timestamp) -> AttemptR
 }
 
 impl Memory {
+    /// Whether an earlier attempt than the reported one may have arrived as well.
+    fn may_be_repetition(&self, report: &Report) -> bool {
+        match (self.flights.get(&report.run), self.runs.get(&report.run)) {
+            (Some(flight), _) => flight.possible_duplicate,
+            (None, Some(run)) if run.attempt == report.attempt => run.flags.may_repeat,
+            // Its shard has moved since it was sent. What was known of the attempts before it is not written down.
+            _ => report.attempt > Attempt::FIRST,
+        }
+    }
+
     /// Remembers how long a send took, of jobs that have been slow.
     fn note_pace(&mut self, job: JobId, now: Timestamp, took: Duration) {
         if took > SLOW_SEND || self.paces.contains_key(&job) {

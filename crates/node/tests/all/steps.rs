@@ -12,7 +12,7 @@ use punctual_core::model::{
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
 use punctual_core::registry::Dialect;
-use punctual_node::ports::{Accepted, AppRow, Beat, Browse, Store};
+use punctual_node::ports::{Accepted, AppRow, AttemptRow, Beat, Browse, Store};
 use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 
 use crate::house::{House, at, closed, definition, every, now_or_never};
@@ -299,6 +299,36 @@ fn the_next_holder_waits_for_what_has_a_gate_and_repeats_only_what_is_in_doubt()
     assert_eq!((sends[0].attempt.0, sends[0].possible_duplicate), (1, false), "surely never sent");
     house.until(&[&second], "10:01:00");
     assert_eq!(house.history()[0], "10:00:10 lost (nothing was heard of it in time)");
+}
+
+#[test]
+fn a_repetition_is_recorded_as_one_though_its_shard_has_moved_before_the_report() {
+    let house = House::new();
+    let first = house.node();
+    for number in 0..20 {
+        let once = ScheduleKind::Once { at: at("10:00:10") };
+        house.create(&first, definition(&format!("job {number}"), once));
+    }
+    house.until(&[&first], "10:00:10");
+    assert_eq!(house.take_sends().len(), 20);
+    drop(first);
+    house.set("10:00:16");
+    let second = house.node();
+    house.until(&[&second], "10:00:17");
+    let sends = house.take_sends();
+    assert!(sends.len() == 20 && sends.iter().all(|send| send.possible_duplicate));
+    let third = house.node();
+    house.until(&[&second, &third], "10:00:19");
+    assert!(third.shards_held() > 0, "some of them are the third node's now");
+    for send in &sends {
+        house.report(&second, send, AttemptOutcome::Succeeded);
+    }
+    house.until(&[&second, &third], "10:00:20");
+    for run in house.runs() {
+        let is_repeated = |one: &AttemptRow| matches!(one, AttemptRow::Ended(one) if one.possible_duplicate);
+        let attempts: Vec<bool> = run.attempts.iter().map(is_repeated).collect();
+        assert_eq!((attempts.as_slice(), run.state), (&[false, true][..], RunState::Succeeded), "{run:?}");
+    }
 }
 
 #[test]
