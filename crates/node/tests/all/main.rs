@@ -3,6 +3,7 @@
 mod change;
 mod cluster;
 mod executors;
+mod herds;
 mod house;
 mod natives;
 mod own;
