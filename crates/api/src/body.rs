@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::problem::Problem;
 
+/// The media type of a stream of lines, asked and answered.
+pub(crate) const LINES: &str = "application/x-ndjson";
+
 /// Reads a body of at most `max` bytes.
 pub(crate) async fn read(headers: &HeaderMap, mut body: Body, max: usize) -> Result<Bytes, Problem> {
     let told =

@@ -15,15 +15,13 @@ use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
 use crate::app::Front;
+use crate::body::LINES;
 use crate::caller::{Caller, Peer, bearer};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::repeat;
 use crate::table::{Answer, Call, Operation, Permission, Takes};
 use crate::{body, session};
-
-/// The media type of a stream of lines.
-const LINES: &str = "application/x-ndjson";
 
 /// Whether an answer was read from a copy, because the database was away.
 const STALE: HeaderName = HeaderName::from_static("punctual-stale");

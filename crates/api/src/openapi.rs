@@ -7,6 +7,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::body::LINES;
 use crate::problem::title;
 use crate::query::Param;
 use crate::routes;
@@ -147,7 +148,7 @@ fn request_body(takes: Takes, schemas: &mut Schemas) -> Option<Value> {
             let lines = json!({"schema": {"type": "string"}, "x-line": line});
             Some(json!({
                 "required": true,
-                "content": {"application/json": {"schema": schema}, "application/x-ndjson": lines},
+                "content": {"application/json": {"schema": schema}, LINES: lines},
             }))
         }
     }

@@ -12,12 +12,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Sender;
 
+use crate::body::LINES;
 use crate::problem::Problem;
 use crate::stream;
 use crate::table::{Answer, Call};
-
-/// The media type of lines.
-pub(crate) const LINES: &str = "application/x-ndjson";
 
 /// How many lines wait for a slow reader. It misses those that come meanwhile, never the last.
 const LINES_UNREAD: usize = 16;

@@ -190,6 +190,15 @@ impl Wheel {
         late.into_iter().chain(ahead).min()
     }
 
+    /// The runs that are due by `until` or have long been, those of each group in order as far as they are due already.
+    ///
+    /// It looks through the coarse slot that `until` lies in, so it is for moments ahead, not for hours.
+    pub fn due_by(&self, until: Timestamp) -> impl Iterator<Item = u64> {
+        let queued = self.ready.values().flatten();
+        let ahead = self.slots.until(tick(until), self.position);
+        queued.chain(ahead).filter(|timer| self.is_armed(timer)).map(|timer| timer.id)
+    }
+
     /// Hands out what is due at `now`, at most `max` runs, those of each group in order; the rest stays due.
     pub fn advance(&mut self, now: Timestamp, max: usize, out: &mut Vec<Timer>) {
         self.collect_until(tick(now));
@@ -417,6 +426,28 @@ mod tests {
         wheel.arm(timer(200, 5, 2));
         wheel.arm(timer(50, 5, 0));
         assert_eq!(due(&mut wheel, 400), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_due_in_a_moment_is_known_before() {
+        let mut wheel = wheel(&[
+            timer(100, 5, 1),
+            timer(600, 5, 2),
+            timer(601, 5, 3),
+            timer(90_000, 5, 4),
+            timer(50, 5, 5),
+        ]);
+        wheel.cancel(5);
+        let soon = |wheel: &Wheel, until| {
+            let mut ids: Vec<u64> = wheel.due_by(at(until)).collect();
+            ids.sort_unstable();
+            ids
+        };
+        assert_eq!(soon(&wheel, 99), []);
+        assert_eq!(soon(&wheel, 600), [1, 2]);
+        wheel.advance(at(300), 0, &mut Vec::new());
+        assert_eq!(soon(&wheel, 700), [1, 2, 3], "what is due and was not handed out is among them");
+        assert_eq!(soon(&wheel, i64::MAX), [1, 2, 3, 4]);
     }
 
     #[test]

@@ -36,13 +36,17 @@ impl Switch {
 
 impl Dispatch for Switch {
     fn send(&self, sends: Vec<Dispatched>) {
+        // The usual case, in which nothing is sorted.
+        if sends.iter().all(|run| has_session(run.address.as_deref())) {
+            return self.natives.send(sends);
+        }
         let (to_executors, to_agents) =
             sends.into_iter().partition::<Vec<_>, _>(|run| run.job.executor().is_some());
         if !to_agents.is_empty() {
             self.agents.send(to_agents);
         }
         let (to_natives, to_called) =
-            to_executors.into_iter().partition::<Vec<_>, _>(|run| has_session(run.address.as_ref()));
+            to_executors.into_iter().partition::<Vec<_>, _>(|run| has_session(run.address.as_deref()));
         if !to_natives.is_empty() {
             self.natives.send(to_natives);
         }

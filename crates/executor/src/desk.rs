@@ -8,15 +8,15 @@
 //! report is repeated after every welcome. And what runs, together with the credits of all nodes, is never more than the
 //! capacity.
 
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::mem;
 use std::time::Duration;
 
 use punctual_protocol::native::{
     CREDITS_MAX, Cancel, Credit, FRAME_MAX, FromExecutor, HOLDS_MAX, Held, Outcome, Progress, Welcome,
 };
+use rustc_hash::FxHashMap;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -39,7 +39,7 @@ const HOLD_BYTES: usize = 72;
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The same order every time: nothing here is keyed by what a stranger chose.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+type Map<K, V> = FxHashMap<K, V>;
 
 /// What a session or a handler tells.
 pub(crate) enum Event {

@@ -5,6 +5,7 @@
 //! one node may run side by side, each kind at most once at a time. The memory between them is behind a lock that is
 //! never held across an await.
 
+mod ahead;
 mod bells;
 mod desk;
 mod doubt;
@@ -22,6 +23,7 @@ mod run;
 mod seek;
 mod settings;
 mod step;
+mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

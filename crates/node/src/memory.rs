@@ -17,6 +17,7 @@ use punctual_core::registry::Registry;
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
 
+use crate::ahead::Ahead;
 use crate::desk::AccessTokens;
 use crate::doubt::Doubts;
 use crate::flow::Flow;
@@ -30,6 +31,7 @@ pub(crate) use crate::run::{Flags, Flight, Place, Run};
 use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
 use crate::step::Slowness;
+use crate::table::Table;
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -128,9 +130,11 @@ pub(crate) struct Memory {
     pub(crate) failures: u32,
     pub(crate) held: BTreeMap<ShardId, Held>,
     pub(crate) jobs: Jobs,
-    pub(crate) runs: FxHashMap<RunId, Run>,
+    pub(crate) runs: Table,
     /// What some of them have in place of their job's.
     pub(crate) owns: FxHashMap<RunId, Own>,
+    /// What some of them bring.
+    pub(crate) ahead: Ahead,
     pub(crate) reads: Reads<RunId>,
     /// Runs that are not in memory, and about which something may have been written that we were not told.
     pub(crate) unsure: BTreeSet<RunId>,
@@ -241,8 +245,9 @@ impl Memory {
             failures: 0,
             held: BTreeMap::new(),
             jobs: Jobs::default(),
-            runs: FxHashMap::default(),
+            runs: Table::default(),
             owns: FxHashMap::default(),
+            ahead: Ahead::default(),
             reads: Reads::default(),
             unsure: BTreeSet::new(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
@@ -660,6 +665,7 @@ impl Memory {
         self.natives.forget(id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.owns.remove(&id);
+        self.ahead.take(id);
         self.wheel.cancel(id.0);
         self.wakes.load |= self.has_room_again();
         self.between.remove(&(run.ready_at, id));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_core::model::{Brought, Origin, Own, Payload, RunId};
+use rustc_hash::FxHashMap;
 
 use crate::Node;
 use crate::memory::Memory;
@@ -87,7 +88,7 @@ impl Memory {
     }
 
     /// Notes what runs have of their own whose payloads were read. Of a part that is only so once its whole is known.
-    pub(crate) fn note_brought(&mut self, read: &[RunId], payloads: &BTreeMap<RunId, Payload>) {
+    pub(crate) fn note_brought(&mut self, read: &[RunId], payloads: &FxHashMap<RunId, Payload>) {
         for id in read {
             let Some(run) = self.runs.get(id).filter(|run| run.flags.is_unread) else { continue };
             if run.origin != Origin::Part || self.parts.get(*id).is_some() {

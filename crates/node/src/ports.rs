@@ -101,7 +101,7 @@ pub struct Dispatched {
     /// When it was gated, or else decided to be sent.
     pub sent_at: Timestamp,
     /// The executor that was chosen; none for an agent.
-    pub address: Option<Address>,
+    pub address: Option<Arc<Address>>,
     /// Which part of a broadcast run it is.
     pub part: Option<Part>,
 }

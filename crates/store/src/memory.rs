@@ -21,6 +21,7 @@ mod settle;
 mod split;
 mod state;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -47,17 +48,24 @@ pub use self::dump::{Dump, GateDump, JobDump, NodeDump, RequestDump, RunDump, Sh
 pub struct Memory {
     clock: StoreClock,
     state: Mutex<State>,
+    fetched: AtomicUsize,
 }
 
 impl Memory {
     /// An empty store with so many shards. A key lives for `key_ttl` after its run was closed.
     pub fn new(shards: u16, key_ttl: Duration, clock: StoreClock) -> Memory {
-        Memory { clock, state: Mutex::new(State::new(shards, key_ttl)) }
+        let state = Mutex::new(State::new(shards, key_ttl));
+        Memory { clock, state, fetched: AtomicUsize::new(0) }
     }
 
     /// Everything that is stored, for whoever checks it.
     pub fn dump(&self) -> Dump {
         self.state().dump()
+    }
+
+    /// How many runs were asked for by their ids so far.
+    pub fn fetched(&self) -> usize {
+        self.fetched.load(Ordering::Relaxed)
     }
 
     /// Puts anything into the definition of a job, as a broken row would have it: no version, no change, no
@@ -147,6 +155,7 @@ impl Store for Memory {
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.fetched.fetch_add(runs.len(), Ordering::Relaxed);
         let state = self.state();
         Ok(runs.iter().filter_map(|id| state.run_row(*id)).collect())
     }

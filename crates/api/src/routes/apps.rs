@@ -61,7 +61,7 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-fn name(call: &Call) -> String {
+pub(super) fn name(call: &Call) -> String {
     call.path.get("name").cloned().unwrap_or_default()
 }
 
@@ -69,10 +69,13 @@ fn name(call: &Call) -> String {
 fn app(front: &Front, call: &Call) -> Result<AppView, Problem> {
     let name = name(call);
     let view = front.executors.app(&name).filter(|_| call.caller.reaches(&name));
-    view.ok_or_else(|| {
-        let shown: String = name.chars().take(128).collect();
-        Problem::not_found(format!("app {shown}"))
-    })
+    view.ok_or_else(|| no_app(&name))
+}
+
+/// What is said of an app that is not there, or not for the caller to see.
+pub(super) fn no_app(name: &str) -> Problem {
+    let shown: String = name.chars().take(128).collect();
+    Problem::not_found(format!("app {shown}"))
 }
 
 fn shown(status: StatusCode, view: &AppView) -> Response {

@@ -14,12 +14,12 @@ use punctual_protocol::{BulkCancel, BulkCancelled, BulkReschedule, BulkReschedul
 
 use super::{named_job, reaches_job};
 use crate::app::Front;
-use crate::body;
+use crate::body::{self, LINES};
 use crate::caller::Caller;
 use crate::convert::fields::{Faults, Object, Spot, TIME_MAX};
 use crate::convert::job_ref::JobRef;
 use crate::problem::Problem;
-use crate::progress::{self, LINES, Teller};
+use crate::progress::{self, Teller};
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
 
 /// How many runs are dealt with at once: enough that a store writes them together, few enough that others get their turn.

@@ -10,12 +10,13 @@ use punctual_node::ports::{JobFilter, JobView};
 use punctual_protocol::{AppPause, AppPaused, Role};
 use tokio::task::JoinSet;
 
+use super::apps::{name, no_app};
 use super::by;
 use crate::app::Front;
-use crate::body;
+use crate::body::{self, LINES};
 use crate::convert::fields::{Faults, Spot};
 use crate::problem::Problem;
-use crate::progress::{self, LINES, Teller};
+use crate::progress::{self, Teller};
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
 
 /// How many jobs are read at once.
@@ -83,12 +84,8 @@ fn reason(call: &Call) -> Result<String, Problem> {
 
 /// The app in the path, if the caller may see it.
 fn reached(call: &Call) -> Result<String, Problem> {
-    let name = call.path.get("name").cloned().unwrap_or_default();
-    if call.caller.reaches(&name) {
-        return Ok(name);
-    }
-    let shown: String = name.chars().take(128).collect();
-    Err(Problem::not_found(format!("app {shown}")))
+    let name = name(call);
+    if call.caller.reaches(&name) { Ok(name) } else { Err(no_app(&name)) }
 }
 
 async fn carry_out(front: Arc<Front>, call: &Call, app: String, paused: bool) -> Answer {

@@ -17,6 +17,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::{named_job, ok};
 use crate::app::Front;
+use crate::body::LINES;
 use crate::caller::Caller;
 use crate::convert::job_ref::JobRef;
 use crate::convert::submission::{Line, Meant, read, read_line};
@@ -52,7 +53,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers_as(
                 200,
                 "They are kept. A stream is answered line by line, and a line that is wrong ends it.",
-                vec![("application/json", Some(schema_of::<Accepted>)), ("application/x-ndjson", None)],
+                vec![("application/json", Some(schema_of::<Accepted>)), (LINES, None)],
                 &[],
             )
             .refuses(&[404, 409]),
@@ -181,7 +182,7 @@ fn take_stream(front: Arc<Front>, call: Call, body: Body) -> axum::response::Res
             Intake { jobs, answers, dry_run, request_id, line: 0, waiting: Vec::new(), first: 0, bytes: 0 };
         intake.run(&front, body).await;
     });
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/x-ndjson")], answer).into_response()
+    (StatusCode::OK, [(header::CONTENT_TYPE, LINES)], answer).into_response()
 }
 
 /// A stream that is being read.

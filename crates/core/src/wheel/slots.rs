@@ -101,6 +101,18 @@ impl Slots {
         Some(Slot { level, index: self.occupied[level].trailing_zeros() as usize })
     }
 
+    /// The timers up to a time, stale ones included, in no order inside a slot.
+    pub(super) fn until(&self, end: u64, position: u64) -> impl Iterator<Item = &Timer> {
+        let occupied = self.occupied;
+        let of_level = move |level: usize| {
+            let is_used = move |index: &usize| occupied[level] & (1 << index) != 0;
+            (0..64).filter(is_used).map(move |index| Slot { level, index })
+        };
+        let slots = (0..LEVELS).flat_map(of_level).take_while(move |slot| slot.start(position) <= end);
+        let timers = slots.flat_map(|slot| &self.timers[slot.number()]);
+        timers.filter(move |timer| super::tick(timer.due) <= end)
+    }
+
     /// The slot whose time comes last.
     pub(super) fn last_occupied(&self) -> Option<Slot> {
         let level = self.occupied.iter().rposition(|slots| *slots != 0)?;

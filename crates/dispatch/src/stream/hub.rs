@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Token};
-use punctual_node::ports::{Dispatched, Further, Heard, Kill, Killed, Receipt, Report};
+use punctual_node::ports::{Address, Dispatched, Further, Heard, Kill, Killed, Receipt, Report};
 use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Outcome, Refusal, Report as Said};
 use rustc_hash::FxHashSet;
 use tokio::runtime::Handle;
@@ -211,14 +211,13 @@ impl Hub {
     pub(super) fn send(&self, sends: Vec<Dispatched>) {
         let mut unsent = Vec::new();
         let sessions = locked(&self.sessions);
-        for run in sends {
-            let session = run.address.as_ref().and_then(|address| sessions.get(&address.url));
-            match session {
+        for (address, runs) in by_address(sends) {
+            match address.as_ref().and_then(|address| sessions.get(&address.url)) {
                 Some(session) => {
-                    locked(&session.given).insert((run.run, run.attempt));
-                    session.outbox.send(run);
+                    locked(&session.given).extend(runs.iter().map(|run| (run.run, run.attempt)));
+                    session.outbox.send(runs);
                 }
-                None => unsent.push(Heard::Report(self.unsent(&run))),
+                None => unsent.extend(runs.iter().map(|run| Heard::Report(self.unsent(run)))),
             }
         }
         drop(sessions);
@@ -336,6 +335,22 @@ impl Hub {
     fn now(&self) -> Timestamp {
         (self.setup.now)()
     }
+}
+
+/// Runs by where they go. A batch goes to few, and those who go to the same have the same address in their hands.
+fn by_address(sends: Vec<Dispatched>) -> Vec<(Option<Arc<Address>>, Vec<Dispatched>)> {
+    let mut groups: Vec<(Option<Arc<Address>>, Vec<Dispatched>)> = Vec::new();
+    for run in sends {
+        let is_same = |one: &Option<Arc<Address>>| match (one, &run.address) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        match groups.iter_mut().find(|(address, _)| is_same(address)) {
+            Some((_, runs)) => runs.push(run),
+            None => groups.push((run.address.clone(), vec![run])),
+        }
+    }
+    groups
 }
 
 /// What is left for this node of the places that an executor gives.

@@ -44,8 +44,8 @@ impl Outbox {
         self.add(|gathered| gathered.kept.extend(kept));
     }
 
-    pub(super) fn send(&self, run: Dispatched) {
-        self.add(|gathered| gathered.runs.push(run));
+    pub(super) fn send(&self, runs: Vec<Dispatched>) {
+        self.add(|gathered| gathered.runs.extend(runs));
     }
 
     pub(super) fn tell_nodes(&self, nodes: Vec<String>) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use calendar::Timestamp;
 use punctual_node::ports::Dispatched;
 use punctual_protocol::native::{FromNode, Kept, Nodes, Part, RUNS_MAX, Run, Want};
 use serde_json::value::RawValue;
@@ -27,15 +28,9 @@ pub(super) fn messages(gathered: &Gathered) -> Vec<String> {
     }
     all.extend(gathered.nodes.clone().map(|nodes| text(&FromNode::Nodes(Nodes { nodes }))));
     all.extend(gathered.want.map(|runs| text(&FromNode::Want(Want { runs }))));
-    let own: Vec<Option<Box<RawValue>>> = gathered.runs.iter().map(params).collect();
-    let pairs = gathered.runs.iter().zip(&own);
-    let written: Vec<String> = pairs.map(|(one, own)| written(one, own.as_deref())).collect();
-    let mut left = &written[..];
-    while !left.is_empty() {
-        let (now, later) = left.split_at(fitting(left));
-        all.push(format!(r#"{{"type":"runs","runs":[{}]}}"#, now.join(",")));
-        left = later;
-    }
+    let mut runs = Runs::default();
+    gathered.runs.iter().for_each(|run| runs.push(run));
+    all.extend(runs.finish());
     all.extend(gathered.carried.iter().cloned());
     all
 }
@@ -45,19 +40,55 @@ pub(super) fn text(message: &FromNode<'_>) -> String {
     serde_json::to_string(message).unwrap_or_default()
 }
 
-/// How many of these fit into a message; at least one.
-fn fitting(runs: &[String]) -> usize {
-    let mut bytes = 0;
-    let is_too_much = |run: &String| {
-        bytes += run.len();
-        bytes > RUNS_BYTES
-    };
-    let count = runs.iter().take(RUNS_MAX).position(is_too_much);
-    count.unwrap_or(runs.len().min(RUNS_MAX)).max(1)
+/// Runs as text: as few messages as hold them, written one behind the other.
+#[derive(Default)]
+struct Runs {
+    full: Vec<String>,
+    open: Vec<u8>,
+    count: usize,
+    /// The last fire time that was written: those who go together often have the same.
+    stamp: Option<(Timestamp, String)>,
 }
 
-fn written(run: &Dispatched, own: Option<&RawValue>) -> String {
-    serde_json::to_string(&piece(run, own)).unwrap_or_default()
+impl Runs {
+    fn push(&mut self, run: &Dispatched) {
+        if self.count == RUNS_MAX {
+            self.close();
+        }
+        let before = self.open.len();
+        self.write(run);
+        if self.open.len() > RUNS_BYTES && self.count > 1 {
+            self.open.truncate(before);
+            self.count -= 1;
+            self.close();
+            self.write(run);
+        }
+    }
+
+    fn write(&mut self, run: &Dispatched) {
+        let opening: &[u8] = if self.count == 0 { br#"{"type":"runs","runs":["# } else { b"," };
+        self.open.extend_from_slice(opening);
+        let (own, stamp) = (params(run), self.stamp.take().filter(|(at, _)| *at == run.fire_time));
+        let (_, stamp) =
+            self.stamp.insert(stamp.unwrap_or_else(|| (run.fire_time, with_millis(run.fire_time))));
+        // These types have no value that cannot be written as JSON.
+        let _ = serde_json::to_writer(&mut self.open, &piece(run, own.as_deref(), stamp));
+        self.count += 1;
+    }
+
+    fn close(&mut self) {
+        let mut message = std::mem::take(&mut self.open);
+        message.extend_from_slice(b"]}");
+        self.full.extend(String::from_utf8(message));
+        self.count = 0;
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if self.count > 0 {
+            self.close();
+        }
+        self.full
+    }
 }
 
 /// What the job has for runs that bring nothing.
@@ -66,7 +97,7 @@ fn params(run: &Dispatched) -> Option<Box<RawValue>> {
     serde_json::value::to_raw_value(own).ok()
 }
 
-fn piece<'a>(run: &'a Dispatched, own: Option<&'a RawValue>) -> Run<'a> {
+fn piece<'a>(run: &'a Dispatched, own: Option<&'a RawValue>, fire_time: &'a str) -> Run<'a> {
     let definition = &run.job.definition;
     let executor = run.job.executor();
     let brought = run.payload.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
@@ -75,7 +106,7 @@ fn piece<'a>(run: &'a Dispatched, own: Option<&'a RawValue>) -> Run<'a> {
         job: run.job.id.0,
         name: Cow::Borrowed(&definition.name),
         handler: Cow::Borrowed(executor.map_or("", |executor| &executor.handler)),
-        fire_time: Cow::Owned(with_millis(run.fire_time)),
+        fire_time: Cow::Borrowed(fire_time),
         attempt: run.attempt.0,
         token: run.token.0,
         timeout_ms: u64::try_from(run.timeout.as_millis()).unwrap_or(u64::MAX).min(1 << 52),

@@ -146,7 +146,7 @@ impl House {
     }
 
     fn flight(&self, mut run: Dispatched, now: Instant) -> Result<Arc<Flight>, (Box<Dispatched>, String)> {
-        let Some(address) = run.address.take() else {
+        let Some(address) = run.address.take().map(Arc::unwrap_or_clone) else {
             return Err((Box::new(run), "no executor was chosen; nothing was sent".into()));
         };
         let place = match address.dialect {
@@ -159,7 +159,7 @@ impl House {
                 Ok(Flight::new(run, address, place, now + wait))
             }
             Err(reason) => {
-                run.address = Some(address);
+                run.address = Some(Arc::new(address));
                 Err((Box::new(run), reason))
             }
         }

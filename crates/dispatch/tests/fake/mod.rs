@@ -358,7 +358,7 @@ pub(crate) fn executor_job(edit: impl FnOnce(&mut Definition)) -> Arc<Job> {
 pub(crate) fn run_at(job: &Arc<Job>, address: Address) -> Dispatched {
     static LOGS: AtomicU64 = AtomicU64::new(1);
     let log = Some(LogId(LOGS.fetch_add(1, Ordering::SeqCst)));
-    Dispatched { log, address: Some(address), ..run_of(job) }
+    Dispatched { log, address: Some(Arc::new(address)), ..run_of(job) }
 }
 
 /// A run of a new job for an executor.

@@ -331,7 +331,7 @@ pub(crate) fn kill(run: &Dispatched) -> Kill {
         job: run.job.id,
         attempt: run.attempt,
         token: run.token,
-        address: run.address.clone(),
+        address: run.address.as_deref().cloned(),
     }
 }
 

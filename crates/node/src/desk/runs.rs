@@ -262,6 +262,9 @@ impl Node {
                     for (run, _) in runs.iter().zip(accepted).filter(is_new) {
                         let epoch = epochs.get(&run.shard).copied();
                         memory.take_in_new(read, &crate::step::waiting(run), epoch);
+                        if let Some(payload) = &run.payload {
+                            memory.bring_ahead(run.id, payload, now);
+                        }
                     }
                 }
                 Err(_) => runs.iter().for_each(|run| memory.read_again(run.shard, run.due)),

@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Brought, JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
+use rustc_hash::FxHashMap;
 
 use crate::Node;
 use crate::memory::Memory;
 use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
 use crate::settings::Settings;
 use crate::step::Ended;
+use pick::Picked;
 
 /// Why a run ended that a newcomer took the place of.
 const COVERED: &str = "a newer run took its place";
@@ -64,7 +66,7 @@ struct Turn<'a> {
 }
 
 /// What the runs in hand bring, as it is kept: perhaps with what they have of their own, and whom it is meant for.
-type Payloads = BTreeMap<RunId, Payload>;
+type Payloads = FxHashMap<RunId, Payload>;
 
 impl Node {
     /// Starts what is due: asks its job, admits it, writes its gate, sends it.
@@ -73,20 +75,19 @@ impl Node {
         if boot < self.memory().paused_until {
             return self.fire_alone();
         }
-        loop {
-            let picked = self.pick(Help::Store);
-            if let Err(error) = self.fire_picked(&picked).await {
-                self.lost_or_paused("fire", &error);
-                self.put_back(&picked);
-                break;
-            }
-            if picked.len() < self.settings.fire_max {
-                break;
-            }
+        let Picked { runs, is_full } = self.pick(Help::Store);
+        let fired = self.fire_picked(&runs).await;
+        if let Err(error) = &fired {
+            self.lost_or_paused("fire", error);
+            self.put_back(&runs);
         }
         let wants = self.memory().wants(boot);
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
+        }
+        if is_full && fired.is_ok() {
+            // Whoever writes to executors may be waiting for this thread, so there is no next round in this one.
+            return self.boot();
         }
         let (next, next_want) = (self.next_moment(), self.memory().next_want());
         next_want.map_or(next, |want| want.min(next))
@@ -94,8 +95,8 @@ impl Node {
 
     /// While the store is away, what is loaded and needs nothing from it goes on, as long as our lease lasts.
     fn fire_alone(&self) -> Boot {
-        let picked = self.pick(Help::None);
-        let Decision { sends, .. } = self.decide(&picked, &Payloads::new(), Help::None);
+        let picked = self.pick(Help::None).runs;
+        let Decision { sends, .. } = self.decide(&picked, &Payloads::default(), Help::None);
         if !sends.is_empty() {
             self.ports.dispatch.send(sends);
         }
@@ -150,6 +151,7 @@ impl Node {
         };
         self.know_jobs(jobs).await?;
         let mut payloads = self.payloads_of_parts(picked).await?;
+        let with_payload = self.memory().take_ahead(with_payload, &mut payloads);
         if !with_payload.is_empty() {
             let rows = self.ports.store.fetch(&with_payload).await?;
             payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
@@ -166,7 +168,7 @@ impl Node {
             picked.iter().filter_map(|id| Some((*id, memory.parts.get(*id)?.whole))).collect()
         };
         if wholes.is_empty() {
-            return Ok(Payloads::new());
+            return Ok(Payloads::default());
         }
         let ids: Vec<RunId> = wholes.values().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let rows = self.ports.store.fetch(&ids).await?;

@@ -1,4 +1,4 @@
-//! Loading: open runs that enter the window come into the wheel.
+//! Loading: open runs that enter the window come into the wheel, and what they bring a moment before they are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ impl Node {
     /// Takes over what earlier holders left, and loads what is ready within the window.
     pub async fn load(&self) -> Boot {
         let boot = self.boot();
-        match self.load_once().await {
+        match self.load_round().await {
             Ok(true) => boot.plus(self.settings.load_ahead / 4),
             Ok(false) => self.boot(),
             Err(error) => {
@@ -28,6 +28,12 @@ impl Node {
                 boot.plus(self.settings.pause)
             }
         }
+    }
+
+    /// What is due in a moment goes before what is due in half a minute.
+    async fn load_round(&self) -> Result<bool, StoreError> {
+        self.fetch_ahead().await?;
+        self.load_once().await
     }
 
     /// Whether everything within the window, or as much as there is room for, is loaded.

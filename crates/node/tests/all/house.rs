@@ -167,10 +167,19 @@ impl House {
             now_or_never(node.plan());
             now_or_never(node.tend());
             now_or_never(node.watch());
-            now_or_never(node.fire());
+            self.fire(node);
             now_or_never(node.settle());
             now_or_never(node.reap());
-            now_or_never(node.fire());
+            self.fire(node);
+        }
+    }
+
+    /// Fires, round after round, until it does not ask for another.
+    pub(crate) fn fire(&self, node: &Node) {
+        for _ in 0..100 {
+            if now_or_never(node.fire()) > self.hands.boot() {
+                return;
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The steps of a node, called by hand on a clock that only the test moves.
 
+mod ahead;
 mod change;
 mod cluster;
 mod executors;

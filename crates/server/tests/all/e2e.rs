@@ -135,7 +135,8 @@ async fn after_the_answer_to_stop_nothing_fires_and_an_edit_is_in_the_next_fire(
     eventually("a second has passed", async || millis(&json!(from_now(0))) > asked_at + 1_000).await;
     let after: Vec<_> = agent.seen().into_iter().filter(|seen| seen.at > asked_at + 50).collect();
     assert!(after.is_empty(), "{after:?}");
-    assert_eq!(server.get(&format!("/jobs/{id}")).await.json()["stopped_reason"], "asked");
+    let shown = server.get(&format!("/jobs/{id}")).await;
+    assert_eq!((shown.status, &shown.json()["stopped_reason"]), (200, &json!("asked")), "{}", shown.text());
     let refused = server.post("/runs", json!({"job": id})).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
 }

@@ -9,7 +9,7 @@ use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, LogId, Origin, Payload, RunId, ShardId, Text, Token};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
-use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows, params};
 use rustc_hash::FxHashSet;
 
 use super::births::{Birth, Entry, Place};
@@ -271,8 +271,14 @@ impl Keeper {
         let mut ids = runs.to_vec();
         ids.sort_unstable();
         let mut rows = Vec::with_capacity(ids.len());
+        // The statement of their day, which most of them share: to look it up took as long as to read a run.
+        let mut of_day = None;
         for run in ids {
-            let Some((mut waiting, payload)) = run_of(conn, days, run)? else { continue };
+            if of_day.as_ref().is_none_or(|(day, _)| *day != run.day()) {
+                of_day = Some((run.day(), select_run(conn, days, run.day())?));
+            }
+            let Some((_, Some(select))) = &mut of_day else { continue };
+            let Some((mut waiting, payload)) = read_run(select, run)? else { continue };
             let standing = known.of(conn, days, run)?;
             known.note(conn, days, run, Bit::There)?;
             let (mut is_gated, mut is_parked) = (false, false);
@@ -359,15 +365,31 @@ fn run_of(
     days: &Days,
     run: RunId,
 ) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
-    let number = run.day();
+    let Some(mut select) = select_run(conn, days, run.day())? else { return Ok(None) };
+    read_run(&mut select, run)
+}
+
+/// What reads a run of a day, if it has any.
+fn select_run<'c>(
+    conn: &'c Connection,
+    days: &Days,
+    number: u32,
+) -> rusqlite::Result<Option<CachedStatement<'c>>> {
     if !days.has(number, Table::Runs) {
         return Ok(None);
     }
-    let mut select = conn.prepare_cached(&format!(
+    let select = conn.prepare_cached(&format!(
         "select job, shard, fire_time, due, origin, decided, priority, payload
          from runs_{number}
          where id = ?1"
     ))?;
+    Ok(Some(select))
+}
+
+fn read_run(
+    select: &mut CachedStatement<'_>,
+    run: RunId,
+) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
     let read = |row: &Row<'_>| {
         let small = |column: usize| row.get::<_, i64>(column);
         let (Ok(job), Ok(shard)) = (u32::try_from(small(0)?), u16::try_from(small(1)?)) else {

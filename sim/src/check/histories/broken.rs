@@ -1,5 +1,7 @@
 //! Histories that break a promise each.
 
+use std::sync::Arc;
+
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Own, Settlement,
@@ -438,7 +440,10 @@ fn x2_a_run_is_sent_to_the_executor_of_another_app_or_to_none() {
         let run = story.planned();
         story.tell(story.gate(run, 1)).unwrap();
         let mut send = story.dispatched(run, 1);
-        send.address = send.address.zip(address).map(|(there, url)| Address { url: url.into(), ..there });
+        let moved = |(there, url): (Arc<Address>, &'static str)| {
+            Arc::new(Address { url: url.into(), ..(*there).clone() })
+        };
+        send.address = send.address.zip(address).map(moved);
         breaks("X2", story.send_as(NODE, &send));
     }
 }

@@ -360,7 +360,7 @@ impl Story {
             timeout: version.definition.timeout,
             origin: facts.origin,
             sent_at: Timestamp::from_millis(self.now()),
-            address: is_for_executors.then_some(address),
+            address: is_for_executors.then(|| Arc::new(address)),
             part: None,
         }
     }

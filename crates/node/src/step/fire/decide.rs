@@ -228,7 +228,7 @@ impl Turn<'_> {
             timeout: own.timeout(&job.definition),
             origin: run.origin,
             sent_at,
-            address: address.map(|address| (*address).clone()),
+            address,
             part: self.memory.parts.get(id).map(|known| known.part.clone()),
         });
     }

@@ -20,9 +20,26 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(100);
 /// When places are free and something is due, the next round comes this soon: by then more may be due.
 const NEXT_ROUND: Duration = Duration::from_millis(1);
 
+/// While payloads that should be here are being fetched, it is asked this often whether they are.
+const NEXT_FETCH: Duration = Duration::from_millis(10);
+
+/// How many go in one round where nothing has to be asked of the store: so few that executors begin with these while the
+/// next are decided. Where the store is asked, a round is as large as may be, because asking takes as long for few.
+const AT_ONCE_MAX: usize = 250;
+
+/// What goes in this round.
+#[derive(Default)]
+pub(super) struct Picked {
+    pub(super) runs: Vec<RunId>,
+    /// Whether it is as many as go in one: there may be more.
+    pub(super) is_full: bool,
+}
+
 /// What was chosen from the queue.
 struct Choice {
     picked: Vec<RunId>,
+    /// Whether the store has to be asked about one of them.
+    asks_store: bool,
     /// See [`Memory::fast_below`].
     fast_below: Option<Rank>,
     /// Whether everything that was passed over so far waits for the fast pool.
@@ -47,13 +64,13 @@ impl Settings {
 
 impl Node {
     /// Moves what is due from the wheel to the queue, and takes from the queue what may go now.
-    pub(super) fn pick(&self, help: Help) -> Vec<RunId> {
+    pub(super) fn pick(&self, help: Help) -> Picked {
         let boot = self.boot();
         let mut memory = self.memory();
         if boot < memory.held_until {
-            return Vec::new();
+            return Picked::default();
         }
-        let Some(now) = memory.trusted_now(boot) else { return Vec::new() };
+        let Some(now) = memory.trusted_now(boot) else { return Picked::default() };
         memory.end_listening(boot);
         memory.call_stalled();
         self.let_out(&mut memory, now);
@@ -64,7 +81,10 @@ impl Node {
             memory.make_ready(id);
         }
         memory.wakes.load |= memory.has_room_again();
-        let Choice { picked, fast_below, .. } = self.choose(&memory, now, help);
+        memory.wakes.load |= help == Help::Store && memory.fetches_at(boot).is_some_and(|at| at <= boot);
+        let choice = self.choose(&memory, now, help);
+        let is_full = choice.picked.len() >= self.round_max(&choice);
+        let Choice { picked, fast_below, .. } = choice;
         memory.fast_below = fast_below;
         memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
         let is_waiting = memory.waiting_count() > picked.len();
@@ -72,7 +92,12 @@ impl Node {
         for id in &picked {
             memory.make_busy(*id);
         }
-        picked
+        Picked { runs: picked, is_full }
+    }
+
+    /// How many go in a round with these.
+    fn round_max(&self, choice: &Choice) -> usize {
+        if choice.asks_store { self.settings.fire_max } else { self.settings.fire_max.min(AT_ONCE_MAX) }
     }
 
     /// Lets what is due leave the wheel, as much as may wait for a place.
@@ -101,7 +126,8 @@ impl Node {
 
     /// The runs that may go now, in their order.
     fn choose(&self, memory: &Memory, now: Timestamp, help: Help) -> Choice {
-        let mut choice = Choice { picked: Vec::new(), fast_below: memory.fast_below, is_unbroken: true };
+        let fast_below = memory.fast_below;
+        let mut choice = Choice { picked: Vec::new(), asks_store: false, fast_below, is_unbroken: true };
         let (mut taken, mut caught_up) = ([0_u32; 2], 0);
         let has_place = |pool: Pool, taken: &[u32; 2]| {
             let open = memory.open[pool as usize] + taken[pool as usize];
@@ -110,7 +136,7 @@ impl Node {
         let (mut ranks, mut has_jumped) = (memory.ready.range(..), false);
         while let Some(rank) = ranks.next() {
             let has_share = !rank.is_caught_up || caught_up < self.settings.catch_up_max;
-            if choice.picked.len() >= self.settings.fire_max || !has_share {
+            if choice.picked.len() >= self.round_max(&choice) || !has_share {
                 break;
             }
             if !has_jumped && !has_place(Pool::Fast, &taken) {
@@ -133,6 +159,7 @@ impl Node {
                 taken[pool as usize] += 1;
             }
             caught_up += usize::from(rank.is_caught_up);
+            choice.asks_store |= memory.asks_store(rank.run, run);
             choice.picked.push(rank.run);
         }
         choice
@@ -163,7 +190,8 @@ impl Node {
         // What cannot go may have to make way for what could.
         let overfull = is_full.then(|| memory.flow.next_look());
         let listened = memory.natives.listened();
-        [in_queue, waiting, overfull, listened].into_iter().flatten().fold(idle, Boot::min)
+        let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
+        [in_queue, waiting, overfull, listened, fetches].into_iter().flatten().fold(idle, Boot::min)
     }
 }
 
@@ -187,6 +215,19 @@ impl Memory {
                 matches!(wanted(job, &run.candidate(), now), Wanted::Start(_))
             }
             _ => false,
+        }
+    }
+
+    /// Whether the store has to be asked before it can be sent, as far as can be said before its executor is chosen.
+    fn asks_store(&self, id: RunId, run: &Run) -> bool {
+        let flags = run.flags;
+        let is_here = !flags.has_payload || self.ahead.has(id);
+        let is_plain = is_here && !flags.is_doubtful && !flags.may_be_gated;
+        match self.jobs.get(run.job) {
+            Some(Known::Job(job)) if is_plain && !job.must_be_gated() => {
+                job.executor().is_some() && self.natives.is_empty()
+            }
+            _ => true,
         }
     }
 

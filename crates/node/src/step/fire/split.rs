@@ -58,7 +58,7 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
-        let (settings, decision, payloads) = (&self.settings, Decision::default(), &Payloads::new());
+        let (settings, decision, payloads) = (&self.settings, Decision::default(), &Payloads::default());
         let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits: 0, decision };
         for (split, answer) in splits.iter().zip(answers) {
             let Some(run) = turn.memory.in_hand(split.gate.run) else { continue };

@@ -1,0 +1,148 @@
+//! What runs bring, fetched a moment before they are due: so nothing has to be read between the due time and the send.
+//!
+//! It is a cache with a bound. What is not here when its run is due is fetched then; and what a run brings never changes,
+//! so nothing here grows old.
+
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_core::model::{Payload, RunId};
+use rustc_hash::FxHashMap;
+
+use crate::Node;
+use crate::memory::{Memory, Place};
+use crate::ports::{Boot, StoreError};
+
+/// How long before it is due a run's payload is fetched.
+const AHEAD: Duration = Duration::from_millis(500);
+
+/// So many payloads are held, and about so many bytes of them.
+const RUNS_MAX: usize = 10_000;
+const BYTES_MAX: usize = 16 << 20;
+
+/// How many runs are looked at to find those: not all of them bring something.
+const LOOKED_AT_MAX: usize = 2 * RUNS_MAX;
+
+/// How many are read at once: they may be long.
+const CHUNK: usize = 500;
+
+/// Payloads of runs that are due in a moment.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    payloads: FxHashMap<RunId, Payload>,
+    bytes: usize,
+    /// When it is looked again for what is due in a moment.
+    look_at: Boot,
+    /// Whether there was more than could be held: then it is looked again as soon as half of it is gone.
+    has_more: bool,
+}
+
+impl Ahead {
+    fn has_room(&self) -> bool {
+        self.payloads.len() < RUNS_MAX && self.bytes < BYTES_MAX
+    }
+
+    fn is_half_empty(&self) -> bool {
+        self.payloads.len() < RUNS_MAX / 2 && self.bytes < BYTES_MAX / 2
+    }
+
+    fn put(&mut self, id: RunId, payload: Payload) {
+        self.bytes += payload.len();
+        if let Some(before) = self.payloads.insert(id, payload) {
+            self.bytes -= before.len();
+        }
+    }
+
+    pub(crate) fn has(&self, id: RunId) -> bool {
+        self.payloads.contains_key(&id)
+    }
+
+    pub(crate) fn take(&mut self, id: RunId) -> Option<Payload> {
+        if self.payloads.is_empty() {
+            return None;
+        }
+        let payload = self.payloads.remove(&id)?;
+        self.bytes -= payload.len();
+        Some(payload)
+    }
+}
+
+impl Memory {
+    /// When payloads are to be fetched, if anything is in the wheel.
+    pub(crate) fn fetches_at(&self, boot: Boot) -> Option<Boot> {
+        let due = self.wheel.next_due()?;
+        if self.ahead.has_more && self.ahead.is_half_empty() {
+            return Some(boot);
+        }
+        let begins = due.as_millis().saturating_sub(AHEAD.as_millis() as i64);
+        Some(self.time.moment_of(Timestamp::from_millis(begins)).max(self.ahead.look_at))
+    }
+
+    /// The runs whose payloads are to be fetched now.
+    fn due_in_a_moment(&mut self, now: Timestamp, boot: Boot) -> Vec<RunId> {
+        if self.fetches_at(boot).is_none_or(|at| at > boot) {
+            return Vec::new();
+        }
+        self.ahead.look_at = boot.plus(AHEAD / 2);
+        let room = RUNS_MAX.saturating_sub(self.ahead.payloads.len());
+        let brings = |id: &RunId| self.runs.get(id).is_some_and(|run| run.flags.has_payload);
+        let is_missing = |id: &RunId| !self.ahead.has(*id);
+        let soon = self.wheel.due_by(now.saturating_add(AHEAD)).map(RunId).take(LOOKED_AT_MAX);
+        let soon: Vec<RunId> = soon.filter(brings).filter(is_missing).take(room).collect();
+        self.ahead.has_more = soon.len() == room;
+        soon
+    }
+
+    /// Takes what was fetched; which runs it was not fetched of.
+    pub(crate) fn take_ahead(
+        &mut self,
+        runs: Vec<RunId>,
+        payloads: &mut FxHashMap<RunId, Payload>,
+    ) -> Vec<RunId> {
+        let mut missing = runs;
+        missing.retain(|id| match self.ahead.take(*id) {
+            Some(payload) => payloads.insert(*id, payload).is_some(),
+            None => true,
+        });
+        missing
+    }
+
+    /// Keeps what a run brings, if it is due in a moment and nobody has taken it meanwhile.
+    pub(crate) fn bring_ahead(&mut self, id: RunId, payload: &Payload, now: Timestamp) {
+        let soon = now.saturating_add(AHEAD);
+        let is_waiting = |place| matches!(place, Place::Wheel | Place::Ready);
+        let run = self.runs.get(&id).filter(|run| run.ready_at <= soon && is_waiting(run.place));
+        if run.is_some() && self.ahead.has_room() {
+            self.ahead.put(id, Payload::clone(payload));
+        }
+    }
+}
+
+impl Node {
+    /// Fetches what those runs bring that are due in a moment.
+    pub(crate) async fn fetch_ahead(&self) -> Result<(), StoreError> {
+        let boot = self.boot();
+        let (now, soon) = {
+            let mut memory = self.memory();
+            let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
+            (now, memory.due_in_a_moment(now, boot))
+        };
+        for chunk in soon.chunks(CHUNK) {
+            {
+                let mut memory = self.memory();
+                memory.ahead.has_more |= !memory.ahead.has_room();
+                if !memory.ahead.has_room() {
+                    break;
+                }
+            }
+            let rows = self.ports.store.fetch(chunk).await?;
+            let mut memory = self.memory();
+            for row in rows {
+                if let Some(payload) = &row.payload {
+                    memory.bring_ahead(row.waiting.run, payload, now);
+                }
+            }
+        }
+        Ok(())
+    }
+}
