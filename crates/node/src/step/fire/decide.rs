@@ -301,6 +301,11 @@ impl Turn<'_> {
             self.memory.forget(id);
             return None;
         };
+        if let Some(kept) = self.memory.runs.get_mut(&id) {
+            // That no earlier holder has sent it was judged by the job as it was. From here on only the gate can say what
+            // became of it, however its job is changed.
+            kept.flags.is_doubtful = false;
+        }
         let is_part = run.origin == Origin::Part;
         if !is_part {
             self.memory.active.entry(run.job).or_default().running.insert(id);
@@ -348,6 +353,11 @@ impl Turn<'_> {
             return self.decision.covered.push(id);
         }
         let Some(run) = self.memory.runs.get(&id).copied() else { return };
+        if run.flags.may_be_gated && run.place == Place::Busy {
+            // Its gate is asked in this very round: it may be on its way, and may even have parts. The newcomer asks again
+            // after that.
+            return;
+        }
         let reason = Text::Borrowed(COVERED);
         let close = Close { outcome: Outcome::Cancelled, reason, closed_at: self.now, range: None };
         let ended = match self.memory.flights.get(&id) {
