@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use punctual_api::Peer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
@@ -30,6 +30,10 @@ pub(crate) use tls::{Tls, load as load_tls};
 
 /// How long a client may take to send the head of a request, and how long a connection may be idle between two.
 const HEAD_WITHIN: Duration = Duration::from_secs(20);
+
+/// How many may have connected and wait to be taken up. Whoever finds no room is not refused but not heard: it asks again a
+/// second later. The system may allow fewer.
+const BACKLOG: u32 = 4_096;
 
 /// How long to wait before accepting again when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
@@ -43,12 +47,12 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes the address, or says who has it.
-    pub(crate) async fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         tls: Option<Tls>,
         connections: usize,
     ) -> Result<Listener, String> {
-        let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        let listener = listen(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("{address} is taken by another program: choose another address with --listen")
             }
@@ -93,6 +97,19 @@ impl Listener {
         drop(self.listener);
         graceful.wait(bound).await;
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A node that starts again takes its port though connections of the one before are still fading. Elsewhere than on
+    // Unix this would let two programs have one port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// All open connections, to be told that it is over.
@@ -153,4 +170,37 @@ async fn serve_one(
 
 fn is_ndjson(kind: &http::HeaderValue) -> bool {
     kind.as_bytes().starts_with(b"application/x-ndjson")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than the usual room of 128, fewer than the files that a process may have open.
+    const CROWD: usize = 300;
+
+    #[tokio::test]
+    async fn a_crowd_is_let_in_while_the_node_is_busy() {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let address = listener.address().unwrap();
+        let crowd = async {
+            let mut connected = Vec::new();
+            while connected.len() < CROWD {
+                connected.push(TcpStream::connect(address).await.unwrap());
+            }
+        };
+        // Nobody takes anybody up, so whoever finds no room waits for ever.
+        tokio::time::timeout(Duration::from_secs(10), crowd).await.expect("there is room for all");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_said_to_be() {
+        let first = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let address = first.address().unwrap();
+        let second = Listener::bind(address, None, 1).err().expect("it is taken");
+        assert_eq!(
+            second,
+            format!("{address} is taken by another program: choose another address with --listen")
+        );
+    }
 }

@@ -64,7 +64,7 @@ async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<()
         _ => None,
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listener = Listener::bind(config.listen, tls, config.connections).await?;
+    let listener = Listener::bind(config.listen, tls, config.connections)?;
     let address = listener.address().map_err(|error| error.to_string())?;
     let kept = keep::open(config).await?;
     let token = wiring::first_token(&kept.door, config).await?;
