@@ -22,6 +22,7 @@ use crate::executors::Executors;
 use crate::forecast::Forecasts;
 use crate::logs::Logbook;
 use crate::problem::Problem;
+use crate::router::RequestIds;
 use crate::session::Sessions;
 use crate::table::Permission;
 
@@ -123,6 +124,7 @@ pub fn peer_token(secret: &Digest) -> String {
 /// The house, and what the front door remembers between requests.
 pub(crate) struct Front {
     pub(crate) app: App,
+    pub(crate) request_ids: RequestIds,
     pub(crate) tokens: Tokens,
     pub(crate) strangers: Strangers,
     pub(crate) apps: AppNames,

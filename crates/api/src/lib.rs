@@ -29,6 +29,7 @@ mod session;
 mod stream;
 mod table;
 mod token;
+mod uncut;
 
 pub use app::{App, CheckTarget, Settings, peer_token};
 pub use badge::DEFAULT_TOKEN;
