@@ -16,6 +16,7 @@ use punctual_protocol::Configuration;
 
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
+use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::events::EventLog;
 use crate::executors::Executors;
@@ -135,6 +136,7 @@ pub(crate) struct Front {
     pub(crate) names: JobNames,
     pub(crate) forecasts: Forecasts,
     pub(crate) bulks: Bulks,
+    pub(crate) cancels: Cancels,
 }
 
 impl std::ops::Deref for Front {

@@ -10,6 +10,7 @@ mod badge;
 mod body;
 mod bulk;
 mod caller;
+mod cancels;
 mod convert;
 mod cursor;
 mod events;

@@ -15,6 +15,7 @@ use tower::ServiceExt;
 use crate::app::{App, Front};
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
+use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::forecast::Forecasts;
 use crate::problem::Problem;
@@ -47,6 +48,7 @@ pub fn router(app: App) -> Result<Router, String> {
         names: JobNames::default(),
         forecasts: Forecasts::default(),
         bulks: Bulks::default(),
+        cancels: Cancels::default(),
     });
     let mut by_path: BTreeMap<&'static str, Vec<Arc<Operation>>> = BTreeMap::new();
     for operation in operations {
