@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
@@ -27,6 +26,8 @@ use tower::ServiceExt;
 use body::Deadlined;
 use patience::Patient;
 pub(crate) use tls::{Tls, load as load_tls};
+
+use crate::console::Site;
 
 /// How long a client may take to send the head of a request, and how long a connection may be idle between two.
 const HEAD_WITHIN: Duration = Duration::from_secs(20);
@@ -67,7 +68,7 @@ impl Listener {
     }
 
     /// Serves until told to stop, then lets requests finish for at most `bound`.
-    pub(crate) async fn serve(self, router: Router, mut stop: watch::Receiver<bool>, bound: Duration) {
+    pub(crate) async fn serve(self, site: Site, mut stop: watch::Receiver<bool>, bound: Duration) {
         let places = Arc::new(Semaphore::new(self.connections));
         let graceful = Graceful::default();
         loop {
@@ -88,9 +89,9 @@ impl Listener {
                     continue;
                 }
             };
-            let (router, tls, watcher) = (router.clone(), self.tls.clone(), graceful.watcher());
+            let (site, tls, watcher) = (site.clone(), self.tls.clone(), graceful.watcher());
             tokio::spawn(async move {
-                serve_one(stream, peer, router, tls, watcher).await;
+                serve_one(stream, peer, site, tls, watcher).await;
                 drop(place);
             });
         }
@@ -131,14 +132,14 @@ impl Graceful {
 async fn serve_one(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    site: Site,
     tls: Option<Tls>,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     // Answers are written whole, so waiting for more of them only delays.
     let _ = stream.set_nodelay(true);
     let stream = Patient::new(stream);
-    let service = router.map_request(move |request: Request<Incoming>| {
+    let service = site.map_request(move |request: Request<Incoming>| {
         let mut request = request.map(|body| Body::new(Deadlined::new(body)));
         let is_stream = request.headers().get(http::header::CONTENT_TYPE).is_some_and(is_ndjson);
         if is_stream {
