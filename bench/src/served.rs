@@ -10,7 +10,7 @@ mod node;
 mod share;
 
 pub(crate) use agent::{Agent, Arrived};
-pub(crate) use bare::call_in_a_loop;
+pub(crate) use bare::{HELLO, call_in_a_loop};
 pub(crate) use crew::Crew;
 pub(crate) use echo::{Bare, echo};
 pub(crate) use executor::Executor;

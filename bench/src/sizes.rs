@@ -51,6 +51,8 @@ pub struct Sizes {
     pub herds: u64,
     /// One-shots that are handed over through the API, in each of the ways.
     pub submitted: u64,
+    /// One-shots that are handed over one by one.
+    pub submitted_alone: u64,
     /// One-shots that are cancelled, in each of the ways.
     pub cancelled: u64,
     /// One-shots that are only stored.
@@ -102,6 +104,7 @@ impl Sizes {
             punctual_herd: 5_000,
             herds: 10,
             submitted: 200_000,
+            submitted_alone: 100_000,
             cancelled: 100_000,
             stored: 1_000_000,
             due_rate: 10_000,
@@ -121,6 +124,8 @@ impl Sizes {
     pub fn with_runs(self, runs: u64) -> Sizes {
         Sizes {
             submitted: runs,
+            // One by one takes so much longer that fewer are enough, but a figure needs some seconds.
+            submitted_alone: (runs / 5).max(100_000),
             executed: runs,
             triggered: runs,
             cancelled: runs,
@@ -184,6 +189,7 @@ impl Sizes {
             punctual_herd: 200,
             herds: 2,
             submitted: 500,
+            submitted_alone: 100,
             cancelled: 300,
             stored: 2_000,
             due_rate: 100,

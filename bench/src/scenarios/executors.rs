@@ -13,7 +13,7 @@ use super::stage::{create_job, hand_over, lags, launch, since_1970, whole};
 use crate::clock::Watch;
 use crate::database::{Database, Home, Kind};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::served::{Bare, Crew, Executor, LOOK_OFTEN, Native, Served, call_in_a_loop, echo};
+use crate::served::{Bare, Crew, Executor, HELLO, LOOK_OFTEN, Native, Served, call_in_a_loop, echo};
 use crate::{Failure, Figure, Figures};
 
 /// How long what is late may still come.
@@ -34,9 +34,10 @@ const STEADY: Duration = Duration::from_secs(10);
 pub(super) fn xxl(setup: &Setup) -> Figures {
     run(setup, "xxl", async |watch, node, _| {
         let executor = Executor::start(watch, node, "bench").await?;
-        let bare = call_in_a_loop(watch, executor.address, CONNECTIONS, setup.sizes.triggered).await?;
+        let count = setup.sizes.triggered;
+        let bare = call_in_a_loop(watch, executor.address, CONNECTIONS, count, HELLO).await?;
         executor.take();
-        Ok((Crew::Xxl(executor), Bare { took: bare, count: setup.sizes.triggered, wire: None }))
+        Ok((Crew::Xxl(executor), Bare { took: bare, count, wire: None }))
     })
 }
 

@@ -14,7 +14,7 @@ use super::stage::launch;
 use crate::clock::{Watch, lag};
 use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::served::{Agent, Arrived, Served, call_in_a_loop};
+use crate::served::{Agent, Arrived, HELLO, Served, call_in_a_loop};
 use crate::{Failure, Figure, Figures};
 
 /// How long what is late may still come.
@@ -54,7 +54,7 @@ async fn call(
 ) -> Result<Figure, Failure> {
     let watch = Arc::new(Watch::start());
     let agent = Agent::start(&watch).await?;
-    let bare = call_in_a_loop(&watch, agent.address, CONNECTIONS, count).await?;
+    let bare = call_in_a_loop(&watch, agent.address, CONNECTIONS, count, HELLO).await?;
     agent.take();
 
     let mut home = database.empty("node").await?;

@@ -1,11 +1,14 @@
 //! One-shots handed over through the API, each request waiting for its answer, which comes when they are durable: one a request over
 //! many connections, beside a bare loop of such requests, and many a request over a few.
 
+use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::Setup;
@@ -18,9 +21,6 @@ use crate::{Failure, Figure, Figures};
 
 /// How many a request, and over how many connections.
 const CASES: [(u64, usize); 3] = [(1, 256), (1_000, 4), (10_000, 2)];
-
-/// Which part of them is handed over one by one.
-const ALONE: u64 = 5;
 
 /// They are due so far ahead that none begins.
 const AHEAD: Duration = Duration::from_secs(3_600);
@@ -47,40 +47,32 @@ async fn measure(
     connections: usize,
 ) -> Result<Figure, Failure> {
     let watch = Arc::new(Watch::start());
-    // One by one takes so much longer that fewer are enough.
-    let count = if batch == 1 { setup.sizes.submitted / ALONE } else { setup.sizes.submitted.max(batch) };
-    let mut bare = None;
-    if batch == 1 {
-        let agent = Agent::start(&watch).await?;
-        bare = Some(call_in_a_loop(&watch, agent.address, connections, count).await?);
-    }
+    let count = match batch {
+        1 => setup.sizes.submitted_alone,
+        _ => setup.sizes.submitted.max(batch),
+    };
     let mut home = database.empty("node").await?;
     let mut node = Served::start(&launch(setup, database, &mut home)?).await?;
     let job = create_job(&mut node, "bench").await?;
-    let due = watch.now().saturating_add(AHEAD).to_string();
+    let form = Arc::new(Form { job, due: watch.now().saturating_add(AHEAD).to_string(), batch });
+    let mut bare = None;
+    if batch == 1 {
+        let agent = Agent::start(&watch).await?;
+        let body = form.body(0..1);
+        bare = Some(call_in_a_loop(&watch, agent.address, connections, count, body).await?);
+    }
+    let mut lines = Vec::new();
+    for _ in 0..connections {
+        let mut line = node.another();
+        line.connect().await?;
+        lines.push(line);
+    }
     let (before, servers) = (home.counts().await?, database.cpu_seconds());
     let (cpu, begun) = (cpu_seconds_of(node.id()), watch.elapsed());
     let next = Arc::new(AtomicU64::new(0));
     let mut askers = JoinSet::new();
-    for _ in 0..connections {
-        let (next, watch, mut node) = (Arc::clone(&next), Arc::clone(&watch), node.another());
-        let (job, due) = (job.clone(), due.clone());
-        askers.spawn(async move {
-            let (mut took, mut accepted) = (Vec::new(), 0);
-            loop {
-                let from = next.fetch_add(batch, Ordering::Relaxed);
-                if from >= count {
-                    return Ok::<_, Failure>((took, accepted));
-                }
-                let runs: Vec<Value> =
-                    (from..count.min(from + batch)).map(|number| one(&job, &due, number)).collect();
-                let body = if batch == 1 { runs[0].clone() } else { json!({"runs": runs}) };
-                let begun = watch.elapsed();
-                let answer = node.ask("POST", "/api/v1/runs", &body).await?;
-                took.push(watch.elapsed() - begun);
-                accepted += answer["accepted"].as_u64().unwrap_or(0);
-            }
-        });
+    for line in lines {
+        askers.spawn(hand_over(line, Arc::clone(&form), Arc::clone(&next), count, Arc::clone(&watch)));
     }
     let (mut took, mut accepted) = (Vec::new(), 0);
     while let Some(asked) = askers.join_next().await {
@@ -112,12 +104,69 @@ async fn measure(
     })
 }
 
-fn one(job: &Value, due: &str, number: u64) -> Value {
-    json!({
-        "job": job,
-        "at": due,
-        "payload": {"order": "0123456789abcdef", "amount": "17.90", "currency": "EUR", "number": number, "note": NOTE},
-    })
+/// Hands over what is next until nothing is left: how long each request took, and how many were accepted.
+async fn hand_over(
+    mut node: Served,
+    form: Arc<Form>,
+    next: Arc<AtomicU64>,
+    count: u64,
+    watch: Arc<Watch>,
+) -> Result<(Vec<Duration>, u64), Failure> {
+    let (mut took, mut accepted) = (Vec::new(), 0);
+    loop {
+        let from = next.fetch_add(form.batch, Ordering::Relaxed);
+        if from >= count {
+            return Ok((took, accepted));
+        }
+        let body = form.body(from..count.min(from + form.batch));
+        let begun = watch.elapsed();
+        let answer = node.ask_text("POST", "/api/v1/runs", body).await?;
+        took.push(watch.elapsed() - begun);
+        accepted += serde_json::from_slice::<Answer>(&answer)?.accepted;
+    }
+}
+
+/// What is read of an answer.
+#[derive(Deserialize)]
+struct Answer {
+    accepted: u64,
+}
+
+/// What all requests have in common.
+struct Form {
+    job: Value,
+    due: String,
+    batch: u64,
+}
+
+impl Form {
+    /// A request with these runs, written as text.
+    fn body(&self, mut numbers: Range<u64>) -> String {
+        let mut body = String::with_capacity(300 * (numbers.end - numbers.start) as usize);
+        if self.batch == 1 {
+            self.write(&mut body, numbers.start);
+            return body;
+        }
+        body.push_str(r#"{"runs":["#);
+        if let Some(first) = numbers.next() {
+            self.write(&mut body, first);
+        }
+        for number in numbers {
+            body.push(',');
+            self.write(&mut body, number);
+        }
+        body.push_str("]}");
+        body
+    }
+
+    fn write(&self, body: &mut String, number: u64) {
+        let Form { job, due, .. } = self;
+        let written = write!(
+            body,
+            r#"{{"job":{job},"at":"{due}","payload":{{"order":"0123456789abcdef","amount":"17.90","currency":"EUR","number":{number},"note":"{NOTE}"}}}}"#
+        );
+        written.expect("a text takes whatever is written");
+    }
 }
 
 async fn stored(home: &Home, watch: &Arc<Watch>) -> Result<u64, Failure> {

@@ -16,13 +16,18 @@ use tokio::task::JoinSet;
 use crate::Failure;
 use crate::clock::Watch;
 
-/// How long `count` requests take over so many connections.
+/// What an agent of a benchmark is sent.
+pub(crate) const HELLO: &str = r#"{"hello":"agent"}"#;
+
+/// How long `count` requests with such a body take over so many connections.
 pub(crate) async fn call_in_a_loop(
     watch: &Watch,
     agent: SocketAddr,
     connections: usize,
     count: u64,
+    body: impl Into<Bytes>,
 ) -> Result<Duration, Failure> {
+    let body = body.into();
     let left = Arc::new(AtomicU64::new(count));
     let mut streams = Vec::new();
     for _ in 0..connections {
@@ -31,7 +36,7 @@ pub(crate) async fn call_in_a_loop(
     let started = watch.elapsed();
     let mut callers = JoinSet::new();
     for stream in streams {
-        callers.spawn(call(stream, Arc::clone(&left)));
+        callers.spawn(call(stream, Arc::clone(&left), body.clone()));
     }
     while let Some(called) = callers.join_next().await {
         called??;
@@ -39,7 +44,7 @@ pub(crate) async fn call_in_a_loop(
     Ok(watch.elapsed() - started)
 }
 
-async fn call(stream: TcpStream, left: Arc<AtomicU64>) -> Result<(), Failure> {
+async fn call(stream: TcpStream, left: Arc<AtomicU64>, body: Bytes) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -48,7 +53,7 @@ async fn call(stream: TcpStream, left: Arc<AtomicU64>) -> Result<(), Failure> {
             .header("host", "agent")
             .header("content-type", "application/json")
             .header("punctual-run-id", "1")
-            .body(Full::new(Bytes::from_static(b"{\"hello\":\"agent\"}")))?;
+            .body(Full::new(body.clone()))?;
         sender.ready().await?;
         sender.send_request(request).await?.into_body().collect().await?;
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::HeaderValue;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -41,6 +42,8 @@ pub(crate) struct Served {
     /// None for one more connection to a node that somebody else started.
     child: Option<Child>,
     authority: String,
+    host: HeaderValue,
+    bearer: HeaderValue,
     /// None until something is asked.
     sender: Option<SendRequest<Full<Bytes>>>,
 }
@@ -80,7 +83,8 @@ impl Served {
         }
         let authority = authority?;
         std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
-        Ok(Served { child: Some(child), authority, sender: None })
+        let (host, bearer) = (HeaderValue::try_from(&authority)?, format!("Bearer {TOKEN}").try_into()?);
+        Ok(Served { child: Some(child), authority, host, bearer, sender: None })
     }
 
     /// Waits until it can do its work.
@@ -98,11 +102,24 @@ impl Served {
 
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.ask_text(method, path, body).await?;
+        Ok(serde_json::from_slice(&answer)
+            .unwrap_or_else(|_| String::from_utf8_lossy(&answer).into_owned().into()))
+    }
+
+    /// The same for who writes and reads the text itself: on a machine that is shared with the node, trees of JSON cost it
+    /// what they cost us.
+    pub(crate) async fn ask_text(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: String,
+    ) -> Result<Bytes, Failure> {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header("host", &self.authority)
-            .header("authorization", format!("Bearer {TOKEN}"))
+            .header("host", self.host.clone())
+            .header("authorization", self.bearer.clone())
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))?;
         let answer = self.sender().await?.send_request(request).await?;
@@ -111,8 +128,12 @@ impl Served {
         if !status.is_success() {
             return Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&body)).into());
         }
-        Ok(serde_json::from_slice(&body)
-            .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()))
+        Ok(body)
+    }
+
+    /// Opens its connection, so that no question waits for it.
+    pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
+        self.sender().await.map(drop)
     }
 
     /// How many runs this node has closed as succeeded since it began.
@@ -125,7 +146,8 @@ impl Served {
 
     /// The same node, over a connection of its own.
     pub(crate) fn another(&self) -> Served {
-        Served { child: None, authority: self.authority.clone(), sender: None }
+        let (authority, host, bearer) = (self.authority.clone(), self.host.clone(), self.bearer.clone());
+        Served { child: None, authority, host, bearer, sender: None }
     }
 
     /// Ends it as a power cut would.
@@ -154,6 +176,7 @@ impl Served {
         };
         if !is_open {
             let stream = TcpStream::connect(&self.authority).await?;
+            stream.set_nodelay(true)?;
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             self.sender = Some(sender);

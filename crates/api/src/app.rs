@@ -16,12 +16,14 @@ use punctual_protocol::Configuration;
 
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
+use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::events::EventLog;
 use crate::executors::Executors;
 use crate::forecast::Forecasts;
 use crate::logs::Logbook;
 use crate::problem::Problem;
+use crate::router::RequestIds;
 use crate::session::Sessions;
 use crate::table::Permission;
 
@@ -123,6 +125,7 @@ pub fn peer_token(secret: &Digest) -> String {
 /// The house, and what the front door remembers between requests.
 pub(crate) struct Front {
     pub(crate) app: App,
+    pub(crate) request_ids: RequestIds,
     pub(crate) tokens: Tokens,
     pub(crate) strangers: Strangers,
     pub(crate) apps: AppNames,
@@ -133,6 +136,7 @@ pub(crate) struct Front {
     pub(crate) names: JobNames,
     pub(crate) forecasts: Forecasts,
     pub(crate) bulks: Bulks,
+    pub(crate) cancels: Cancels,
 }
 
 impl std::ops::Deref for Front {

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
@@ -24,6 +25,10 @@ pub(crate) async fn read(headers: &HeaderMap, mut body: Body, max: usize) -> Res
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.len() > max {
             return Err(too_large(max));
+        }
+        if read.is_empty() && body.is_end_stream() {
+            // Most bodies are one piece, which is then not copied.
+            return Ok(data);
         }
         read.extend_from_slice(&data);
     }

@@ -21,6 +21,7 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::repeat;
 use crate::table::{Answer, Call, Operation, Permission, Takes};
+use crate::uncut::uncut;
 use crate::{body, session};
 
 /// Whether an answer was read from a copy, because the database was away.
@@ -199,18 +200,4 @@ async fn take(
 async fn carry_out(front: &Arc<Front>, operation: &Arc<Operation>, call: Call) -> Answer {
     let work = (operation.handler)(Arc::clone(front), call);
     if operation.method == Method::GET { work.await } else { uncut(work).await }
-}
-
-/// Carries a command out to its end, also when whoever asked hangs up: what is half done would have to be found again.
-pub(crate) async fn uncut<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    match tokio::spawn(work).await {
-        Ok(answer) => answer,
-        Err(error) => {
-            tracing::error!(%error, "a request met a bug");
-            let said = "a bug was met; the log has more under this request's number";
-            Err(Problem { may_be_done: true, ..Problem::new(http::StatusCode::INTERNAL_SERVER_ERROR, said) })
-        }
-    }
 }

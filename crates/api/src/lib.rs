@@ -10,6 +10,7 @@ mod badge;
 mod body;
 mod bulk;
 mod caller;
+mod cancels;
 mod convert;
 mod cursor;
 mod events;
@@ -29,6 +30,7 @@ mod session;
 mod stream;
 mod table;
 mod token;
+mod uncut;
 
 pub use app::{App, CheckTarget, Settings, peer_token};
 pub use badge::DEFAULT_TOKEN;

@@ -116,6 +116,9 @@ pub(crate) struct Query(BTreeMap<String, String>);
 impl Query {
     /// Reads what the operation declares, and refuses anything else.
     pub(crate) fn read(uri: &Uri, known: &[Param]) -> Result<Query, Problem> {
+        if uri.query().is_none() {
+            return Ok(Query::default());
+        }
         let Pairs(pairs) = Pairs::<Vec<(String, String)>>::try_from_uri(uri).map_err(|_| {
             Problem::malformed("the query cannot be read; write it as ?name=value&name=value")
         })?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::extract::Request;
@@ -14,6 +15,7 @@ use tower::ServiceExt;
 use crate::app::{App, Front};
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
+use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::forecast::Forecasts;
 use crate::problem::Problem;
@@ -33,8 +35,10 @@ pub fn router(app: App) -> Result<Router, String> {
     app.events.begin(app.entropy.bits());
     let peoples = operations.iter().filter(|operation| operation.is_documented());
     let permissions = peoples.filter_map(|operation| Some((operation.id, operation.permission?)));
+    let request_ids = RequestIds::from(app.entropy.bits());
     let front = Arc::new(Front {
         app,
+        request_ids,
         tokens: Tokens::default(),
         strangers: Strangers::default(),
         apps: AppNames::default(),
@@ -44,6 +48,7 @@ pub fn router(app: App) -> Result<Router, String> {
         names: JobNames::default(),
         forecasts: Forecasts::default(),
         bulks: Bulks::default(),
+        cancels: Cancels::default(),
     });
     let mut by_path: BTreeMap<&'static str, Vec<Arc<Operation>>> = BTreeMap::new();
     for operation in operations {
@@ -127,7 +132,23 @@ fn request_id(front: &Front, request: &Request) -> String {
     let is_plain =
         |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
     let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_plain);
-    given.map_or_else(|| format!("{:016x}", front.entropy.bits()), str::to_owned)
+    given.map_or_else(|| front.request_ids.next(), str::to_owned)
+}
+
+/// Numbers for requests that bring none. They are no secrets, so only where they begin is drawn.
+pub(crate) struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    /// So far apart that neighbours look different; odd, so that all numbers come before the first comes again.
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+    fn from(drawn: u64) -> RequestIds {
+        RequestIds(AtomicU64::new(drawn))
+    }
+
+    fn next(&self) -> String {
+        format!("{:016x}", self.0.fetch_add(RequestIds::STEP, Ordering::Relaxed))
+    }
 }
 
 fn finish(answer: Answer, request_id: &str, operation: &'static str) -> Response {

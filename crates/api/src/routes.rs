@@ -117,11 +117,17 @@ async fn named_job(front: &Front, caller: &Caller, named: &JobRef<'_>) -> Result
     Ok(view.filter(|view| caller.reaches(&view.definition.app)))
 }
 
+/// The number of the run in the path.
+fn run_id(call: &Call) -> Result<RunId, Problem> {
+    let number = number(call)?;
+    let is_run = number < 1 << 53;
+    is_run.then_some(RunId(number)).ok_or_else(|| Problem::not_found(format!("run {number}")))
+}
+
 /// The run in the path, if the caller may see it.
 async fn run(front: &Front, call: &Call) -> Result<RunView, Problem> {
-    let number = number(call)?;
-    let gone = || Problem::not_found(format!("run {number}"));
-    let id = Some(RunId(number)).filter(|_| number < 1 << 53).ok_or_else(gone)?;
+    let id = run_id(call)?;
+    let gone = || Problem::not_found(format!("run {id}"));
     let view = front.browse.run(id).await?.ok_or_else(gone)?;
     match call.caller.reaches_all() || reaches_job(front, &call.caller, view.job).await? {
         true => Ok(view),

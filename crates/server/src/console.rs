@@ -1,13 +1,46 @@
 //! The console beside the API: its files, and its page wherever a person goes and the API has nothing.
 
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use axum::routing::future::RouteFuture;
+use tower::Service;
 
 /// The API with the console beside it.
-pub(crate) fn beside(router: Router) -> Router {
-    router.layer(middleware::from_fn(serve))
+#[derive(Clone)]
+pub(crate) struct Site {
+    api: Router,
+    /// The same behind the console's files and in front of its page.
+    beside: Router,
+}
+
+impl Site {
+    pub(crate) fn new(api: Router) -> Site {
+        Site { beside: api.clone().layer(middleware::from_fn(serve)), api }
+    }
+}
+
+impl Service<Request> for Site {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = RouteFuture<Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.api, context)
+    }
+
+    fn call(&mut self, request: Request) -> RouteFuture<Infallible> {
+        let path = request.uri().path();
+        // What programs ask for all day, and where the console has nothing.
+        match path == "/api" || path.starts_with("/api/") {
+            true => self.api.call(request),
+            false => self.beside.call(request),
+        }
+    }
 }
 
 #[cfg(feature = "console")]
@@ -19,8 +52,7 @@ async fn serve(request: Request, next: Next) -> Response {
     if let Some(file) = punctual_console::file(method, path, headers) {
         return file.map(Body::from);
     }
-    let is_of_api = path == "/api" || path.starts_with("/api/");
-    let page = if is_of_api { None } else { punctual_console::page(method, path, headers) };
+    let page = punctual_console::page(method, path, headers);
     let answer = next.run(request).await;
     match page {
         Some(page) if answer.status() == StatusCode::NOT_FOUND => page.map(Body::from),

@@ -12,7 +12,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
@@ -20,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use punctual_api::Peer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt;
 
@@ -28,8 +27,14 @@ use body::Deadlined;
 use patience::Patient;
 pub(crate) use tls::{Tls, load as load_tls};
 
+use crate::console::Site;
+
 /// How long a client may take to send the head of a request, and how long a connection may be idle between two.
 const HEAD_WITHIN: Duration = Duration::from_secs(20);
+
+/// How many may have connected and wait to be taken up. Whoever finds no room is not refused but not heard: it asks again a
+/// second later. The system may allow fewer.
+const BACKLOG: u32 = 4_096;
 
 /// How long to wait before accepting again when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
@@ -43,12 +48,12 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes the address, or says who has it.
-    pub(crate) async fn bind(
+    pub(crate) fn bind(
         address: SocketAddr,
         tls: Option<Tls>,
         connections: usize,
     ) -> Result<Listener, String> {
-        let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        let listener = listen(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("{address} is taken by another program: choose another address with --listen")
             }
@@ -63,7 +68,7 @@ impl Listener {
     }
 
     /// Serves until told to stop, then lets requests finish for at most `bound`.
-    pub(crate) async fn serve(self, router: Router, mut stop: watch::Receiver<bool>, bound: Duration) {
+    pub(crate) async fn serve(self, site: Site, mut stop: watch::Receiver<bool>, bound: Duration) {
         let places = Arc::new(Semaphore::new(self.connections));
         let graceful = Graceful::default();
         loop {
@@ -84,15 +89,28 @@ impl Listener {
                     continue;
                 }
             };
-            let (router, tls, watcher) = (router.clone(), self.tls.clone(), graceful.watcher());
+            let (site, tls, watcher) = (site.clone(), self.tls.clone(), graceful.watcher());
             tokio::spawn(async move {
-                serve_one(stream, peer, router, tls, watcher).await;
+                serve_one(stream, peer, site, tls, watcher).await;
                 drop(place);
             });
         }
         drop(self.listener);
         graceful.wait(bound).await;
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A node that starts again takes its port though connections of the one before are still fading. Elsewhere than on
+    // Unix this would let two programs have one port.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// All open connections, to be told that it is over.
@@ -114,14 +132,14 @@ impl Graceful {
 async fn serve_one(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    site: Site,
     tls: Option<Tls>,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     // Answers are written whole, so waiting for more of them only delays.
     let _ = stream.set_nodelay(true);
     let stream = Patient::new(stream);
-    let service = router.map_request(move |request: Request<Incoming>| {
+    let service = site.map_request(move |request: Request<Incoming>| {
         let mut request = request.map(|body| Body::new(Deadlined::new(body)));
         let is_stream = request.headers().get(http::header::CONTENT_TYPE).is_some_and(is_ndjson);
         if is_stream {
@@ -153,4 +171,37 @@ async fn serve_one(
 
 fn is_ndjson(kind: &http::HeaderValue) -> bool {
     kind.as_bytes().starts_with(b"application/x-ndjson")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than the usual room of 128, fewer than the files that a process may have open.
+    const CROWD: usize = 300;
+
+    #[tokio::test]
+    async fn a_crowd_is_let_in_while_the_node_is_busy() {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let address = listener.address().unwrap();
+        let crowd = async {
+            let mut connected = Vec::new();
+            while connected.len() < CROWD {
+                connected.push(TcpStream::connect(address).await.unwrap());
+            }
+        };
+        // Nobody takes anybody up, so whoever finds no room waits for ever.
+        tokio::time::timeout(Duration::from_secs(10), crowd).await.expect("there is room for all");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_said_to_be() {
+        let first = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let address = first.address().unwrap();
+        let second = Listener::bind(address, None, 1).err().expect("it is taken");
+        assert_eq!(
+            second,
+            format!("{address} is taken by another program: choose another address with --listen")
+        );
+    }
 }

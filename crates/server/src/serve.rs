@@ -64,7 +64,7 @@ async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<()
         _ => None,
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listener = Listener::bind(config.listen, tls, config.connections).await?;
+    let listener = Listener::bind(config.listen, tls, config.connections)?;
     let address = listener.address().map_err(|error| error.to_string())?;
     let kept = keep::open(config).await?;
     let token = wiring::first_token(&kept.door, config).await?;
@@ -87,13 +87,13 @@ async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<()
 
 /// From the first step to the last.
 async fn live(config: &Config, listener: Listener, house: House) -> Result<(), String> {
-    let House { node, rounds, router, switch, door, events, archive, logs, logbook } = house;
+    let House { node, rounds, site, switch, door, events, archive, logs, logbook } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
     let (mut beginning, mut steps) = (JoinSet::new(), JoinSet::new());
     rounds.start(&mut beginning, &mut steps, &stopped, &ended);
     let mut doors = JoinSet::new();
-    doors.spawn(listener.serve(router, ended.clone(), DOOR_CLOSES_WITHIN));
+    doors.spawn(listener.serve(site, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(wiring::watch_clock(node, ended.clone()));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));

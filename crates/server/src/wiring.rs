@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::Router;
 use calendar::{Timestamp, Zones};
 use punctual_api::{App, EventLog, FirstAdmin, Logbook, peer_token};
 use punctual_core::event::Event;
@@ -24,7 +23,7 @@ use crate::archive::{self, Archive, Inlet};
 use crate::cli::trust;
 use crate::clock::{self, Machine};
 use crate::config::Config;
-use crate::console;
+use crate::console::Site;
 use crate::executors::Crew;
 use crate::keep::Kept;
 use crate::loops::Rounds;
@@ -34,7 +33,7 @@ use crate::peers::{self, Post};
 pub(crate) struct House {
     pub(crate) node: Arc<Node>,
     pub(crate) rounds: Arc<Rounds>,
-    pub(crate) router: Router,
+    pub(crate) site: Site,
     pub(crate) switch: Arc<Switch>,
     pub(crate) door: Arc<dyn Door>,
     pub(crate) events: EventLog,
@@ -137,8 +136,7 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
         },
         events: events.clone(),
     })?;
-    let router = console::beside(router);
-    Ok(House { node: own, rounds, router, switch, door, events, archive, logs, logbook })
+    Ok(House { node: own, rounds, site: Site::new(router), switch, door, events, archive, logs, logbook })
 }
 
 /// The first admin's token, if this start made or was given it.

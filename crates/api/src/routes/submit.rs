@@ -21,11 +21,11 @@ use crate::body::LINES;
 use crate::caller::Caller;
 use crate::convert::job_ref::JobRef;
 use crate::convert::submission::{Line, Meant, read, read_line};
-use crate::gate::uncut;
 use crate::problem::Problem;
 use crate::query::DRY_RUN;
 use crate::stream;
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
+use crate::uncut::uncut;
 
 /// How many runs a body may hold, and after how many lines a stream is acknowledged.
 const BATCH_MAX: usize = 10_000;

@@ -9,7 +9,7 @@ use punctual_node::Cancelled;
 use punctual_node::ports::RunView;
 use punctual_protocol::{Reschedule, Role, RunCreated, WishDone};
 
-use super::{json, run};
+use super::{json, run, run_id};
 use crate::app::Front;
 use crate::body;
 use crate::convert::fields::{Faults, Spot};
@@ -41,23 +41,29 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn cancel(front: Arc<Front>, call: Call) -> Answer {
-    let view = run(&front, &call).await?;
     if call.query.flag("dry_run") {
+        let view = run(&front, &call).await?;
         let result = if view.state.is_open() { "done" } else { "too_late" };
         return Ok(json(StatusCode::OK, &WishDone { run: view.id.0, result: result.into() }));
     }
-    let cancelled = front.node.cancel(view.id).await?;
+    // Whoever reaches every run has no need to be shown this one first.
+    let id = match call.caller.reaches_all() {
+        true => run_id(&call)?,
+        false => run(&front, &call).await?.id,
+    };
+    let cancelled = front.cancels.cancel(&front.node, id).await?;
     (front.nudge)();
     let result = match cancelled {
         Cancelled::InTime => "done",
-        Cancelled::TooLate => "too_late",
-        Cancelled::Asked => match settled(&front, view.id, |view| !view.state.is_open()).await? {
+        // For one that is not there it is too late as well, but that is not how it is told.
+        Cancelled::TooLate => run(&front, &call).await.map(|_| "too_late")?,
+        Cancelled::Asked => match settled(&front, id, |view| !view.state.is_open()).await? {
             Some(view) if view.state == RunState::Cancelled => "done",
             Some(_) => "too_late",
             None => return Err(not_yet()),
         },
     };
-    Ok(json(StatusCode::ACCEPTED, &WishDone { run: view.id.0, result: result.into() }))
+    Ok(json(StatusCode::ACCEPTED, &WishDone { run: id.0, result: result.into() }))
 }
 
 /// The run, once the node that holds it has done what it was asked.

@@ -1,6 +1,5 @@
 //! Commands that make runs: run now, submit, backfill, retry.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calendar::Timestamp;
@@ -231,8 +230,8 @@ impl Node {
         let days: Vec<u32> = births.iter().map(|(_, birth)| birth.day()).collect();
         let ids = self.draw_ids(&days).await?;
         let now = self.told_time()?;
-        let (runs, left) = {
-            let memory = self.memory();
+        let (runs, left, epochs, read) = {
+            let mut memory = self.memory();
             let shards = memory.shard_count();
             if shards == 0 {
                 return Err(DeskError::Unknown(Text::Borrowed("this node has not joined yet")));
@@ -244,23 +243,20 @@ impl Node {
             let is_left = |run: &&NewRun| run.due <= soon && !memory.held.contains_key(&run.shard);
             let left: Vec<_> =
                 runs.iter().filter(is_left).map(|run| (run.shard, ArrivalKind::Run(run.id))).collect();
-            (runs, left)
+            let epoch = |run: &NewRun| memory.held.get(&run.shard).map(|held| held.epoch);
+            let epochs: Vec<Option<Epoch>> = runs.iter().map(epoch).collect();
+            (runs, left, epochs, memory.reads.begin())
         };
         let shards: Vec<ShardId> = left.iter().map(|(shard, _)| *shard).collect();
-        let (read, epochs) = {
-            let mut memory = self.memory();
-            let epochs: BTreeMap<ShardId, Epoch> =
-                memory.held.iter().map(|(shard, held)| (*shard, held.epoch)).collect();
-            (memory.reads.begin(), epochs)
-        };
         let accepted = self.ports.store.accept(runs.clone(), left).await;
         {
             let mut memory = self.memory();
             match &accepted {
                 Ok(accepted) => {
-                    let is_new = |(_, one): &(&NewRun, &Accepted)| matches!(one, Accepted::New(_));
-                    for (run, _) in runs.iter().zip(accepted).filter(is_new) {
-                        let epoch = epochs.get(&run.shard).copied();
+                    for ((run, epoch), one) in runs.iter().zip(epochs).zip(accepted) {
+                        if !matches!(one, Accepted::New(_)) {
+                            continue;
+                        }
                         memory.take_in_new(read, &crate::step::waiting(run), epoch);
                         if let Some(payload) = &run.payload {
                             memory.bring_ahead(run.id, payload, now);

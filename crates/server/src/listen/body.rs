@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long the next piece may take.
 const PIECE_WITHIN: Duration = Duration::from_secs(20);
@@ -19,34 +19,34 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A body with deadlines.
 pub(super) struct Deadlined<B> {
-    body: Pin<Box<B>>,
-    /// Until the next piece, never later than the whole.
-    piece: Pin<Box<Sleep>>,
+    body: B,
+    /// Until the next piece, never later than the whole; none before it was waited for. Most bodies come with their head.
+    piece: Option<Pin<Box<Sleep>>>,
     whole: Option<Instant>,
 }
 
-impl<B: Body> Deadlined<B> {
+impl<B> Deadlined<B> {
     /// A body that must be there as a whole in time.
     pub(super) fn new(body: B) -> Deadlined<B> {
-        let whole = Instant::now() + WHOLE_WITHIN;
-        Deadlined {
-            body: Box::pin(body),
-            piece: Box::pin(tokio::time::sleep(PIECE_WITHIN)),
-            whole: Some(whole),
-        }
+        Deadlined { body, piece: None, whole: Some(Instant::now() + WHOLE_WITHIN) }
+    }
+
+    fn next_within(&self) -> Instant {
+        let next = Instant::now() + PIECE_WITHIN;
+        self.whole.map_or(next, |whole| next.min(whole))
     }
 }
 
 impl Deadlined<axum::body::Body> {
     /// A body that may go on as long as it comes.
     pub(super) fn endless(body: axum::body::Body) -> Deadlined<axum::body::Body> {
-        Deadlined { body: Box::pin(body), piece: Box::pin(tokio::time::sleep(PIECE_WITHIN)), whole: None }
+        Deadlined { body, piece: None, whole: None }
     }
 }
 
 impl<B> Body for Deadlined<B>
 where
-    B: Body<Data = Bytes, Error: Into<Failure>>,
+    B: Body<Data = Bytes, Error: Into<Failure>> + Unpin,
 {
     type Data = Bytes;
     type Error = Failure;
@@ -55,13 +55,16 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        if let Poll::Ready(frame) = self.body.as_mut().poll_frame(context) {
-            let next = Instant::now() + PIECE_WITHIN;
-            let next = self.whole.map_or(next, |whole| next.min(whole));
-            self.piece.as_mut().reset(next);
+        let next = self.next_within();
+        let Deadlined { body, piece, .. } = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
+            if let Some(piece) = piece {
+                piece.as_mut().reset(next);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        ready!(self.piece.as_mut().poll(context));
+        let piece = piece.get_or_insert_with(|| Box::pin(sleep_until(next)));
+        ready!(piece.as_mut().poll(context));
         Poll::Ready(Some(Err("the body came too slowly".into())))
     }
 

@@ -180,8 +180,11 @@ async fn a_one_shot_can_be_cancelled_or_put_off_and_a_key_makes_it_one() {
     assert_eq!(agent.seen()[0].body, "{\"n\":1}");
     let unwanted = submit(&server, json!({"job": "test/shots", "at": from_now(1_000)})).await;
     let cancelled = server.post(&format!("/runs/{unwanted}/cancel"), json!({})).await;
-    assert!(cancelled.status < 300, "{}", cancelled.text());
+    assert_eq!((cancelled.status, &cancelled.json()["result"]), (202, &json!("done")));
     assert_eq!(state(&server.ended(unwanted).await), "cancelled");
+    let late = server.post(&format!("/runs/{unwanted}/cancel"), json!({})).await;
+    assert_eq!((late.status, &late.json()["result"]), (202, &json!("too_late")));
+    assert_eq!(server.post("/runs/4711/cancel", json!({})).await.status, 404);
     let due = millis(&json!(from_now(1_300)));
     eventually("its time has passed", async || millis(&json!(from_now(0))) > due).await;
     assert_eq!(agent.count(), 1, "a cancelled run is not sent");
