@@ -7,6 +7,7 @@
 
 mod ahead;
 mod bells;
+mod checkpoint;
 mod desk;
 mod doubt;
 mod flow;

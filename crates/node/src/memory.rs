@@ -184,6 +184,10 @@ pub(crate) struct Memory {
     /// HTTP sends on their way: fast, slow.
     pub(crate) open: [u32; 2],
     pub(crate) inbox: VecDeque<Report>,
+    /// Until when they wait, for sends to go first.
+    pub(crate) settles_by: Option<Boot>,
+    /// Whether the last round of firing left something that is due.
+    pub(crate) has_more_due: bool,
     /// Runs that others have settled or written for us.
     pub(crate) heard_of: Vec<RunId>,
     /// How many runs are being asked for that may be nowhere in memory meanwhile.
@@ -278,6 +282,8 @@ impl Memory {
             paces: FxHashMap::default(),
             open: [0; 2],
             inbox: VecDeque::new(),
+            settles_by: None,
+            has_more_due: false,
             heard_of: Vec::new(),
             asking: 0,
             has_arrivals: false,
@@ -758,31 +764,6 @@ impl Memory {
         if !self.has_planted(Planted::WheelKeptOnLoss) {
             self.wheel = Wheel::new(self.wheel_capacity, Timestamp::MIN);
         }
-    }
-
-    // --- the checkpoint ---
-
-    /// A place below which nothing is open and ungated, in memory or on its way into the store, nor will be: what passed
-    /// is planned up to there. Trails the present by a minute, because what others write takes time to arrive.
-    pub(crate) fn checkpoint(&self, now: Timestamp) -> Mark {
-        const TRAIL_MS: i64 = 60_000;
-        let of_run = |id: &RunId| self.runs.get(id).map(|run| run.ready_at);
-        let ungated =
-            self.flights.iter().filter(|(_, flight)| !flight.is_gated).filter_map(|(id, _)| of_run(id));
-        let queued = self.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
-        let busy = self.busy.iter().filter_map(of_run);
-        let seeking = self.seekers.ids().filter_map(|id| of_run(&id));
-        let due = [
-            Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
-            Some(self.planned_through),
-            self.wheel.earliest(),
-            self.ready.iter().map(|rank| rank.ready_at).min(),
-            ungated.min(),
-            queued.min(),
-            busy.min(),
-            seeking.min(),
-        ];
-        Mark { due: due.into_iter().flatten().min().unwrap_or(Timestamp::MIN), id: 0 }
     }
 
     /// When the store may be asked again after it failed.

@@ -17,11 +17,6 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
-
-#[global_allocator]
-static MEMORY: MiMalloc = MiMalloc;
-
 fn main() -> ExitCode {
     cli::run()
 }

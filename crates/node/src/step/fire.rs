@@ -85,7 +85,9 @@ impl Node {
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
         }
-        if is_full && fired.is_ok() {
+        let has_more = is_full && fired.is_ok();
+        self.memory().note_more_due(has_more);
+        if has_more {
             // Whoever writes to executors may be waiting for this thread, so there is no next round in this one.
             return self.boot();
         }

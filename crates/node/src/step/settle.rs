@@ -20,6 +20,9 @@ use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreE
 use crate::reads::Read;
 use crate::settings::Planted;
 
+/// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
+const SENDS_FIRST: Duration = Duration::from_millis(20);
+
 /// An end that is to be written, and what is to be told about it.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -88,6 +91,25 @@ impl Ended {
     }
 }
 
+impl Memory {
+    /// Notes whether the last round of firing left something that is due.
+    pub(crate) fn note_more_due(&mut self, has_more: bool) {
+        self.has_more_due = has_more;
+        self.wakes.settle |= !has_more && self.settles_by.is_some();
+    }
+
+    /// Until when what was reported waits, because of what is due; not if there is much of it.
+    fn lets_sends_go_first(&mut self, boot: Boot, many: usize) -> Option<Boot> {
+        let waits = self.has_more_due && (1..many).contains(&self.inbox.len());
+        let by = *self.settles_by.get_or_insert(boot.plus(SENDS_FIRST));
+        if waits && boot < by {
+            return Some(by);
+        }
+        self.settles_by = None;
+        None
+    }
+}
+
 impl Node {
     /// Settles what was reported: writes it, then acknowledges it.
     pub async fn settle(&self) -> Boot {
@@ -98,6 +120,9 @@ impl Node {
         if self.memory().owners.is_empty() {
             // Not joined yet: neither the time nor the shards are known.
             return boot.plus(self.settings.pause);
+        }
+        if let Some(later) = self.memory().lets_sends_go_first(boot, self.settings.settle_max) {
+            return later;
         }
         let reports = self.take_reports();
         if reports.is_empty() {
