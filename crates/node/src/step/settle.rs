@@ -392,7 +392,7 @@ impl Node {
             let memory = self.memory();
             let is_unknown = |id: &&RunId| {
                 memory.parts.get(**id).is_none()
-                    && memory.runs.get(*id).is_none_or(|run| run.origin == Origin::Part)
+                    && memory.runs.get(id).is_none_or(|run| run.origin == Origin::Part)
             };
             runs.iter().filter(is_unknown).copied().collect()
         };
