@@ -1,5 +1,6 @@
 //! Commands that make runs: run now, submit, backfill, retry.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use calendar::Timestamp;
@@ -92,10 +93,10 @@ impl Node {
     /// Takes one-shots, all or none. Answered only when they are durable.
     pub async fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<Accepted>, DeskError> {
         let now = self.told_time()?;
-        self.know_jobs(submissions.iter().map(|submission| submission.job)).await?;
+        let jobs = self.know_all(submissions.iter().map(|submission| submission.job).collect()).await?;
         let mut births = Vec::with_capacity(submissions.len());
         for (index, submission) in submissions.into_iter().enumerate() {
-            let job = self.known(submission.job)?;
+            let job = known(&jobs, submission.job)?;
             if job.state.is_paused() {
                 return Err(held_by(&job.definition.app));
             }
@@ -209,18 +210,20 @@ impl Node {
     }
 
     async fn knows(&self, job: JobId) -> Result<Arc<Job>, DeskError> {
-        self.know_jobs([job]).await?;
-        self.known(job)
+        known(&self.know_all(BTreeSet::from([job])).await?, job)
     }
 
-    fn known(&self, id: JobId) -> Result<Arc<Job>, DeskError> {
-        let not_found = || DeskError::NotFound(format!("job {id}").into());
-        match self.memory().jobs.get(id) {
-            Some(Known::Job(job)) if job.state == punctual_core::model::JobState::Deleted => Err(not_found()),
-            Some(Known::Job(job)) => Ok(Arc::clone(job)),
-            Some(Known::Poisoned(reason)) => Err(DeskError::Conflict(format!("job {id}: {reason}").into())),
-            Some(Known::Missing) => Err(not_found()),
-            None => Err(DeskError::Unknown(Text::Borrowed("the job is being changed; try again"))),
+    /// Jobs, as they are known at one moment. One that is changed at that very moment is read again.
+    async fn know_all(&self, ids: BTreeSet<JobId>) -> Result<BTreeMap<JobId, Known>, DeskError> {
+        loop {
+            self.know_jobs(ids.iter().copied()).await?;
+            let known: BTreeMap<JobId, Known> = {
+                let memory = self.memory();
+                ids.iter().filter_map(|id| Some((*id, memory.jobs.get(*id)?.clone()))).collect()
+            };
+            if known.len() == ids.len() {
+                return Ok(known);
+            }
         }
     }
 
@@ -276,6 +279,17 @@ impl Node {
             }
         }
         Ok(accepted)
+    }
+}
+
+/// The job, if there is one that can be read.
+fn known(jobs: &BTreeMap<JobId, Known>, id: JobId) -> Result<Arc<Job>, DeskError> {
+    let not_found = || DeskError::NotFound(format!("job {id}").into());
+    match jobs.get(&id) {
+        Some(Known::Job(job)) if job.state == punctual_core::model::JobState::Deleted => Err(not_found()),
+        Some(Known::Job(job)) => Ok(Arc::clone(job)),
+        Some(Known::Poisoned(reason)) => Err(DeskError::Conflict(format!("job {id}: {reason}").into())),
+        Some(Known::Missing) | None => Err(not_found()),
     }
 }
 

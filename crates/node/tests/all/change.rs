@@ -1,12 +1,14 @@
 //! Changing much at once: one-shots that are put off together, and apps that are paused.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use calendar::Timestamp;
 use punctual_core::model::{
-    AttemptOutcome, Definition, JobId, JobMove, JobState, Own, RunId, ScheduleKind, StoppedReason,
+    AttemptOutcome, ChangeId, Definition, JobId, JobMove, JobState, Own, RunId, ScheduleKind, StoppedReason,
 };
 use punctual_core::policy::Misfire;
 use punctual_core::policy::misfire::Policy;
-use punctual_node::ports::{Accepted, Apps, Browse};
+use punctual_node::ports::{Accepted, Apps, Browse, Hint};
 use punctual_node::{Cancelled, DeskError, Node, Submission};
 
 use crate::house::{House, at, definition, every, now_or_never};
@@ -226,4 +228,32 @@ fn a_pause_and_a_start_that_meet_end_as_the_app_is() {
     now_or_never(house.store.pause_app("app", Some(paused))).unwrap();
     edit(&node, job, JobMove::Start).unwrap();
     assert_eq!(state(&house, job), JobState::Stopped(StoppedReason::AppPaused));
+}
+
+#[test]
+fn a_change_in_the_middle_of_a_hand_over_refuses_nobody() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, definition("job", ScheduleKind::Manual));
+    let shot = |_| Submission {
+        job,
+        at: Some(at("10:30:00")),
+        payload: None,
+        key: None,
+        priority: None,
+        own: Own::default(),
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                node.hear(Hint::Changed(ChangeId(0), job));
+                std::thread::yield_now();
+            }
+        });
+        let hand_over = |_| now_or_never(node.submit((0..100).map(shot).collect()));
+        let refused = (0..500).map(hand_over).find_map(Result::err);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(refused, None);
+    });
 }
