@@ -24,9 +24,12 @@ of a whole node
   native, xxl the same with one kind of executor, then the lag at 10, 50 and 90 % of that
   lag         5,000 due at one second, native          herd        10,000 due at one second, agents
   flood       a million due at one second              stored      a million stored, 10,000 due a second
+  backlog     60,000 due at one second, agents, over 1, 200, 2,000 and 20,000 jobs
+  starve      300 calls of one job hang; how late eight other apps are meanwhile
   cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
   sustained   60,000 due a second for ten minutes, native, results kept
   browse      pages of the API, with 100,000 jobs and 10 million runs that have ended
+  abuse       a job that must not be late, while strangers and token holders take all the connections and memory they can
   scaling     1, 2 and 3 nodes, each with the same small share of a core, on PostgreSQL and MariaDB
 
   --database WHICH  sqlite (as long as nothing is said), scratch-postgres or scratch-mariadb, which are started for it with
@@ -34,12 +37,12 @@ of a whole node
                     (all but wheel, timers, cron, engine)
   --order ORDER     insertion or random: whether one-shots are due in the order in which they are inserted; both if not said
                     (insert, load_close)
-  --jobs N          jobs that are stored (tick, browse)
-  --runs N          runs that are executed (execute, native, xxl, flood; for each node: scaling), handed over (submit),
-                    cancelled (cancel) or over (browse)
+  --jobs N          jobs that are stored (tick, browse), or that runs belong to (backlog)
+  --runs N          runs that are executed (execute, native, xxl, flood, backlog; for each node: scaling), handed over
+                    (submit), cancelled (cancel) or over (browse)
   --stored N        one-shots that are stored (restart, stored)
   --rate N          how many are due a second (stored, sustained)
-  --seconds N       for how long (stored, sustained)
+  --seconds N       for how long (stored, sustained, abuse)
   --share N         hundredths of a core for each node (scaling)
   --quick           smaller, for a look in between
   --json            one object a line; the first is the machine
@@ -75,12 +78,15 @@ impl Asked {
         };
         for (name, number) in &self.numbers {
             match name.as_str() {
-                "--jobs" => (sizes.idle_jobs, sizes.browsed_jobs) = (*number, *number),
+                "--jobs" => {
+                    (sizes.idle_jobs, sizes.browsed_jobs) = (*number, *number);
+                    sizes.backlog_jobs = vec![*number];
+                }
                 "--stored" => sizes.stored = *number,
                 "--rate" => (sizes.due_rate, sizes.sustained_rate) = (*number, *number),
                 "--seconds" => {
                     let span = Duration::from_secs(*number);
-                    (sizes.steady, sizes.sustained) = (span, span);
+                    (sizes.steady, sizes.sustained, sizes.abused) = (span, span, span);
                 }
                 "--share" => sizes.share = *number,
                 "--runs" => sizes = sizes.with_runs(*number),

@@ -125,7 +125,7 @@ impl Figure {
         let is_none = |count: &u64| *count == 0;
         let is_quiet = |name: &&str| self.more.get(*name).is_none_or(|count| *count == 0.0);
         self.lost.iter().chain(&self.doubled).all(is_none)
-            && ["out_of_order", "store_failures"].iter().all(is_quiet)
+            && ["out_of_order", "store_failures", "shut_out", "past_bounds"].iter().all(is_quiet)
     }
 
     /// One object in one line.

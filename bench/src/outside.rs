@@ -190,6 +190,7 @@ impl Dispatch for Ledger {
             outcome: AttemptOutcome::Succeeded,
             message: Text::Borrowed(""),
             executor: Text::Borrowed("bench"),
+            app: None,
             started_at: now,
             retry_after: None,
             further: Further::Welcome,

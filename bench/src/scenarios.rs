@@ -1,5 +1,7 @@
 //! The scenarios, one file each.
 
+mod abuse;
+mod backlog;
 mod browse;
 mod cancel;
 mod cron;
@@ -14,6 +16,7 @@ mod plan;
 mod restart;
 mod scaling;
 mod stage;
+mod starve;
 mod stored;
 mod submit;
 mod tick;
@@ -107,8 +110,11 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("stored", stored::run),
     ("sustained", stored::sustained),
     ("flood", flood::run),
+    ("backlog", backlog::run),
+    ("starve", starve::run),
     ("browse", browse::run),
     ("scaling", scaling::run),
+    ("abuse", abuse::run),
 ];
 
 /// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.

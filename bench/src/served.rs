@@ -1,5 +1,6 @@
 //! A whole node in a process of its own, an agent that it calls, and the bare loop that calls the same agent.
 
+mod abusers;
 mod agent;
 mod bare;
 mod crew;
@@ -8,8 +9,10 @@ mod executor;
 mod native;
 mod node;
 mod share;
+mod wire;
 
-pub(crate) use agent::{Agent, Arrived};
+pub(crate) use abusers::{Abuse, Abusers, Tokens};
+pub(crate) use agent::{Agent, Arrived, Manner};
 pub(crate) use bare::{HELLO, call_in_a_loop};
 pub(crate) use crew::Crew;
 pub(crate) use echo::{Bare, echo};
@@ -17,3 +20,4 @@ pub(crate) use executor::Executor;
 pub(crate) use native::{LOOK_OFTEN, LOOK_SELDOM, Native};
 pub(crate) use node::{Launch, Served};
 pub(crate) use share::Share;
+pub(crate) use wire::Certificate;

@@ -67,6 +67,14 @@ pub struct Sizes {
     pub sustained: Duration,
     /// One-shots that are due at one second, more than a node holds.
     pub flood: u64,
+    /// One-shots that are due at one second, to an agent, over many jobs.
+    pub backlog: u64,
+    /// How many jobs those belong to, for each figure.
+    pub backlog_jobs: Vec<u64>,
+    /// Calls of one job that hang while other apps' jobs are due.
+    pub hanging: u64,
+    /// How long the other apps are measured meanwhile.
+    pub starved: Duration,
     /// One-shots for each node of a cluster.
     pub scaled: u64,
     /// How many hundredths of a core each node of a cluster gets.
@@ -75,6 +83,12 @@ pub struct Sizes {
     pub browsed_jobs: u64,
     /// Runs that have ended meanwhile.
     pub browsed_runs: u64,
+    /// Connections of each kind that a node is abused with.
+    pub abusers: u64,
+    /// For how long.
+    pub abused: Duration,
+    /// How late all but one in a hundred runs may be meanwhile.
+    pub abused_p99: Duration,
 }
 
 impl Sizes {
@@ -112,10 +126,17 @@ impl Sizes {
             sustained_rate: 60_000,
             sustained: Duration::from_secs(600),
             flood: 1_000_000,
+            backlog: 60_000,
+            backlog_jobs: vec![1, 200, 2_000, 20_000],
+            hanging: 300,
+            starved: Duration::from_secs(12),
             scaled: 50_000,
             share: 15,
             browsed_jobs: 100_000,
             browsed_runs: 10_000_000,
+            abusers: 400,
+            abused: Duration::from_secs(60),
+            abused_p99: Duration::from_millis(100),
         }
     }
 
@@ -130,6 +151,7 @@ impl Sizes {
             triggered: runs,
             cancelled: runs,
             flood: runs,
+            backlog: runs,
             scaled: runs,
             browsed_runs: runs,
             ..self
@@ -146,6 +168,7 @@ impl Sizes {
             ticks: 40,
             idle_jobs: 100_000,
             duration: Duration::from_secs(15),
+            abused: Duration::from_secs(15),
             executed: 50_000,
             triggered: 20_000,
             herds: 3,
@@ -156,6 +179,8 @@ impl Sizes {
             steady: Duration::from_secs(10),
             sustained: Duration::from_secs(20),
             flood: 100_000,
+            backlog: 20_000,
+            backlog_jobs: vec![1, 2_000],
             scaled: 10_000,
             browsed_jobs: 10_000,
             browsed_runs: 500_000,
@@ -197,10 +222,18 @@ impl Sizes {
             sustained_rate: 200,
             sustained: Duration::from_secs(2),
             flood: 2_000,
+            backlog: 500,
+            backlog_jobs: vec![1, 20],
+            hanging: 220,
+            starved: Duration::from_secs(2),
             scaled: 300,
             share: 30,
             browsed_jobs: 300,
             browsed_runs: 2_000,
+            abusers: 40,
+            abused: Duration::from_secs(3),
+            // What is tested shares its cores with other tests.
+            abused_p99: Duration::from_secs(5),
         }
     }
 }

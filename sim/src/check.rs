@@ -19,6 +19,7 @@ mod settled;
 mod submitted;
 mod windows;
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use calendar::Timestamp;
@@ -36,6 +37,9 @@ pub use leases::Leases;
 pub use quiet::Quiet;
 pub use runs::{ReceiptFact, RunFacts, SendFact};
 pub use submitted::Submitted;
+
+/// Where the executor is that speaks of other apps' runs.
+pub const INTRUDER: &str = "native:intruder/1";
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,9 +127,12 @@ pub struct Checker {
     pub(crate) is_steady: bool,
     /// The latest that the store's clock has shown.
     pub(crate) latest: i64,
-    /// When something was last sent, and when over HTTP.
+    /// When something was last sent.
     pub(crate) last_sent: crate::link::Micros,
-    pub(crate) http_sent: crate::link::Micros,
+    /// When something was sent over HTTP within the last minute.
+    pub(crate) http_sends: VecDeque<crate::link::Micros>,
+    /// Runs that are parked: job, shard, due time, number.
+    pub(crate) parked: BTreeSet<(JobId, ShardId, i64, RunId)>,
     /// Days before this one (in milliseconds) may have been dropped.
     pub(crate) pruned_before: i64,
     /// What came about.
@@ -140,7 +147,6 @@ impl Checker {
             is_steady: true,
             latest: i64::MIN,
             last_sent: 0,
-            http_sent: 0,
             pruned_before: i64::MIN,
             ..Checker::default()
         }
@@ -232,9 +238,10 @@ impl Checker {
                 })
             }
             (Request::Change(change), Answer::Change(changed)) => self.changed(moment, change, *changed),
-            (Request::Unpark(.., at), Answer::Unpark(runs)) => {
-                self.counters.unparked += runs.len() as u64;
-                self.called_back(runs, *at);
+            (Request::Unpark(unpark), Answer::Unpark(called)) => {
+                self.counters.unparked += called.len() as u64;
+                self.check_called_back(unpark, called)?;
+                self.called_back(called, unpark.at);
                 Ok(())
             }
             (Request::Prune(keep), Answer::Prune(pruned)) => {

@@ -52,6 +52,8 @@ counters! {
     parts,
     /// Runs for which there was no executor.
     without_executor,
+    /// Times that an executor spoke of other apps' runs.
+    intrusions,
     /// Executors that were asked to choose, and none said yes.
     nobody_chosen,
     /// Attempts that an executor was found to have lost.

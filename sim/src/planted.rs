@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 21] = [
+pub const ALL: [Bug; 24] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -36,6 +36,9 @@ pub const ALL: [Bug; 21] = [
     Bug::Seam(Plant::JoinedEarly),
     Bug::Node(Planted::IdleBelieved),
     Bug::Node(Planted::OwnForgotten),
+    Bug::Node(Planted::SlowCallsStay),
+    Bug::Seam(Plant::CalledJobByJob),
+    Bug::Node(Planted::ClaimsBelieved),
 ];
 
 impl Bug {
@@ -50,6 +53,9 @@ impl Bug {
     /// The world with this bug.
     pub fn plant(self, setup: Setup) -> Setup {
         match self {
+            // These show only where places or room are few.
+            Bug::Node(bug @ Planted::SlowCallsStay) => setup.narrow().planted(bug),
+            Bug::Seam(bug @ Plant::CalledJobByJob) => setup.narrow().with_plant(bug),
             Bug::Node(bug) => setup.planted(bug),
             Bug::Seam(bug) => setup.with_plant(bug),
         }

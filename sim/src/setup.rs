@@ -141,11 +141,13 @@ pub enum Plant {
     SettledEarly,
     /// The end of any part is told as the end of all of them.
     JoinedEarly,
+    /// Parked runs are called back job by job.
+    CalledJobByJob,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 8] = [
+    pub const ALL: [Plant; 9] = [
         Plant::PlanInTwo,
         Plant::GateWithoutKey,
         Plant::ExpiryByAskersClock,
@@ -154,6 +156,7 @@ impl Plant {
         Plant::NumbersReused,
         Plant::SettledEarly,
         Plant::JoinedEarly,
+        Plant::CalledJobByJob,
     ];
 }
 
@@ -266,6 +269,14 @@ impl Setup {
         self
     }
 
+    /// The same with few places for HTTP sends and little room in memory.
+    #[must_use]
+    pub fn narrow(mut self) -> Setup {
+        (self.settings.limits, self.settings.due_max) = (NARROW, NARROW_DUE);
+        self.settings.wheel_capacity = self.settings.wheel_capacity.min(100);
+        self
+    }
+
     /// The world with a bug at the seam.
     #[must_use]
     pub fn with_plant(mut self, plant: Plant) -> Setup {
@@ -273,6 +284,12 @@ impl Setup {
         self
     }
 }
+
+/// Few places for HTTP sends.
+const NARROW: Limits = Limits { fast_open: 2, fast_queue: 4, slow_open: 1, slow_queue: 3, overflow: 1_000 };
+
+/// Room for few runs that are due.
+const NARROW_DUE: usize = 7;
 
 /// Near something interesting, such that it falls into the world.
 fn start(dice: &mut Dice, length: Micros) -> i64 {
@@ -286,7 +303,6 @@ fn settings(dice: &mut Dice) -> Settings {
     let batch = |dice: &mut Dice| dice.pick(&[1, 3, 1_000, 1_000]) as usize;
     let horizon = seconds(dice, &[5, 5, 5, 2, 15, 60]);
     let is_narrow = dice.percent(25);
-    let limits = Limits { fast_open: 2, fast_queue: 4, slow_open: 1, slow_queue: 3 };
     Settings {
         term: seconds(dice, &[4, 4, 4, 6, 10]),
         margin: Duration::from_millis(500),
@@ -301,7 +317,8 @@ fn settings(dice: &mut Dice) -> Settings {
         catch_up_max: dice.pick(&[1, 10, 100]),
         settle_max: batch(dice),
         queue_max: dice.pick(&[1, 3, 1_000, 1_000]),
-        limits: if is_narrow { limits } else { Limits::default() },
+        limits: if is_narrow { NARROW } else { Limits::default() },
+        due_max: if is_narrow { NARROW_DUE } else { 100_000 },
         grace: seconds(dice, &[10, 10, 2]),
         note_after: Duration::from_millis(dice.pick(&[1_000, 1_000, 200, 5_000])),
         sweep_every: seconds(dice, &[30, 30, 10, 60]),

@@ -13,8 +13,8 @@ use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settle
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Change, Changed, ClockRow, Gate,
-    Gated, JobRow, Keep, Lease, Loaded, Paused, Plan, Planned, Pruned, Registered, Renewal, Renewed, RunRow,
-    SentRow, Settled, Split, Store, StoreError, Thinned,
+    Gated, JobRow, Keep, Lease, Loaded, OpenRuns, Paused, Plan, Planned, Pruned, Registered, Renewal,
+    Renewed, RunRow, SentRow, Settled, Split, Store, StoreError, Thinned, Unpark,
 };
 use punctual_store::memory::Memory;
 
@@ -43,7 +43,7 @@ pub enum Request {
     /// [`Store::adopt`].
     Adopt(Vec<Lease>),
     /// [`Store::unpark`].
-    Unpark(Lease, JobId, usize, Timestamp),
+    Unpark(Unpark),
     /// [`Store::fetch`].
     Fetch(Vec<RunId>),
     /// [`Store::gate`].
@@ -54,6 +54,8 @@ pub enum Request {
     Sent(Vec<LogId>),
     /// [`Store::open_parts`].
     OpenParts(RunId),
+    /// [`Store::open_runs`].
+    OpenRuns(JobId, RunId, usize),
     /// [`Store::settle`].
     Settle(Vec<Settlement>),
     /// [`Store::allot`].
@@ -102,7 +104,7 @@ pub enum Answer {
     /// To [`Request::Adopt`].
     Adopt(Adopted),
     /// To [`Request::Unpark`].
-    Unpark(Vec<RunId>),
+    Unpark(Vec<(JobId, RunId)>),
     /// To [`Request::Fetch`].
     Fetch(Vec<RunRow>),
     /// To [`Request::Gate`] and [`Request::Split`].
@@ -111,6 +113,8 @@ pub enum Answer {
     Sent(Vec<SentRow>),
     /// To [`Request::OpenParts`].
     OpenParts(Vec<RunId>),
+    /// To [`Request::OpenRuns`].
+    OpenRuns(OpenRuns),
     /// To [`Request::Settle`].
     Settle(Vec<Settled>),
     /// To [`Request::Allot`].
@@ -153,6 +157,7 @@ impl Request {
             Request::Split(..) => "split",
             Request::Sent(..) => "sent",
             Request::OpenParts(..) => "open parts",
+            Request::OpenRuns(..) => "open runs",
             Request::Settle(..) => "settle",
             Request::Allot(..) => "allot",
             Request::Accept(..) => "accept",
@@ -218,12 +223,13 @@ pub fn apply(store: &Memory, request: Request) -> Reply {
             ready(store.load(&leases, from, until, max)).map(Answer::Load)
         }
         Request::Adopt(leases) => ready(store.adopt(&leases)).map(Answer::Adopt),
-        Request::Unpark(lease, job, max, at) => ready(store.unpark(lease, job, max, at)).map(Answer::Unpark),
+        Request::Unpark(unpark) => ready(store.unpark(&unpark)).map(Answer::Unpark),
         Request::Fetch(runs) => ready(store.fetch(&runs)).map(Answer::Fetch),
         Request::Gate(gates) => ready(store.gate(gates)).map(Answer::Gate),
         Request::Split(splits) => ready(store.split(splits)).map(Answer::Gate),
         Request::Sent(logs) => ready(store.sent(&logs)).map(Answer::Sent),
         Request::OpenParts(run) => ready(store.open_parts(run)).map(Answer::OpenParts),
+        Request::OpenRuns(job, after, max) => ready(store.open_runs(job, after, max)).map(Answer::OpenRuns),
         Request::Settle(settlements) => ready(store.settle(settlements)).map(Answer::Settle),
         Request::Allot(day, count) => ready(store.allot(day, count)).map(Answer::Allot),
         Request::Accept(runs, left) => ready(store.accept(runs, left)).map(Answer::Accept),
@@ -310,18 +316,17 @@ impl Store for Distant {
         expect!(self.link.ask(Request::Adopt(leases.to_vec())), Answer::Adopt)
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
-        expect!(self.link.ask(Request::Unpark(lease, job, max, at)), Answer::Unpark)
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
+        expect!(self.link.ask(Request::Unpark(unpark.clone())), Answer::Unpark)
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         expect!(self.link.ask(Request::Fetch(runs.to_vec())), Answer::Fetch)
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        let bare = |row: RunRow| RunRow { payload: None, ..row };
+        self.fetch(runs).await.map(|rows| rows.into_iter().map(bare).collect())
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -338,6 +343,10 @@ impl Store for Distant {
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
         expect!(self.link.ask(Request::OpenParts(run)), Answer::OpenParts)
+    }
+
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        expect!(self.link.ask(Request::OpenRuns(job, after, max)), Answer::OpenRuns)
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {

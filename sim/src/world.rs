@@ -7,6 +7,7 @@
 mod clients;
 mod executing;
 mod faulty;
+mod intruding;
 mod machines;
 mod network;
 mod peace;
@@ -79,6 +80,8 @@ enum Event {
     Word(u32),
     /// An executor's process starts.
     ExecutorStarts(u8, u32),
+    /// An executor of another app speaks of runs that are not its own.
+    Intrude(u32),
     /// Trouble ends.
     Peace,
     /// The cluster should have come to rest.
@@ -267,6 +270,7 @@ impl World {
             let first = within(named(setup.seed, Stream::Executors, index as u64, 21), 1, 3_000_000);
             self.at(first, Event::Beat(index as u8, 0));
         }
+        self.at(within(named(setup.seed, Stream::Faults, 0, 30), 1, 60_000_000), Event::Intrude(0));
         self.at(setup.length, Event::Peace);
         self.at(setup.length + PEACE / 2, Event::Rest);
         self.at(setup.length + PEACE, Event::End);
@@ -323,6 +327,7 @@ impl World {
             Event::Probe(index) => self.asked(index as usize),
             Event::Word(index) => self.word(index as usize),
             Event::ExecutorStarts(index, life) => self.executor_starts(index.into(), life),
+            Event::Intrude(number) => self.intrude(number),
             Event::Peace => self.make_peace(),
             Event::Rest => self.rest(),
             Event::End => self.end(),

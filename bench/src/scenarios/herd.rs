@@ -68,7 +68,7 @@ async fn call(
     let cpu = cpu_seconds_of(node.id());
     submit(&mut node, &job, count, is_later.then_some(due)).await?;
     let is_in_time = !is_later || watch.now() < due;
-    let arrived = wait(&watch, &agent, count, watch.until(due)).await;
+    let arrived = wait_for(&watch, &agent, count, watch.until(due) + PATIENCE).await;
     let (cpu, rss) = (cpu_seconds_of(node.id()) - cpu, resident_bytes_of(node.id()));
     wait_until_settled(&watch, &mut node, count).await?;
 
@@ -103,8 +103,9 @@ async fn submit(node: &mut Served, job: &Value, count: u64, due: Option<Timestam
     Ok(())
 }
 
-async fn wait(watch: &Watch, agent: &Agent, count: u64, due_in: Duration) -> Vec<Arrived> {
-    let deadline = watch.elapsed() + due_in + PATIENCE;
+/// What has arrived when all have, or when the time is up.
+pub(super) async fn wait_for(watch: &Watch, agent: &Agent, count: u64, within: Duration) -> Vec<Arrived> {
+    let deadline = watch.elapsed() + within;
     while (agent.count() as u64) < count && watch.elapsed() < deadline {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -112,7 +113,7 @@ async fn wait(watch: &Watch, agent: &Agent, count: u64, due_in: Duration) -> Vec
 }
 
 /// A run that was called but not written down as done would be called again.
-async fn wait_until_settled(watch: &Watch, node: &mut Served, count: u64) -> Result<(), Failure> {
+pub(super) async fn wait_until_settled(watch: &Watch, node: &mut Served, count: u64) -> Result<(), Failure> {
     let deadline = watch.elapsed() + PATIENCE;
     loop {
         let stats = node.ask("GET", "/api/v1/stats", &Value::Null).await?;
@@ -127,7 +128,7 @@ async fn wait_until_settled(watch: &Watch, node: &mut Served, count: u64) -> Res
 }
 
 /// How many runs did not arrive, and how many arrived more than once.
-fn count_runs(arrived: &[Arrived], count: u64) -> (u64, u64) {
+pub(super) fn count_runs(arrived: &[Arrived], count: u64) -> (u64, u64) {
     let mut times: BTreeMap<u64, u64> = BTreeMap::new();
     for one in arrived {
         *times.entry(one.run).or_default() += 1;
@@ -136,6 +137,6 @@ fn count_runs(arrived: &[Arrived], count: u64) -> (u64, u64) {
     (count.saturating_sub(times.len() as u64), doubled)
 }
 
-fn since_1970(at: Timestamp) -> Duration {
+pub(super) fn since_1970(at: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0))
 }

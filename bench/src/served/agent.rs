@@ -1,10 +1,11 @@
-//! An agent that answers at once, and remembers when each run arrived.
+//! An agent that remembers when each run arrived, and answers at once or never.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use calendar::Timestamp;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -29,6 +30,19 @@ pub(crate) struct Arrived {
     pub(crate) at: Duration,
 }
 
+/// How an agent treats its callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It answers at once.
+    Quick,
+    /// It answers at once, and reads the fire time of each run.
+    Timed,
+    /// It answers after a while.
+    Slow(Duration),
+    /// It takes the request and never answers.
+    Hanging,
+}
+
 /// An agent on a free port.
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
@@ -37,6 +51,10 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) async fn start(watch: &Arc<Watch>) -> Result<Agent, Failure> {
+        Agent::with(watch, Manner::Quick).await
+    }
+
+    pub(crate) async fn with(watch: &Arc<Watch>, manner: Manner) -> Result<Agent, Failure> {
         // With the usual room for 128 connections that nobody has taken up yet, some of a node's 200 are not answered while
         // both cores are busy, and the system asks again a second later: that would be measured instead of the node.
         let socket = TcpSocket::new_v4()?;
@@ -44,7 +62,7 @@ impl Agent {
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
-        tokio::spawn(serve(listener, Arc::clone(watch), Arc::clone(&arrived)));
+        tokio::spawn(serve(listener, Arc::clone(watch), Arc::clone(&arrived), manner));
         Ok(Agent { address, arrived })
     }
 
@@ -58,14 +76,15 @@ impl Agent {
     }
 }
 
-async fn serve(listener: TcpListener, watch: Arc<Watch>, arrived: Arc<Mutex<Vec<Arrived>>>) {
+async fn serve(listener: TcpListener, watch: Arc<Watch>, arrived: Arc<Mutex<Vec<Arrived>>>, manner: Manner) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let (watch, arrived) = (Arc::clone(&watch), Arc::clone(&arrived));
         let service = service_fn(move |request: Request<Incoming>| {
             let (at, run) = (watch.date(), run_of(&request));
-            arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due: 0, at });
-            answer(request)
+            let due = if manner == Manner::Timed { due_of(&request) } else { 0 };
+            arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due, at });
+            answer(request, manner)
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
@@ -76,7 +95,17 @@ fn run_of(request: &Request<Incoming>) -> u64 {
     run.and_then(|run| run.parse().ok()).unwrap_or(0)
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, hyper::Error> {
+fn due_of(request: &Request<Incoming>) -> i64 {
+    let due = request.headers().get("punctual-fire-time").and_then(|due| due.to_str().ok());
+    due.and_then(|due| due.parse().ok()).map_or(0, Timestamp::as_millis)
+}
+
+async fn answer(request: Request<Incoming>, manner: Manner) -> Result<Response<Empty<Bytes>>, hyper::Error> {
     request.into_body().collect().await?;
+    match manner {
+        Manner::Quick | Manner::Timed => {}
+        Manner::Slow(takes) => tokio::time::sleep(takes).await,
+        Manner::Hanging => std::future::pending().await,
+    }
     Ok(Response::new(Empty::new()))
 }

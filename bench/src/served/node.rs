@@ -11,9 +11,9 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderValue;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::share::Share;
+use super::wire::{Certificate, Target};
 use crate::Failure;
 
 /// What the first admin shows, in whichever database.
@@ -29,11 +29,22 @@ pub(crate) struct Launch {
     pub(crate) database: Option<String>,
     /// What it is called among others.
     pub(crate) name: Option<String>,
+    /// What executors show.
+    pub(crate) executor_token: Option<&'static str>,
+    /// What it shows whoever connects; none for connections in the clear.
+    pub(crate) certificate: Option<Certificate>,
 }
 
 impl Launch {
     pub(crate) fn new(punctual: &Path, folder: PathBuf) -> Launch {
-        Launch { punctual: punctual.to_owned(), folder, database: None, name: None }
+        Launch {
+            punctual: punctual.to_owned(),
+            folder,
+            database: None,
+            name: None,
+            executor_token: None,
+            certificate: None,
+        }
     }
 }
 
@@ -41,7 +52,7 @@ impl Launch {
 pub(crate) struct Served {
     /// None for one more connection to a node that somebody else started.
     child: Option<Child>,
-    authority: String,
+    target: Target,
     host: HeaderValue,
     bearer: HeaderValue,
     /// None until something is asked.
@@ -66,6 +77,8 @@ impl Served {
         if let Some(name) = &launch.name {
             command.args(["--node", name]);
         }
+        command.envs(launch.executor_token.map(|token| ("PUNCTUAL_EXECUTOR_TOKEN", token)));
+        command.envs(launch.certificate.iter().flat_map(Certificate::variables));
         let mut child = command
             .env("PUNCTUAL_ADMIN_TOKEN", TOKEN)
             .stdin(Stdio::null())
@@ -84,7 +97,8 @@ impl Served {
         let authority = authority?;
         std::thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
         let (host, bearer) = (HeaderValue::try_from(&authority)?, format!("Bearer {TOKEN}").try_into()?);
-        Ok(Served { child: Some(child), authority, host, bearer, sender: None })
+        let target = Target::new(authority, launch.certificate.as_ref())?;
+        Ok(Served { child: Some(child), target, host, bearer, sender: None })
     }
 
     /// Waits until it can do its work.
@@ -131,6 +145,20 @@ impl Served {
         Ok(body)
     }
 
+    /// Says that an executor is there.
+    pub(crate) async fn beat(&mut self, token: &str, beat: &Value) -> Result<(), Failure> {
+        let request = Request::builder()
+            .method("POST")
+            .uri("/api/registry")
+            .header("host", self.host.clone())
+            .header("XXL-JOB-ACCESS-TOKEN", token)
+            .body(Full::new(Bytes::from(beat.to_string())))?;
+        let answer = self.sender().await?.send_request(request).await?;
+        let said = answer.into_body().collect().await?.to_bytes();
+        let said: Value = serde_json::from_slice(&said)?;
+        if said["code"] == 200 { Ok(()) } else { Err(format!("the beat was refused: {said}").into()) }
+    }
+
     /// Opens its connection, so that no question waits for it.
     pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
         self.sender().await.map(drop)
@@ -146,8 +174,8 @@ impl Served {
 
     /// The same node, over a connection of its own.
     pub(crate) fn another(&self) -> Served {
-        let (authority, host, bearer) = (self.authority.clone(), self.host.clone(), self.bearer.clone());
-        Served { child: None, authority, host, bearer, sender: None }
+        let (target, host, bearer) = (self.target.clone(), self.host.clone(), self.bearer.clone());
+        Served { child: None, target, host, bearer, sender: None }
     }
 
     /// Ends it as a power cut would.
@@ -165,7 +193,12 @@ impl Served {
 
     /// Where it listens.
     pub(crate) fn authority(&self) -> &str {
-        &self.authority
+        &self.target.authority
+    }
+
+    /// How it is reached.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// The connection, or another where the node has closed it: it does so when nothing is asked for a while.
@@ -175,9 +208,7 @@ impl Served {
             None => false,
         };
         if !is_open {
-            let stream = TcpStream::connect(&self.authority).await?;
-            stream.set_nodelay(true)?;
-            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let (sender, connection) = http1::handshake(TokioIo::new(self.target.connect().await?)).await?;
             tokio::spawn(connection);
             self.sender = Some(sender);
         }
@@ -200,7 +231,8 @@ fn address(lines: &mut impl BufRead) -> Result<String, Failure> {
     let mut line = String::new();
     while lines.read_line(&mut line)? > 0 {
         if let Some(url) = line.trim().strip_prefix("address") {
-            return Ok(url.trim().trim_start_matches("http://").to_owned());
+            let url = url.trim();
+            return Ok(url.trim_start_matches("https://").trim_start_matches("http://").to_owned());
         }
         line.clear();
     }

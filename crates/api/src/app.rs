@@ -8,12 +8,15 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use calendar::{Timestamp, Zones};
+use http::request::Parts;
 use punctual_core::model::{ChangeId, Http};
 use punctual_core::registry::Secret;
 use punctual_node::Node;
 use punctual_node::ports::{Browse, Digest, Door, Entropy, Logs};
 use punctual_protocol::Configuration;
 
+use crate::approach::{Approach, Proxies};
+use crate::budget::{Budgets, Limits, Load};
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
 use crate::cancels::Cancels;
@@ -57,8 +60,8 @@ pub struct App {
     pub nudge: Arc<dyn Fn() + Send + Sync>,
     /// Checks what only those who send can check: the address.
     pub check_target: Arc<CheckTarget>,
-    /// The metrics as Prometheus text.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The metrics as Prometheus text, with what the front door holds.
+    pub metrics: Arc<dyn Fn(Load) -> String + Send + Sync>,
     /// Whether this node can do its work, or why not.
     pub is_ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// What other nodes show; none if there are none.
@@ -78,6 +81,8 @@ pub struct Settings {
     pub body_max: usize,
     /// The longest body of a batch of runs, in bytes.
     pub batch_max: usize,
+    /// How many bytes and streams callers may hold at once.
+    pub limits: Limits,
     /// Whether `/metrics` needs no token.
     pub opens_metrics: bool,
     /// Whether `/openapi.json` needs no token.
@@ -86,6 +91,10 @@ pub struct Settings {
     pub strangers_max: u32,
     /// What executors of apps without a token of their own show. Without it only those on the own machine are taken.
     pub access_token: Option<Secret>,
+    /// Whether executors of the own machine need no token where there is none.
+    pub trusts_loopback: bool,
+    /// The proxies that are believed when they say for whom they call.
+    pub proxies: Proxies,
     /// Whether an app may have the token that XXL-JOB ships with.
     pub allows_default_token: bool,
     /// Whether jobs may bring scripts.
@@ -104,10 +113,13 @@ impl Default for Settings {
             payload_max: 1 << 20,
             body_max: (1 << 20) + (1 << 18),
             batch_max: 64 << 20,
+            limits: Limits::default(),
             opens_metrics: false,
             opens_document: false,
             strangers_max: 100,
             access_token: None,
+            trusts_loopback: true,
+            proxies: Proxies::default(),
             allows_default_token: false,
             allows_scripts: false,
             keeps_runs: Duration::from_secs(30 * 86_400),
@@ -128,6 +140,7 @@ pub(crate) struct Front {
     pub(crate) request_ids: RequestIds,
     pub(crate) tokens: Tokens,
     pub(crate) strangers: Strangers,
+    pub(crate) budgets: Arc<Budgets>,
     pub(crate) apps: AppNames,
     pub(crate) document: Bytes,
     pub(crate) sessions: Sessions,
@@ -155,6 +168,12 @@ impl Front {
     }
 
     /// Whether this is what nodes of this cluster show.
+    /// Where a request comes from.
+    pub(crate) fn approach(&self, parts: &Parts) -> Approach {
+        let Settings { proxies, trusts_loopback, .. } = &self.settings;
+        Approach::of(parts.extensions.get().copied(), &parts.headers, proxies, *trusts_loopback)
+    }
+
     pub(crate) fn is_peer(&self, shown: &str) -> bool {
         let expected = self.peer_secret.as_ref().map(peer_token);
         expected

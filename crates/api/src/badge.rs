@@ -5,7 +5,8 @@ use punctual_core::registry::{Dialect, Secret};
 use punctual_node::AccessTokens;
 use punctual_protocol::xxl::{ACCESS_TOKEN as CLASSIC, APP_NAME as APP, ORTH_ACCESS_TOKEN as ORTH};
 
-use crate::caller::{Peer, bearer};
+use crate::approach::Approach;
+use crate::caller::bearer;
 
 /// The token that XXL-JOB ships with. Everybody knows it.
 pub const DEFAULT_TOKEN: &str = "default_token";
@@ -20,11 +21,10 @@ pub(crate) struct Badge {
 }
 
 impl Badge {
-    pub(crate) fn of(headers: &HeaderMap, peer: Option<Peer>) -> Badge {
+    pub(crate) fn of(headers: &HeaderMap, from: Approach) -> Badge {
         let shown = [CLASSIC, ORTH, OLD].into_iter().filter_map(|name| text(headers, name));
         let token = shown.chain(bearer(headers)).find(|token| !token.is_empty()).map(str::to_owned);
-        let is_local = peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
-        Badge { token, is_local }
+        Badge { token, is_local: from.is_local() }
     }
 
     /// Whether it lets in an executor of an app that has this token of its own, or none, where all others have `global`.
@@ -67,6 +67,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::approach::Proxies;
+    use crate::caller::Peer;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
@@ -74,7 +76,8 @@ mod tests {
 
     fn badge(token: &str, peer: &str) -> Badge {
         let headers = if token.is_empty() { HeaderMap::new() } else { headers(&[(CLASSIC, token)]) };
-        Badge::of(&headers, Some(Peer(peer.parse().unwrap())))
+        let from = Approach::of(Some(Peer(peer.parse().unwrap())), &headers, &Proxies::default(), true);
+        Badge::of(&headers, from)
     }
 
     fn secret(text: &str) -> Option<Secret> {
@@ -101,7 +104,10 @@ mod tests {
             assert_eq!(badge("", peer).covers(None, None), is_taken, "{peer}");
             assert_eq!(badge("anything", peer).covers(None, None), is_taken, "{peer}");
         }
-        assert!(!Badge::of(&HeaderMap::new(), None).covers(None, None), "nobody knows who that is");
+        assert!(
+            !Badge::of(&HeaderMap::new(), Approach::default()).covers(None, None),
+            "nobody knows who that is"
+        );
     }
 
     #[test]
@@ -130,6 +136,6 @@ mod tests {
     #[test]
     fn an_empty_header_does_not_hide_another() {
         let headers = headers(&[(CLASSIC, ""), (ORTH, "t")]);
-        assert!(Badge::of(&headers, None).covers(secret("t").as_ref(), None));
+        assert!(Badge::of(&headers, Approach::default()).covers(secret("t").as_ref(), None));
     }
 }

@@ -1,31 +1,73 @@
-//! Bodies: read up to a limit, refused by their length before a byte of them is kept.
+//! Bodies: read up to a limit, refused by their length before a byte of them is kept, and given up when they dawdle.
+//!
+//! The clock runs only while somebody waits for the body: a node that is busy with the last piece, or a store that is slow
+//! to take it, is no fault of the client.
+
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::time::timeout;
 
+use crate::budget::Room;
 use crate::problem::Problem;
+
+/// How long the next piece of a body may take, once it is waited for.
+pub(crate) const PIECE_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a whole body may take, unless it is a stream.
+const WHOLE_WITHIN: Duration = Duration::from_secs(120);
 
 /// The media type of a stream of lines, asked and answered.
 pub(crate) const LINES: &str = "application/x-ndjson";
 
-/// Reads a body of at most `max` bytes.
-pub(crate) async fn read(headers: &HeaderMap, mut body: Body, max: usize) -> Result<Bytes, Problem> {
+/// The next piece of a body: none at its end, and a refusal if it breaks or does not come in time.
+pub(crate) async fn next(body: &mut Body) -> Result<Option<Frame<Bytes>>, Problem> {
+    match timeout(PIECE_WITHIN, body.frame()).await {
+        Ok(frame) => frame.transpose().map_err(|_| torn()),
+        Err(_) => {
+            let seconds = PIECE_WITHIN.as_secs();
+            Err(Problem::malformed(format!("the body came too slowly: nothing of it in {seconds} s")))
+        }
+    }
+}
+
+/// What is said of a body that breaks off.
+pub(crate) fn torn() -> Problem {
+    Problem::malformed("the body ended before it was complete")
+}
+
+/// Reads a body of at most `max` bytes, for which there is room.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    max: usize,
+    room: &mut Room,
+) -> Result<Bytes, Problem> {
     let told =
         headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|told| told > max as u64) {
         return Err(too_large(max));
     }
+    let too_slow = |_| {
+        let seconds = WHOLE_WITHIN.as_secs();
+        Problem::malformed(format!("the body came too slowly: it was not complete after {seconds} s"))
+    };
+    timeout(WHOLE_WITHIN, read_whole(body, max, room)).await.map_err(too_slow)?
+}
+
+async fn read_whole(mut body: Body, max: usize, room: &mut Room) -> Result<Bytes, Problem> {
     let mut read = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::malformed("the body ended before it was complete"))?;
+    while let Some(frame) = next(&mut body).await? {
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.len() > max {
             return Err(too_large(max));
         }
+        room.hold(read.len() + data.len())?;
         if read.is_empty() && body.is_end_stream() {
             // Most bodies are one piece, which is then not copied.
             return Ok(data);
@@ -72,6 +114,7 @@ pub(crate) fn broken(error: &serde_json::Error) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budgets, Limits, Owner};
 
     #[test]
     fn broken_json_is_refused_with_line_and_column() {
@@ -94,6 +137,50 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_LENGTH, length.to_string().parse().unwrap());
         headers
+    }
+
+    fn room() -> Room {
+        Budgets::new(Limits::default()).room(Owner::Strangers)
+    }
+
+    async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes, Problem> {
+        super::read(headers, body, max, &mut room()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_given_up() {
+        let (_silent, body) = crate::stream::open(1);
+        let begun = tokio::time::Instant::now();
+        let problem = read(&HeaderMap::new(), body, 10).await.unwrap_err();
+        assert_eq!((problem.status.as_u16(), begun.elapsed()), (400, PIECE_WITHIN));
+        assert!(problem.detail.contains("too slowly"), "{}", problem.detail);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_has_an_end_as_a_whole() {
+        let (pieces, body) = crate::stream::open(1);
+        tokio::spawn(async move {
+            while pieces.send(Bytes::from_static(b"x")).await.is_ok() {
+                tokio::time::sleep(PIECE_WITHIN / 2).await;
+            }
+        });
+        let begun = tokio::time::Instant::now();
+        assert!(read(&HeaderMap::new(), body, 1_000).await.is_err());
+        assert_eq!(begun.elapsed(), WHOLE_WITHIN);
+    }
+
+    #[tokio::test]
+    async fn bytes_are_held_as_they_are_read_and_refused_where_there_is_no_room() {
+        let limits = Limits { buffered: 8, buffered_per_caller: 8, ..Limits::default() };
+        let budgets = Budgets::new(limits);
+        let mut first = budgets.room(Owner::Token(1));
+        super::read(&HeaderMap::new(), Body::from("12345"), 10, &mut first).await.unwrap();
+        assert_eq!(budgets.load().buffered, 5);
+        let mut second = budgets.room(Owner::Token(2));
+        let refused = super::read(&HeaderMap::new(), Body::from("12345"), 10, &mut second).await.unwrap_err();
+        assert_eq!(refused.status.as_u16(), 503);
+        drop(first);
+        assert_eq!(budgets.load().buffered, 0);
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use punctual_node::ports::{Digest, Door, StoreError, TokenRow};
 use punctual_protocol::Role;
 use tokio::time::Instant;
 
+use crate::approach::Approach;
 use crate::problem::Problem;
 use crate::table::Permission;
 use crate::token::digest;
@@ -210,9 +211,8 @@ pub(crate) struct Strangers(Mutex<BTreeMap<IpAddr, (Instant, u32)>>);
 
 impl Strangers {
     /// Counts a call without a valid token, and says what to answer it.
-    pub(crate) fn refuse(&self, peer: Option<Peer>, max: u32, detail: &str) -> Problem {
-        let counted = peer.map(|peer| peer.0.ip().to_canonical()).filter(|ip| !ip.is_loopback()).map(network);
-        match counted.and_then(|ip| self.count(ip, max, Instant::now())) {
+    pub(crate) fn refuse(&self, from: Approach, max: u32, detail: &str) -> Problem {
+        match from.counted().map(network).and_then(|ip| self.count(ip, max, Instant::now())) {
             None => Problem::unauthenticated(detail),
             Some(wait) => {
                 let seconds = wait.as_secs().max(1);
@@ -317,9 +317,14 @@ mod tests {
         assert_eq!(strangers.count(ip("192.0.2.2"), 2, now), None);
         assert_eq!(strangers.count(ip("192.0.2.1"), 2, now + WINDOW), None);
         assert_eq!(ip("2001:db8::1"), ip("2001:db8::2"));
-        let loopback = Some(Peer("127.0.0.1:1".parse().unwrap()));
-        assert_eq!(strangers.refuse(loopback, 0, "").status.as_u16(), 401);
-        let other = Some(Peer("192.0.2.9:1".parse().unwrap()));
-        assert_eq!(strangers.refuse(other, 0, "").status.as_u16(), 429);
+        let status = |text: &str, headers: &HeaderMap| {
+            let proxies = crate::approach::Proxies::default();
+            let from = Approach::of(Some(Peer(text.parse().unwrap())), headers, &proxies, true);
+            strangers.refuse(from, 0, "").status.as_u16()
+        };
+        assert_eq!(status("127.0.0.1:1", &HeaderMap::new()), 401);
+        assert_eq!(status("192.0.2.9:1", &HeaderMap::new()), 429);
+        let proxied = HeaderMap::from_iter([(header::VIA, HeaderValue::from_static("1.1 proxy"))]);
+        assert_eq!(status("127.0.0.1:1", &proxied), 429, "whoever comes through a proxy is counted");
     }
 }

@@ -190,6 +190,13 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::ReportRefused { log, reason } => {
             ("executor.report_refused", json!({"log": log.0, "reason": reason}))
         }
+        Event::Overreached { app, address, count, reason } => {
+            let said = json!({"app": app, "address": address, "count": count, "reason": reason});
+            ("executor.overreached", said)
+        }
+        Event::ReportsRefused { count, first, reason } => {
+            ("executor.report_refused", json!({"log": first.0, "count": count, "reason": reason}))
+        }
         Event::Executor { app, address, what } => {
             (happened_to(*what), json!({"app": app, "address": address}))
         }

@@ -16,7 +16,10 @@ use tokio::time::timeout;
 
 use crate::app::Front;
 use crate::body::LINES;
-use crate::caller::{Caller, Peer, bearer};
+use crate::budget::{Owner, Room};
+use crate::caller::{Caller, bearer};
+use crate::credential::Credential;
+use crate::place::{Seat, Standing};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::repeat;
@@ -66,7 +69,11 @@ fn mark(front: &Front, operation: &Operation, mut answer: Response) -> Response 
 /// Lets a request through to its handler, or says why not.
 async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, request_id: &str) -> Answer {
     let (mut parts, body) = request.into_parts();
-    let caller = caller_of(front, operation, &parts).await?;
+    let peer = front.approach(&parts);
+    let credential = Credential::of(&parts.headers);
+    let caller = caller_of(front, operation, &parts, &credential).await?;
+    let seat = parts.extensions.get::<Seat>().cloned();
+    let owner = introduce(operation, &caller, seat.as_ref());
     let query = match operation.is_for_executors() {
         true => Query::default(),
         false => Query::read(&parts.uri, operation.query)?,
@@ -76,7 +83,8 @@ async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, 
         true => repeat::key_of(&parts.headers, &caller)?,
         false => None,
     };
-    let (body, stream) = take(front, operation, &parts.headers, body).await?;
+    let mut room = front.budgets.room(owner);
+    let (body, stream) = take(front, operation, &parts.headers, body, &mut room).await?;
     if stream.is_some() && key.is_some() {
         let said = "Idempotency-Key: a stream is answered while it is read; give its lines keys of their own";
         return Err(Problem::malformed(said));
@@ -86,40 +94,42 @@ async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, 
     let request_id = request_id.to_owned();
     let call = Call {
         caller,
+        credential,
         path,
         query,
         headers: parts.headers,
         body,
         stream: stream.map(Mutex::new),
+        room,
         request_id,
-        peer: parts.extensions.get().copied(),
+        peer,
+        seat,
         upgrade: parts.extensions.remove::<OnUpgrade>().map(Mutex::new),
     };
     match key {
         None => carry_out(front, operation, call).await,
         Some((key, digest)) => {
-            if let Some(answer) = repeat::begin(front, &key, digest).await? {
-                return Ok(answer);
-            }
             let (front, operation) = (Arc::clone(front), Arc::clone(operation));
-            uncut(async move {
-                let answer = (operation.handler)(Arc::clone(&front), call).await;
-                repeat::keep(&front, key, answer).await
-            })
-            .await
+            // A key that is written down belongs to the work: a caller who hangs up in between would leave it open for a day.
+            uncut(async move { repeat::once(&front, &operation, key, digest, call).await }).await
         }
     }
 }
 
 /// Who asks, if the operation allows them to.
-async fn caller_of(front: &Front, operation: &Operation, parts: &Parts) -> Result<Caller, Problem> {
+async fn caller_of(
+    front: &Front,
+    operation: &Operation,
+    parts: &Parts,
+    credential: &Credential,
+) -> Result<Caller, Problem> {
     // The router does not start with an operation that has none; if it did, nobody could use it.
     let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
     let is_asked_later = matches!(permission, Permission::Executor | Permission::Session);
     if permission == Permission::Open || is_asked_later || (operation.is_opened)(&front.settings) {
         return Ok(Caller::nobody());
     }
-    let peer = parts.extensions.get::<Peer>().copied();
+    let peer = front.approach(parts);
     if permission == Permission::Peer {
         let is_known = bearer(&parts.headers).is_some_and(|shown| front.is_peer(shown));
         let refusal = "this door is for the nodes of this cluster";
@@ -130,34 +140,31 @@ async fn caller_of(front: &Front, operation: &Operation, parts: &Parts) -> Resul
         };
     }
     let refuse = |detail| front.strangers.refuse(peer, front.settings.strangers_max, detail);
-    let caller = match (bearer(&parts.headers), session::cookie(&parts.headers)) {
-        (Some(token), _) => {
-            let known = front.tokens.caller(&*front.door, token, front.now()?).await?;
-            known.ok_or_else(|| {
-                refuse("the token is unknown, expired or revoked; an admin can make another")
-            })?
+    let known = credential.caller(front).await?;
+    let caller = match (credential, known) {
+        (Credential::Nothing, _) => return Err(refuse("send a token: Authorization: Bearer pct_…")),
+        (Credential::Token(_), None) => {
+            return Err(refuse("the token is unknown, expired or revoked; an admin can make another"));
         }
-        (None, Some(sealed)) => {
-            let known = signed_in(front, sealed).await?;
-            let caller = known.ok_or_else(|| refuse("the session is over; sign in again"))?;
-            if parts.method != Method::GET && parts.method != Method::HEAD {
-                session::check_origin(&parts.headers)?;
-            }
-            caller
-        }
-        (None, None) => return Err(refuse("send a token: Authorization: Bearer pct_…")),
+        (Credential::Session(_), None) => return Err(refuse("the session is over; sign in again")),
+        (_, Some(caller)) => caller,
     };
+    if caller.is_session && parts.method != Method::GET && parts.method != Method::HEAD {
+        session::check_origin(&parts.headers)?;
+    }
     caller.check(permission)?;
     Ok(caller)
 }
 
-/// Who is signed in with a session; nobody if it or its token is over.
-async fn signed_in(front: &Front, sealed: &str) -> Result<Option<Caller>, Problem> {
-    let now = front.now()?;
-    let session = front.sessions.open(&*front.door, &*front.entropy, sealed, now).await?;
-    let Some(session) = session else { return Ok(None) };
-    let caller = front.tokens.caller(&*front.door, &session.token, now).await?;
-    Ok(caller.map(|caller| Caller { expires_at: Some(session.expires_at), is_session: true, ..caller }))
+/// Lets the connection have the place of whoever was authenticated on it, and says whose bytes its body is.
+fn introduce(operation: &Operation, caller: &Caller, seat: Option<&Seat>) -> Owner {
+    let (owner, standing) = match operation.permission {
+        Some(Permission::Peer) => (Owner::Peers, Standing::Peer),
+        _ if caller.id == 0 => return Owner::Strangers,
+        _ => (Owner::Token(caller.id), Standing::Caller(caller.id)),
+    };
+    Seat::introduce(seat, standing);
+    owner
 }
 
 async fn path_of(parts: &mut Parts) -> Result<BTreeMap<String, String>, Problem> {
@@ -172,8 +179,10 @@ async fn take(
     operation: &Operation,
     headers: &HeaderMap,
     body: Body,
+    room: &mut Room,
 ) -> Result<(Bytes, Option<Body>), Problem> {
     let settings = &front.settings;
+    let body_max = operation.body_max.unwrap_or(settings.body_max);
     match operation.takes {
         Takes::Nothing => Ok((Bytes::new(), None)),
         Takes::Anything => Ok((Bytes::new(), Some(body))),
@@ -182,13 +191,13 @@ async fn take(
             if body::media(headers).as_deref() == Some(LINES) {
                 return Ok((Bytes::new(), Some(body)));
             }
-            Ok((body::read(headers, body, settings.batch_max).await?, None))
+            Ok((body::read(headers, body, settings.batch_max, room).await?, None))
         }
         Takes::Json { media, is_optional, .. } => {
             if !is_optional {
                 body::check_media(headers, media)?;
             }
-            let body = body::read(headers, body, settings.body_max).await?;
+            let body = body::read(headers, body, body_max, room).await?;
             if is_optional && !body.is_empty() {
                 body::check_media(headers, media)?;
             }

@@ -6,12 +6,15 @@
 //! then its handler reads it (`convert/`), asks the node, and shows what came of it.
 
 mod app;
+mod approach;
 mod badge;
 mod body;
+mod budget;
 mod bulk;
 mod caller;
 mod cancels;
 mod convert;
+mod credential;
 mod cursor;
 mod events;
 mod executors;
@@ -20,9 +23,11 @@ mod gate;
 mod ledger;
 mod logs;
 mod openapi;
+mod place;
 mod problem;
 mod progress;
 mod query;
+mod remainder;
 mod repeat;
 mod router;
 mod routes;
@@ -33,11 +38,14 @@ mod token;
 mod uncut;
 
 pub use app::{App, CheckTarget, Settings, peer_token};
+pub use approach::Proxies;
 pub use badge::DEFAULT_TOKEN;
+pub use budget::{Limits, Load};
 pub use caller::Peer;
 pub use events::EventLog;
 pub use executors::{Executors, LogPage, MayReport, Pass};
 pub use logs::{Logbook, Now};
 pub use openapi::document;
+pub use place::{Place, Seat, Standing};
 pub use router::router;
-pub use token::{FirstAdmin, digest, first_admin, mint};
+pub use token::{add_admin, add_first_admin, digest, mint};

@@ -1,5 +1,7 @@
 //! Requests that may be repeated: a key makes the second one the first, and it gets the first one's answer.
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +13,7 @@ use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey};
 use crate::app::Front;
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::table::Answer;
+use crate::table::{Answer, Call, Operation};
 
 /// The header that carries the key.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -21,6 +23,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The headers of an answer that are kept with it.
 const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
+
+/// What a repetition of a request with a secret answer is told.
+const SHOWN_ONCE: &str = "the first request with this Idempotency-Key was carried out; its answer held a secret, so it was \
+     shown once and not kept. If it was lost, revoke what it made, and ask again with a new key";
 
 /// The key of a request, if it brings one.
 pub(crate) fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<RequestKey>, Problem> {
@@ -45,12 +51,26 @@ pub(crate) fn sum(method: &Method, uri: &Uri, body: &[u8]) -> Digest {
     digest
 }
 
-/// The answer that was given before, if there is one; none if the request is to be carried out.
-pub(crate) async fn begin(
-    front: &Front,
-    key: &RequestKey,
+/// Carries out a request unless it was carried out before.
+pub(crate) async fn once(
+    front: &Arc<Front>,
+    operation: &Operation,
+    key: RequestKey,
     digest: Digest,
-) -> Result<Option<Response>, Problem> {
+    call: Call,
+) -> Answer {
+    match begin(front, &key, digest).await? {
+        // What an older version kept of it is not shown either.
+        Some(_) if operation.answers_secret => return Err(Problem::conflict(SHOWN_ONCE)),
+        Some(answer) => return Ok(answer),
+        None => {}
+    }
+    let answer = (operation.handler)(Arc::clone(front), call).await;
+    keep(front, key, answer, operation.answers_secret).await
+}
+
+/// The answer that was given before, if there is one; none if the request is to be carried out.
+async fn begin(front: &Front, key: &RequestKey, digest: Digest) -> Result<Option<Response>, Problem> {
     match front.door.begin(key.clone(), digest, front.now()?).await? {
         Begun::New => Ok(None),
         Begun::Answered(kept) => Ok(Some(unpack(&kept))),
@@ -64,11 +84,14 @@ pub(crate) async fn begin(
     }
 }
 
-/// Keeps an answer, or forgets the request if nothing was done.
-pub(crate) async fn keep(front: &Front, key: RequestKey, answer: Answer) -> Answer {
+/// Keeps an answer, or forgets the request if nothing was done. Of a secret answer only that it was given is kept.
+async fn keep(front: &Front, key: RequestKey, answer: Answer, is_secret: bool) -> Answer {
     match answer {
         Ok(response) => {
-            let (response, kept) = pack(response).await;
+            let (response, kept) = match is_secret {
+                true => (response, KeptAnswer { status: StatusCode::OK.as_u16(), body: "\n".into() }),
+                false => pack(response).await,
+            };
             // The work is done, so a store that fails now must not turn it into a failure.
             if let Err(error) = front.door.answer(key, Some(kept)).await {
                 tracing::warn!(%error, "an answer was not kept; its repetition will be refused as open");

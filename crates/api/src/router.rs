@@ -13,12 +13,14 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
 
 use crate::app::{App, Front};
+use crate::budget::Budgets;
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
 use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::forecast::Forecasts;
 use crate::problem::Problem;
+use crate::remainder::Remainder;
 use crate::routes::doors;
 use crate::session::Sessions;
 use crate::table::{Answer, Operation};
@@ -36,8 +38,10 @@ pub fn router(app: App) -> Result<Router, String> {
     let peoples = operations.iter().filter(|operation| operation.is_documented());
     let permissions = peoples.filter_map(|operation| Some((operation.id, operation.permission?)));
     let request_ids = RequestIds::from(app.entropy.bits());
+    let budgets = Budgets::new(app.settings.limits);
     let front = Arc::new(Front {
         app,
+        budgets,
         request_ids,
         tokens: Tokens::default(),
         strangers: Strangers::default(),
@@ -86,6 +90,7 @@ fn check(operations: &[Operation]) -> Result<(), String> {
 
 async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Request) -> Response {
     let request_id = request_id(&front, &request);
+    let (request, remainder) = Remainder::lend(request);
     let asked = request.method().clone();
     let method = if asked == Method::HEAD { Method::GET } else { asked.clone() };
     let found = operations.iter().find(|operation| operation.method == method);
@@ -97,7 +102,7 @@ async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Re
     };
     let name = found.map_or("none", |operation| operation.id);
     let answer = if is_door { answer.or_else(|problem| Ok(doors::refusal(&problem))) } else { answer };
-    finish(answer, &request_id, name)
+    remainder.settle(finish(answer, &request_id, name)).await
 }
 
 /// What matched no route. Executors whose configuration ends with a slash knock at doubled ones.
@@ -113,7 +118,9 @@ async fn elsewhere(front: Arc<Front>, doors: Router, mut request: Request) -> Re
 async fn nowhere(front: Arc<Front>, request: Request) -> Response {
     let request_id = request_id(&front, &request);
     let path: String = request.uri().path().chars().take(200).collect();
-    finish(Err(Problem::not_found(format!("the path {path}"))), &request_id, "none")
+    let (request, remainder) = Remainder::lend(request);
+    drop(request);
+    remainder.settle(finish(Err(Problem::not_found(format!("the path {path}"))), &request_id, "none")).await
 }
 
 fn not_allowed(operations: &[Arc<Operation>]) -> Problem {

@@ -13,7 +13,11 @@ use punctual_protocol::Role;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::{Front, Settings};
-use crate::caller::{Caller, Peer};
+use crate::approach::Approach;
+use crate::budget::Room;
+use crate::caller::Caller;
+use crate::credential::Credential;
+use crate::place::Seat;
 use crate::problem::Problem;
 use crate::query::{Param, Query};
 
@@ -29,6 +33,8 @@ pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// A request that went through the gate.
 pub(crate) struct Call {
     pub(crate) caller: Caller,
+    /// What the caller showed, to be looked at again by whoever answers for long.
+    pub(crate) credential: Credential,
     pub(crate) path: BTreeMap<String, String>,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
@@ -37,8 +43,12 @@ pub(crate) struct Call {
     /// The body that is still to be read. Never locked: it is only there to be taken, but a body alone cannot be looked at
     /// from two threads.
     pub(crate) stream: Option<Mutex<Body>>,
+    /// What the body takes of the memory that bodies may take.
+    pub(crate) room: Room,
     pub(crate) request_id: String,
-    pub(crate) peer: Option<Peer>,
+    pub(crate) peer: Approach,
+    /// The place of the connection; none where nobody counts connections.
+    pub(crate) seat: Option<Seat>,
     /// The connection itself, for who wants to speak otherwise over it. Never locked, like the body.
     pub(crate) upgrade: Option<Mutex<OnUpgrade>>,
 }
@@ -97,7 +107,11 @@ pub(crate) struct Operation {
     pub(crate) has_if_match: bool,
     /// Whether it goes on where it was cut.
     pub(crate) is_resumed: bool,
+    /// Whether its answer must never be written down.
+    pub(crate) answers_secret: bool,
     pub(crate) takes: Takes,
+    /// The longest body; none for what the settings say.
+    pub(crate) body_max: Option<usize>,
     pub(crate) answers: Vec<Answered>,
     pub(crate) refusals: &'static [u16],
     pub(crate) handler: Handler,
@@ -116,7 +130,9 @@ impl Operation {
             query: &[],
             has_if_match: false,
             is_resumed: false,
+            answers_secret: false,
             takes: Takes::Nothing,
+            body_max: None,
             answers: Vec::new(),
             refusals: &[],
             handler,
@@ -173,9 +189,20 @@ impl Operation {
         self
     }
 
+    pub(crate) fn shown_once(mut self) -> Operation {
+        self.answers_secret = true;
+        self
+    }
+
     pub(crate) fn takes<T: JsonSchema>(mut self) -> Operation {
         let media = &["application/json"];
         self.takes = Takes::Json { schema: schema_of::<T>, media, is_optional: false };
+        self
+    }
+
+    /// Takes no longer body than this.
+    pub(crate) fn body_max(mut self, bytes: usize) -> Operation {
+        self.body_max = Some(bytes);
         self
     }
 

@@ -1,6 +1,4 @@
-//! Tokens: how they are made, and how the first of all comes to be.
-
-use std::sync::Arc;
+//! Tokens: how they are drawn, what is kept of them, and how admins come in who have none.
 
 use aws_lc_rs::digest::{SHA256, digest as sum};
 use base64::Engine;
@@ -37,39 +35,31 @@ pub fn digest(token: &str) -> Digest {
     kept
 }
 
-/// Where the first admin token came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FirstAdmin {
-    /// There were tokens already.
-    Kept,
-    /// The one that was given is the first.
-    Given,
-    /// This one was made; nobody has seen it yet.
-    Made(String),
+/// Makes a token an admin's if there is no token at all, and says whether it did.
+pub async fn add_first_admin(door: &dyn Door, token: &str, now: Timestamp) -> Result<bool, StoreError> {
+    door.add_first_token(admin("admin", token, now)).await
 }
 
-/// Makes sure that somebody can come in: on an empty store, with the token that was given or with a new one.
-pub async fn first_admin(
-    door: &Arc<dyn Door>,
-    entropy: &dyn Entropy,
+/// Makes a token an admin's whatever tokens there are, and says its number.
+pub async fn add_admin(
+    door: &dyn Door,
+    name: &'static str,
+    token: &str,
     now: Timestamp,
-    given: Option<&str>,
-) -> Result<FirstAdmin, StoreError> {
-    let made = given.is_none().then(|| mint(entropy));
-    let token = given.or(made.as_deref()).unwrap_or_default();
-    let row = TokenRow {
+) -> Result<u32, StoreError> {
+    door.add_token(admin(name, token, now)).await
+}
+
+fn admin(name: &'static str, token: &str, now: Timestamp) -> TokenRow {
+    TokenRow {
         id: 0,
-        name: Text::Borrowed("admin"),
+        name: Text::Borrowed(name),
         digest: digest(token),
         role: Text::Borrowed(Role::Admin.name()),
         apps: vec!["*".into()],
         created_at: now,
         expires_at: None,
-    };
-    if !door.add_first_token(row).await? {
-        return Ok(FirstAdmin::Kept);
     }
-    Ok(made.map_or(FirstAdmin::Given, FirstAdmin::Made))
 }
 
 #[cfg(test)]

@@ -257,15 +257,70 @@ async fn results_are_read_in_every_shape() {
 }
 
 #[tokio::test]
-async fn results_of_another_apps_runs_are_refused() {
+async fn results_of_another_apps_runs_count_for_nothing_and_are_answered_like_unknown_ones() {
     let crew = Crew::with(vec![view("reports", Some("own")), view("billing", None)]);
     let door = open_to(&crew, |settings| settings.access_token = Some(Secret::new("global"))).await;
     let both = r#"[{"logId":1,"handleCode":200},{"logId":101,"handleCode":200}]"#;
     for (shown, said) in [("own", "report 1 succeeded "), ("global", "report 101 succeeded ")] {
-        let (code, message) = token(shown)(knock("/api/callback", both)).from(AWAY).at(&door).await;
-        assert!(code == 500 && message.starts_with("The access token is wrong."), "{message}");
+        let answer = token(shown)(knock("/api/callback", both)).from(AWAY).at(&door).await;
+        assert_eq!(told(&answer), OK, "a number tells nothing about other apps");
         assert_eq!(crew.said(), [said], "what is its own is kept");
     }
     let answer = token("neither")(knock("/api/callback", both)).at(&door).await;
     assert_eq!((told(&answer), crew.said().len()), ((500, "The access token is wrong."), 0));
+}
+
+#[tokio::test]
+async fn whoever_comes_through_a_browser_a_proxy_or_a_job_is_not_of_this_machine() {
+    let crew = Crew::with(vec![view("a", None)]);
+    let door = open_to(&crew, |_| {}).await;
+    for (name, value) in [
+        ("Origin", "http://127.0.0.1:7070"),
+        ("Sec-Fetch-Mode", "no-cors"),
+        ("Forwarded", "for=198.51.100.7"),
+        ("X-Forwarded-For", "127.0.0.1"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("Via", "1.1 mesh"),
+        ("Punctual-Run-Id", "7"),
+    ] {
+        for asked in [register("a", "http://e"), knock("/api/callback", r#"[{"logId":1,"handleCode":200}]"#)]
+        {
+            let (code, message) = asked.with(name, value).at(&door).await;
+            assert!(code == 500 && message.contains("set [executors] access_token"), "{name}: {message}");
+        }
+    }
+    assert!(crew.said().iter().all(|said| said.starts_with("refused")));
+    let door = open_to(&crew, |settings| settings.access_token = Some(Secret::new("global"))).await;
+    let shown = token("global")(register("a", "http://e")).with("Via", "1.1 mesh").at(&door).await;
+    assert_eq!(told(&shown), OK, "with a token it may come as it likes");
+}
+
+#[tokio::test]
+async fn loopback_is_trusted_only_where_that_is_wanted() {
+    let crew = Crew::with(vec![]);
+    let door = open_to(&crew, |settings| settings.trusts_loopback = false).await;
+    let (code, message) = register("a", "http://e").at(&door).await;
+    assert!(code == 500 && message.contains("takes nobody"), "{message}");
+}
+
+#[tokio::test]
+async fn strangers_behind_a_proxy_are_counted_one_by_one_if_the_proxy_is_trusted() {
+    let crew = Crew::with(vec![]);
+    let count = async |door: &Router, callers: [&'static str; 4]| {
+        let mut refused = 0;
+        for caller in callers {
+            let (_, message) = register("a", "http://e").with("X-Forwarded-For", caller).at(door).await;
+            refused += usize::from(message.contains("calls without a valid token"));
+        }
+        refused
+    };
+    let callers = ["198.51.100.1", "198.51.100.2", "198.51.100.3", "198.51.100.1"];
+    let door = open_to(&crew, |settings| settings.strangers_max = 1).await;
+    assert_eq!(count(&door, callers).await, 3, "what they say is not believed, so they count together");
+    let door = open_to(&crew, |settings| {
+        settings.strangers_max = 1;
+        settings.proxies = punctual_api::Proxies::parse(&["127.0.0.1/32"]).unwrap();
+    })
+    .await;
+    assert_eq!(count(&door, callers).await, 1, "each for himself");
 }

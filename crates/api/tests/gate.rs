@@ -2,10 +2,15 @@
 
 mod house;
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
 use axum::body::Body;
-use house::{Answer, ask, head, open, request};
+use house::{Answer, Doorman, MADE, ask, head, open, open_with, request};
 use http::Request;
 use punctual_api::Peer;
+use tokio::sync::Semaphore;
 
 async fn get(path: &str) -> Answer {
     ask(&open().await, request("GET", path, "viewer", "")).await
@@ -118,6 +123,40 @@ async fn a_refusal_is_forgotten_and_an_unknown_outcome_is_not() {
     let run = r#"{"job": 1}"#;
     assert_eq!(ask(&door, keyed("/api/v1/runs", "r", run)).await.status, 503);
     assert_eq!(ask(&door, keyed("/api/v1/runs", "r", run)).await.status, 409);
+}
+
+#[tokio::test]
+async fn a_caller_who_hangs_up_while_the_key_is_written_leaves_no_open_key_behind() {
+    let lets_go = Arc::new(Semaphore::new(0));
+    let doorman = Arc::new(Doorman::held(&lets_go));
+    let door = open_with(&doorman).await;
+    let mut asking = Box::pin(ask(&door, keyed(PREVIEW, "k", DAILY)));
+    let begun = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await;
+    assert!(begun.is_pending(), "the key is written, and nobody has said so yet");
+    drop(asking);
+    lets_go.add_permits(2);
+    // One thread, and nothing waits for time: whoever carries the request out has done it after a few turns.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(doorman.answers().len(), 1, "the request was carried out without its caller");
+    let again = ask(&door, keyed(PREVIEW, "k", DAILY)).await;
+    assert_eq!((again.status.as_u16(), again.header("idempotency-replayed")), (200, "true"));
+}
+
+#[tokio::test]
+async fn the_answer_with_a_new_token_is_not_kept_and_its_repetition_is_refused() {
+    let doorman = Arc::<Doorman>::default();
+    let door = open_with(&doorman).await;
+    let body = format!(r#"{{"name": "{MADE}", "role": "viewer"}}"#);
+    let first = ask(&door, keyed("/api/v1/tokens", "k", &body)).await;
+    let token = first.json()["token"].as_str().expect("a token").to_owned();
+    assert_eq!(first.status, 201);
+    let answers = doorman.answers();
+    assert!(answers.len() == 1 && !answers[0].body.contains(&token), "{answers:?}");
+    let again = ask(&door, keyed("/api/v1/tokens", "k", &body)).await;
+    assert_eq!((again.status.as_u16(), again.text.contains(&token)), (409, false));
+    assert!(again.text.contains("shown once and not kept"), "{}", again.text);
 }
 
 fn lines(query: &str, body: &str) -> Request<Body> {

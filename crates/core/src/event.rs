@@ -81,6 +81,26 @@ pub enum Event {
         /// Why.
         reason: Text,
     },
+    /// An executor spoke of runs that are not its own; nothing came of it. Told once for all that it said at a time.
+    Overreached {
+        /// Of which app it is.
+        app: Text,
+        /// Its address.
+        address: Text,
+        /// How many runs it named.
+        count: usize,
+        /// What it did.
+        reason: Text,
+    },
+    /// Several reports of one message came that nobody waits for, or from somebody who has no say; they changed nothing.
+    ReportsRefused {
+        /// How many.
+        count: u64,
+        /// The number of the gate that the first of them named.
+        first: LogId,
+        /// Why.
+        reason: Text,
+    },
     /// Something became of an executor.
     Executor {
         /// Of which app.

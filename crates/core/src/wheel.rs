@@ -11,8 +11,8 @@
 //! Inside a millisecond, runs go by priority and then by id. Ids come from the store, so the order is the same
 //! whenever and in whatever batches the runs were loaded.
 //!
-//! Every run belongs to a *group*. The order holds inside a group; where more is due than somebody takes, the groups that
-//! have something get equal shares. So a million runs of one group that are due at once do not starve the others.
+//! Every run belongs to a *group*. The order holds inside a group; where more is due than the caller takes, the groups
+//! that have something get equal shares. So a million runs of one group that are due at once do not starve the others.
 
 mod slots;
 
@@ -56,6 +56,15 @@ pub struct Mark {
     pub due: Timestamp,
     /// That run, or the lowest id that is not loaded at that time.
     pub id: u64,
+}
+
+/// What [`Wheel::advance_within`] has handed out so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// Runs of all groups.
+    pub total: usize,
+    /// Runs of the group that is asked about.
+    pub of_group: usize,
 }
 
 /// What became of a run that was to be armed.
@@ -178,6 +187,14 @@ impl Wheel {
         }
     }
 
+    /// The same for a caller that takes nothing of some groups: it is not told of what they have due.
+    pub fn next_due_within(&self, may_have: impl Fn(u32) -> bool) -> Option<Timestamp> {
+        if self.ready.keys().any(|group| may_have(*group)) {
+            return self.next_due();
+        }
+        self.slots.first_occupied().map(|slot| timestamp(slot.start(self.position)))
+    }
+
     /// A time before which no run in the wheel is due, however late they are.
     pub fn earliest(&self) -> Option<Timestamp> {
         if self.is_empty() {
@@ -201,38 +218,61 @@ impl Wheel {
 
     /// Hands out what is due at `now`, at most `max` runs, those of each group in order; the rest stays due.
     pub fn advance(&mut self, now: Timestamp, max: usize, out: &mut Vec<Timer>) {
+        self.advance_within(now, max, |_, _| true, out);
+    }
+
+    /// The same, as far as each group may have more: it is asked with how many runs were handed out so far, and how many
+    /// of them are its own.
+    pub fn advance_within(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        may_have: impl Fn(u32, Handed) -> bool,
+        out: &mut Vec<Timer>,
+    ) {
         self.collect_until(tick(now));
-        let end = out.len().saturating_add(max);
-        while out.len() < end && !self.ready.is_empty() {
-            let share = ((end - out.len()) / self.ready.len()).max(1);
-            for group in self.groups() {
-                self.serve(group, share.min(end - out.len()), out);
+        let mut handed: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut total = 0;
+        // How many groups in a row had nothing that they may have.
+        let mut passed = 0;
+        while total < max && passed < self.ready.len() {
+            let Some(group) = self.next_group() else { break };
+            self.served = group;
+            let share = ((max - total) / self.ready.len()).max(1);
+            let of_group = handed.entry(group).or_default();
+            let before = *of_group;
+            while *of_group - before < share
+                && may_have(group, Handed { total, of_group: *of_group })
+                && self.serve_one(group, out)
+            {
+                *of_group += 1;
+                total += 1;
+            }
+            passed = if *of_group > before { 0 } else { passed + 1 };
+            if self.ready.get(&group).is_some_and(VecDeque::is_empty) {
+                self.ready.remove(&group);
+                passed = 0;
             }
         }
     }
 
-    /// The groups that have something due, in the order of their turns.
-    fn groups(&self) -> Vec<u32> {
+    /// The group whose turn it is: the next in line that has something due.
+    fn next_group(&self) -> Option<u32> {
         let after = self.ready.range((Bound::Excluded(self.served), Bound::Unbounded));
-        after.chain(self.ready.range(..=self.served)).map(|(group, _)| *group).collect()
+        after.chain(self.ready.range(..=self.served)).map(|(group, _)| *group).next()
     }
 
-    /// Hands out so many of a group.
-    fn serve(&mut self, group: u32, share: usize, out: &mut Vec<Timer>) {
-        let Some(queue) = self.ready.get_mut(&group).filter(|_| share > 0) else { return };
-        let end = out.len() + share;
-        while out.len() < end
-            && let Some(timer) = queue.pop_front()
-        {
+    /// Hands out the first of a group; whether there was one.
+    fn serve_one(&mut self, group: u32, out: &mut Vec<Timer>) -> bool {
+        let Some(queue) = self.ready.get_mut(&group) else { return false };
+        while let Some(timer) = queue.pop_front() {
             if self.armed.get(&timer.id) == Some(&timer.due) {
                 self.armed.remove(&timer.id);
                 out.push(timer);
+                return true;
             }
         }
-        self.served = group;
-        if queue.is_empty() {
-            self.ready.remove(&group);
-        }
+        false
     }
 
     /// Moves everything due up to `now` into the queue, slot after slot.

@@ -136,6 +136,7 @@ fn report(number: u64) -> Report {
         outcome: AttemptOutcome::Succeeded,
         message: "done".into(),
         executor: "".into(),
+        app: None,
         started_at: at(house::NOW),
         retry_after: None,
         further: Further::Welcome,

@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::{Host, Url};
 
-use crate::guard::{Guard, Refusal};
+use crate::guard::{Guard, HEALTH, Refusal};
 
 /// The longest head of an answer that is read.
 const HEAD_MAX: usize = 64 << 10;
@@ -73,6 +73,8 @@ pub(crate) enum Stream {
 /// Makes connections.
 pub(crate) struct Connector {
     guard: Guard,
+    /// The same for requests that this node itself may be asked, too.
+    health_guard: Guard,
     tls: TlsConnector,
     connect_timeout: Duration,
     resolve_timeout: Duration,
@@ -87,19 +89,22 @@ impl Connector {
         extra_roots: Option<&Path>,
     ) -> Result<Connector, String> {
         let tls = TlsConnector::from(Arc::new(tls_settings(extra_roots)?));
-        Ok(Connector { guard, tls, connect_timeout, resolve_timeout })
+        let health_guard = guard.clone().with_self();
+        Ok(Connector { guard, health_guard, tls, connect_timeout, resolve_timeout })
     }
 
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// A new connection, ready for a request.
+    /// A new connection, ready for a request to this path.
     pub(crate) async fn connect(
         &self,
         origin: &Origin,
+        path: &str,
     ) -> Result<(SendRequest<Full<Bytes>>, Driver), Unconnected> {
-        let spoken = match self.reach(origin).await? {
+        let guard = if path == HEALTH { &self.health_guard } else { &self.guard };
+        let spoken = match self.reach_within(guard, origin).await? {
             Stream::Plain(stream) => speak(stream).await,
             Stream::Tls(stream) => speak(stream).await,
         };
@@ -110,11 +115,15 @@ impl Connector {
 
     /// A new connection on which nothing was said yet.
     pub(crate) async fn reach(&self, origin: &Origin) -> Result<Stream, Unconnected> {
+        self.reach_within(&self.guard, origin).await
+    }
+
+    async fn reach_within(&self, guard: &Guard, origin: &Origin) -> Result<Stream, Unconnected> {
         // The name first, before anybody else is asked about it.
-        self.guard.judge(&origin.host, origin.port, &[]).map_err(Unconnected::Refused)?;
+        guard.judge(&origin.host, origin.port, &[]).map_err(Unconnected::Refused)?;
         let addresses = self.resolve(origin).await?;
         let ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
-        self.guard.judge(&origin.host, origin.port, &ips).map_err(Unconnected::Refused)?;
+        guard.judge(&origin.host, origin.port, &ips).map_err(Unconnected::Refused)?;
         let mut failure = format!("{origin} has no address; check the name");
         for address in addresses {
             let attempt = timeout(self.connect_timeout, self.open(origin, address)).await;

@@ -13,7 +13,7 @@ mod class;
 mod rule;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use url::{Host, Url};
 
@@ -32,12 +32,55 @@ const METADATA_NAMES: &[&str] = &[
     "instance-data.ec2.internal",
 ];
 
+/// The one path of this node that a job may call. It is open to everybody, does nothing, and is what a first job on an
+/// empty node can call without a network.
+pub(crate) const HEALTH: &str = "/healthz";
+
 /// Decides what may be called.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     rules: Vec<Rule>,
     allows_loopback: bool,
     is_closed: bool,
+    own: Option<OwnDoors>,
+}
+
+/// Where this node itself is called.
+#[derive(Clone, Debug)]
+struct OwnDoors {
+    listens_on: SocketAddr,
+    /// What it tells others, as far as that can be read.
+    advertised: Option<(Host<String>, u16)>,
+}
+
+impl OwnDoors {
+    fn has_name(&self, name: &str, port: u16) -> bool {
+        let is_localhost = name == "localhost" || name.ends_with(".localhost");
+        let is_advertised = |(host, at): &(Host<String>, u16)| {
+            *at == port && matches!(host, Host::Domain(own) if rule::plain_name(own) == name)
+        };
+        is_localhost && port == self.listens_on.port() || self.advertised.as_ref().is_some_and(is_advertised)
+    }
+
+    fn has_address(&self, address: IpAddr, port: u16) -> bool {
+        let is_advertised = |(host, at): &(Host<String>, u16)| match host {
+            Host::Ipv4(own) => *at == port && address == IpAddr::from(*own),
+            Host::Ipv6(own) => *at == port && address == IpAddr::from(*own),
+            Host::Domain(_) => false,
+        };
+        let is_reached = port == self.listens_on.port() && self.listens_at(address);
+        is_reached || self.advertised.as_ref().is_some_and(is_advertised)
+    }
+
+    /// Whether what is sent to an address may reach the listener. One that listens everywhere has every address of the
+    /// machine, and those are the ones that a socket can be bound to.
+    fn listens_at(&self, address: IpAddr) -> bool {
+        let own = self.listens_on.ip().to_canonical();
+        address.is_loopback()
+            || address.is_unspecified()
+            || address == own
+            || own.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
+    }
 }
 
 /// Why something is not called. Its text names the kind of address and the way to allow it.
@@ -58,7 +101,7 @@ impl Guard {
     /// called from its own machine may also call it.
     pub fn new<R: AsRef<str>>(rules: &[R], allows_loopback: bool) -> Result<Guard, RuleError> {
         let rules = rules.iter().map(|rule| Rule::parse(rule.as_ref())).collect::<Result<_, _>>()?;
-        Ok(Guard { rules, allows_loopback, is_closed: false })
+        Ok(Guard { rules, allows_loopback, is_closed: false, own: None })
     }
 
     /// The same without public addresses: only what the rules name is called, and no name is resolved that they do not
@@ -66,6 +109,22 @@ impl Guard {
     #[must_use]
     pub fn closed(self) -> Guard {
         Guard { is_closed: true, ..self }
+    }
+
+    /// The same without this node itself, which no rule can allow: a job that calls its own node would speak there as the
+    /// machine's owner.
+    #[must_use]
+    pub fn apart_from(self, listens_on: SocketAddr, advertised: &str) -> Guard {
+        let advertised = Url::parse(advertised)
+            .ok()
+            .and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
+        Guard { own: Some(OwnDoors { listens_on, advertised }), ..self }
+    }
+
+    /// The same with this node itself. Only for the question whether it is well: see [`HEALTH`].
+    #[must_use]
+    pub(crate) fn with_self(self) -> Guard {
+        Guard { own: None, ..self }
     }
 
     /// Judges what an address looks like before anybody is asked what it resolves to.
@@ -96,6 +155,9 @@ impl Guard {
 
     fn judge_name(&self, name: &str, port: u16) -> Result<(), Refusal> {
         let name = rule::plain_name(name);
+        if self.own.as_ref().is_some_and(|own| own.has_name(&name, port)) {
+            return Err(refusal_of_self(&name, port));
+        }
         // To ask a name server is to send a packet, too.
         let is_held = |rule: &Rule| rule.holds_name(&name, port);
         if self.is_closed && !self.rules.iter().any(is_held) {
@@ -109,6 +171,9 @@ impl Guard {
 
     fn judge_address(&self, name: Option<&str>, address: IpAddr, port: u16) -> Result<(), Refusal> {
         for (seen, class) in class::faces(address) {
+            if self.own.as_ref().is_some_and(|own| own.has_address(seen, port)) {
+                return Err(refusal_of_self(&seen.to_string(), port));
+            }
             let is_allowed = match class {
                 Class::Public if !self.is_closed => true,
                 Class::Metadata => {
@@ -144,6 +209,11 @@ pub(crate) fn judge_shape(url: &Url) -> Result<(), Refusal> {
         return Err(Refusal(said.into()));
     }
     Ok(())
+}
+
+fn refusal_of_self(what: &str, port: u16) -> Refusal {
+    let way = "let the job do its work elsewhere, or call the API with a client and a token";
+    Refusal(format!("{what} with port {port} is this node itself, which no job calls; {way}"))
 }
 
 fn refusal(what: &str, name: Option<&str>, class: Class) -> Refusal {

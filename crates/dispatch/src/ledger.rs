@@ -204,6 +204,7 @@ impl Ledger {
             outcome: verdict.outcome,
             message: verdict.message,
             executor: executor.into(),
+            app: None,
             started_at,
             retry_after: verdict.retry_after,
             further: verdict.further,

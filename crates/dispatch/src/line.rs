@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::{self, Answer, Excerpt, Rest, Verdict};
 use crate::connect::{Driver, Origin, Unconnected};
+use crate::guard::HEALTH;
 use crate::house::House;
 use crate::ledger::Flight;
 use crate::pool::{Bell, Host, Next, Ticket};
@@ -157,7 +158,7 @@ impl Line {
             self.open = self.open.take().filter(|open| open.used_at.elapsed() < FRESH);
         }
         loop {
-            let mut open = match self.connection().await {
+            let mut open = match self.connection(request.uri().path()).await {
                 Ok(open) => open,
                 Err(unconnected) => return End::Told(unsent(ticket, unconnected)),
             };
@@ -181,17 +182,20 @@ impl Line {
         }
     }
 
-    /// The connection at hand, or a new one.
-    async fn connection(&mut self) -> Result<Open, Unconnected> {
-        if let Some(open) = self.open.take().filter(|open| !open.sender.is_closed()) {
+    /// The connection at hand, or a new one. One that was opened to ask whether somebody is well is used for nothing else:
+    /// it may lead to this very node.
+    async fn connection(&mut self, path: &str) -> Result<Open, Unconnected> {
+        let is_for_health = path == HEALTH;
+        let may_be_used = |open: &Open| !open.sender.is_closed() && open.is_for_health == is_for_health;
+        if let Some(open) = self.open.take().filter(may_be_used) {
             return Ok(open);
         }
         if self.room.is_none() {
             self.room = self.house.pool().room().await;
         }
-        let (sender, driver) = self.house.connector().connect(&self.host.origin).await?;
+        let (sender, driver) = self.house.connector().connect(&self.host.origin, path).await?;
         let (used_at, keep) = (Instant::now(), self.house.options().idle_timeout);
-        Ok(Open { sender, driver: Some(driver), used_at, keep, was_used: false })
+        Ok(Open { sender, driver: Some(driver), used_at, keep, was_used: false, is_for_health })
     }
 
     async fn read(
@@ -255,6 +259,7 @@ impl Line {
 /// An open connection.
 struct Open {
     sender: SendRequest<Full<Bytes>>,
+    is_for_health: bool,
     /// Nothing once the connection has ended.
     driver: Option<Driver>,
     used_at: Instant,

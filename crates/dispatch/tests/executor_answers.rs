@@ -500,6 +500,7 @@ fn report() -> Report {
         outcome: AttemptOutcome::Succeeded,
         message: "".into(),
         executor: "".into(),
+        app: None,
         started_at: at(house::NOW),
         retry_after: None,
         further: Further::Welcome,

@@ -351,6 +351,7 @@ async fn the_switch_sends_everything_its_way() {
         outcome: punctual_core::model::AttemptOutcome::Succeeded,
         message: "".into(),
         executor: "".into(),
+        app: None,
         started_at: at(house::NOW),
         retry_after: None,
         further: punctual_node::ports::Further::Welcome,

@@ -21,7 +21,7 @@ impl Memory {
             Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
             Some(self.planned_through),
             self.wheel.earliest(),
-            self.ready.iter().map(|rank| rank.ready_at).min(),
+            self.ready.earliest(),
             ungated.min(),
             queued.min(),
             busy.min(),

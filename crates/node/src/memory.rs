@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{ClusterTime, Tenure};
+use punctual_core::due::{AppNumber, DueQueue};
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, ChangeId, Epoch, JobId, NodeId, Origin, Own, RunId, ShardId, Target, Text,
 };
-use punctual_core::policy::Pace;
 use punctual_core::policy::route::Routes;
+use punctual_core::policy::{Pace, Places, Pool};
 use punctual_core::registry::Registry;
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
@@ -24,6 +25,8 @@ use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known};
 use crate::natives::Natives;
+use crate::parked::ParkedJobs;
+use crate::places::FastCall;
 use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Paused, Report, Waiting};
 use crate::reads::{Read, Reads};
 use crate::retention::Thinning;
@@ -32,6 +35,9 @@ use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
 use crate::step::Slowness;
 use crate::table::Table;
+
+/// The app of jobs that are not known.
+pub(crate) const UNKNOWN_APP: AppNumber = 0;
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -102,15 +108,6 @@ pub(crate) struct Active {
     pub(crate) queue: BTreeSet<Rank>,
 }
 
-/// Runs of a job that are parked in the store. Only the holder of a shard parks, so it knows all of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parked {
-    /// Whether they may be called back: their job was changed, or has room again, or nobody has looked yet.
-    pub(crate) is_due: bool,
-    /// Whether they waited for a change of the job: then that is the moment they become ready.
-    pub(crate) since_change: bool,
-}
-
 pub(crate) struct Memory {
     pub(crate) id: NodeId,
     pub(crate) time: ClusterTime,
@@ -139,24 +136,19 @@ pub(crate) struct Memory {
     /// Runs that are not in memory, and about which something may have been written that we were not told.
     pub(crate) unsure: BTreeSet<RunId>,
     pub(crate) wheel: Wheel,
-    /// The number of each app whose runs were ever in the wheel.
-    groups: FxHashMap<Box<str>, u32>,
+    /// The number of each app that had a run due.
+    app_numbers: FxHashMap<Box<str>, AppNumber>,
     /// Runs with gates that wait for their next attempt. Loading never finds those, so they have a place whatever the
     /// wheel holds.
     pub(crate) between: BTreeSet<(Timestamp, RunId)>,
-    pub(crate) ready: BTreeSet<Rank>,
-    /// The turn of what leaves the wheel next. It grows while more is due than there is room for.
-    pub(crate) turn: u32,
+    pub(crate) ready: DueQueue,
     pub(crate) flow: Flow,
-    /// Everything in it before this waits for the fast pool. Where that is full they need not be looked at again and again:
-    /// with 7,000 in the queue and a place becoming free every 50 µs, that was a fifth of a node's time.
-    pub(crate) fast_below: Option<Rank>,
     /// Runs in the hands of a step.
     pub(crate) busy: BTreeSet<RunId>,
     pub(crate) flights: FxHashMap<RunId, Flight>,
     pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
     pub(crate) active: FxHashMap<JobId, Active>,
-    pub(crate) parked: BTreeMap<(JobId, ShardId), Parked>,
+    pub(crate) parked: ParkedJobs,
     /// Who is there.
     pub(crate) registry: Registry,
     /// The tokens of those apps that have one of their own; none before they were first read.
@@ -181,8 +173,12 @@ pub(crate) struct Memory {
     /// Grows when calling back is asked for, and again when it is answered: odd while it is on its way.
     pub(crate) callings: u64,
     pub(crate) paces: FxHashMap<JobId, Pace>,
-    /// HTTP sends on their way: fast, slow.
-    pub(crate) open: [u32; 2],
+    /// The HTTP calls in flight.
+    pub(crate) places: Places,
+    /// Calls from the fast pool, by when they count as slow.
+    pub(crate) fast_calls: VecDeque<FastCall>,
+    /// When the jobs in line for the slow pool were last asked whether they belong there.
+    pub(crate) paced_at: Option<Timestamp>,
     pub(crate) inbox: VecDeque<Report>,
     /// Until when they wait, for sends to go first.
     pub(crate) settles_by: Option<Boot>,
@@ -193,6 +189,8 @@ pub(crate) struct Memory {
     /// How many runs are being asked for that may be nowhere in memory meanwhile.
     pub(crate) asking: u32,
     pub(crate) has_arrivals: bool,
+    /// Deleted jobs that are being emptied, each with the last run that was looked at.
+    pub(crate) retiring: BTreeMap<JobId, RunId>,
     /// Whether tending comes again soon, to write down what is on its way without a gate.
     pub(crate) tends_soon: bool,
     /// Jobs that have runs waiting for a place which somebody else has, and when they ask again.
@@ -255,17 +253,15 @@ impl Memory {
             reads: Reads::default(),
             unsure: BTreeSet::new(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
-            groups: FxHashMap::default(),
+            app_numbers: FxHashMap::default(),
             between: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            turn: 0,
+            ready: DueQueue::default(),
             flow: Flow::starting(Boot::default()),
-            fast_below: None,
             busy: BTreeSet::new(),
             flights: FxHashMap::default(),
             deadlines: BTreeSet::new(),
             active: FxHashMap::default(),
-            parked: BTreeMap::new(),
+            parked: ParkedJobs::default(),
             registry: Registry::default(),
             tokens: None,
             crews: FxHashMap::default(),
@@ -280,13 +276,16 @@ impl Memory {
             doubts: Doubts::default(),
             callings: 0,
             paces: FxHashMap::default(),
-            open: [0; 2],
+            places: Places::new(settings.limits),
+            fast_calls: VecDeque::new(),
+            paced_at: None,
             inbox: VecDeque::new(),
             settles_by: None,
             has_more_due: false,
             heard_of: Vec::new(),
             asking: 0,
             has_arrivals: false,
+            retiring: BTreeMap::new(),
             tends_soon: false,
             held_back: BTreeMap::new(),
             blocks: Blocks::default(),
@@ -377,27 +376,15 @@ impl Memory {
 
     /// Puts a run of ours into the wheel for the time it is ready at.
     pub(crate) fn arm(&mut self, id: RunId) {
-        let Some(job) = self.runs.get(&id).map(|run| run.job) else { return };
-        let group = self.group_of(job);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.place = Place::Wheel;
-        let timer = Timer { due: run.ready_at, priority: run.priority, group, id: id.0 };
+        // Where more is due than fits in the due queue, jobs take turns.
+        let timer = Timer { due: run.ready_at, priority: run.priority, group: run.job.0, id: id.0 };
         if self.wheel.arm(timer) == Armed::Beyond {
             self.let_lie(id);
         }
         self.drop_pushed_out();
         self.wakes.fire = true;
-    }
-
-    /// With which other runs those of a job keep order: with those of its app.
-    fn group_of(&mut self, job: JobId) -> u32 {
-        // Jobs are known before their runs come, but for those that cannot be read and those that change at this moment.
-        let Some(Known::Job(job)) = self.jobs.get(job) else { return 0 };
-        let next = self.groups.len() as u32 + 1;
-        match self.groups.get(job.definition.app.as_str()) {
-            Some(group) => *group,
-            None => *self.groups.entry(job.definition.app.as_str().into()).or_insert(next),
-        }
     }
 
     /// What the wheel pushed out is in the store only, and so is everything behind its mark.
@@ -463,7 +450,7 @@ impl Memory {
                 is_gated: true,
                 is_adopted: true,
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
-                pool: None,
+                http: None,
                 deadline,
                 unclear: None,
                 lost_because: None,
@@ -498,6 +485,16 @@ impl Memory {
         }
     }
 
+    /// Forgets a run that may have a gate: it is found again by adopting or by loading, if it is open.
+    pub(crate) fn leave_behind(&mut self, id: RunId, run: &Run) {
+        self.forget(id);
+        self.read_again(run.shard, run.ready_at);
+        if let Some(held) = self.held.get_mut(&run.shard) {
+            held.is_adopted = false;
+            self.wakes.load = true;
+        }
+    }
+
     /// Has a run looked up in the store soon.
     pub(crate) fn look_up_later(&mut self, id: RunId) {
         self.heard_of.push(id);
@@ -515,20 +512,36 @@ impl Memory {
         self.line_up(job, rank);
     }
 
-    /// Puts a run into the queue of what is due.
+    /// Puts a run into the due queue. Which line it belongs to may have changed when it is picked.
     fn line_up(&mut self, job: JobId, rank: Rank) {
-        if self.fast_below.is_some_and(|below| rank < below) && !self.is_surely_fast(job) {
-            self.fast_below = Some(rank);
-        }
-        self.ready.insert(rank);
+        let app = self.app_number(job);
+        let pool = if self.is_http(job) { Some(Pool::Fast) } else { None };
+        self.ready.insert(pool, app, job, rank);
     }
 
-    fn is_surely_fast(&self, job: JobId) -> bool {
-        let is_http = match self.jobs.get(job) {
-            Some(Known::Job(job)) => matches!(job.definition.target, Target::Http(_)),
-            _ => false,
-        };
-        is_http && !self.paces.contains_key(&job)
+    /// The number of a job's app. Jobs are known before their runs come, but for those that cannot be read and those that
+    /// change at this moment: they are in line as an app of their own.
+    pub(crate) fn app_number(&mut self, job: JobId) -> AppNumber {
+        let Some(Known::Job(job)) = self.jobs.get(job) else { return UNKNOWN_APP };
+        let next = self.app_numbers.len() as u32 + 1;
+        let app = job.definition.app.as_str();
+        match self.app_numbers.get(app) {
+            Some(number) => *number,
+            None => *self.app_numbers.entry(app.into()).or_insert(next),
+        }
+    }
+
+    /// The same, if it is known by now and the app has a number.
+    pub(crate) fn known_app_number(&self, job: JobId) -> Option<AppNumber> {
+        match self.jobs.get(job)? {
+            Known::Job(job) => self.app_numbers.get(job.definition.app.as_str()).copied(),
+            Known::Poisoned(_) | Known::Missing => Some(UNKNOWN_APP),
+        }
+    }
+
+    pub(crate) fn is_http(&self, job: JobId) -> bool {
+        let Some(Known::Job(job)) = self.jobs.get(job) else { return false };
+        matches!(job.definition.target, Target::Http(_))
     }
 
     /// Takes a run into the hands of a step.
@@ -536,7 +549,7 @@ impl Memory {
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.place = Place::Busy;
         let (job, rank) = (run.job, run.rank(id));
-        self.ready.remove(&rank);
+        self.ready.remove(job, rank);
         if let Some(active) = self.active.get_mut(&job) {
             active.queue.remove(&rank);
         }
@@ -569,7 +582,7 @@ impl Memory {
         let Some(run) = self.runs.get(&id).copied() else { return };
         self.wheel.cancel(id.0);
         self.between.remove(&(run.ready_at, id));
-        self.ready.remove(&run.rank(id));
+        self.ready.remove(run.job, run.rank(id));
         if let Some(active) = self.active.get_mut(&run.job) {
             active.queue.remove(&run.rank(id));
         }
@@ -606,9 +619,7 @@ impl Memory {
             run.place = Place::Flight;
             run.attempt = flight.attempt;
         }
-        if let Some(pool) = flight.pool {
-            self.open[pool as usize] += 1;
-        }
+        self.take_place(id, &flight);
         self.deadlines.insert((flight.deadline, id));
         if !flight.is_gated && !self.tends_soon {
             self.tends_soon = true;
@@ -646,8 +657,8 @@ impl Memory {
         let flight = self.flights.remove(&id)?;
         self.deadlines.remove(&(flight.deadline, id));
         self.doubts.forget(id);
-        if let Some(pool) = flight.pool {
-            self.open[pool as usize] -= 1;
+        if let Some(place) = flight.http {
+            self.places.give_back(place.pool, place.app, place.job);
             self.wakes.fire = true;
         }
         Some(flight)
@@ -676,7 +687,7 @@ impl Memory {
         self.wakes.load |= self.has_room_again();
         self.between.remove(&(run.ready_at, id));
         self.busy.remove(&id);
-        self.ready.remove(&run.rank(id));
+        self.ready.remove(run.job, run.rank(id));
         let Some(active) = self.active.get_mut(&run.job) else { return };
         active.queue.remove(&run.rank(id));
         let was_running = active.running.remove(&id);
@@ -710,17 +721,14 @@ impl Memory {
 
     /// Notes that parked runs of a job may have their turn.
     pub(crate) fn call_parked(&mut self, job: JobId, since_change: bool) {
-        for parked in self.parked.range_mut((job, ShardId(0))..=(job, ShardId(u16::MAX))) {
-            parked.1.is_due = true;
-            parked.1.since_change |= since_change;
-            self.wakes.tend = true;
-        }
+        self.wakes.tend |= self.parked.call(job, since_change);
     }
 
     /// A job was changed: it is read again before anything is done for it, and what waits for it may go on.
     pub(crate) fn note_change(&mut self, job: JobId) {
         self.jobs.forget(job);
-        self.fast_below = None;
+        // Its target or its app may be another.
+        self.ready.rehome(job, None, UNKNOWN_APP);
         self.call_parked(job, true);
         // Its limit may be another: whatever waits for a place asks again.
         let queue = self.active.get_mut(&job).map(|active| std::mem::take(&mut active.queue));
@@ -739,7 +747,7 @@ impl Memory {
             return;
         }
         self.events.push(Event::ShardLeft { shard });
-        self.parked.retain(|(_, of), _| *of != shard);
+        self.parked.leave(shard);
         if self.has_planted(Planted::WheelKeptOnLoss) {
             return;
         }

@@ -158,17 +158,17 @@ impl Natives {
         }
     }
 
-    /// The app of whoever has a session under this address.
-    pub(crate) fn app_at(&self, url: &str) -> Option<&Text> {
-        self.here.get(url).map(|native| &native.app)
-    }
-
     /// Takes places of an executor for another node that it is carried to; how many there were.
     pub(crate) fn lend(&mut self, url: &str, runs: u64) -> u32 {
         let Some(native) = self.here.get_mut(url) else { return 0 };
         let lent = native.room.min(u32::try_from(runs).unwrap_or(u32::MAX));
         native.room -= lent;
         lent
+    }
+
+    /// Who says that it has a run, and which attempt.
+    pub(crate) fn claim(&self, id: RunId) -> Option<&(Claim, Arc<Address>)> {
+        self.claims.get(&id)
     }
 
     fn drop_claims(&mut self, url: &Text) {
@@ -219,6 +219,16 @@ impl Natives {
 }
 
 impl Memory {
+    /// Whether an address is that of an executor of another app: it has a session here, or had one a moment ago, or has
+    /// something from here.
+    pub(crate) fn is_of_another_app(&self, url: &str, app: &str) -> bool {
+        let here = self.natives.here.get(url).map(|native| &native.app);
+        let known = here.or_else(|| self.natives.absent.get(url).map(|absence| &absence.app));
+        let has_other = |at: &Arc<Address>| at.url == url && at.app != app;
+        known.is_some_and(|of| of != app)
+            || self.flights.values().any(|flight| flight.address.as_ref().is_some_and(has_other))
+    }
+
     /// Those of a crew that may have a run for this handler from this node.
     pub(crate) fn offering(&self, crew: &[Arc<Address>], handler: &str) -> Vec<Arc<Address>> {
         crew.iter().filter(|address| self.natives.offers(address, handler)).cloned().collect()
@@ -407,8 +417,8 @@ impl Memory {
         self.busy.remove(&id);
         let Some(run) = self.runs.get_mut(&id) else { return };
         run.place = Place::Seeking;
-        let rank: Rank = run.rank(id);
-        self.seekers.stall(id, app, handler, only, rank);
+        let (job, rank): (_, Rank) = (run.job, run.rank(id));
+        self.seekers.stall(job, app, handler, only, rank);
     }
 
     /// Lets a run wait until executors had time to say whether they have it.
@@ -444,31 +454,6 @@ impl Memory {
         let is_its = job.executor().is_some() && address.app == job.definition.app;
         let is_so = claim.attempt == run.attempt && self.natives.is_here(&address.url);
         (may_be && is_its && is_so).then_some((claim, address))
-    }
-
-    /// Whether a report comes from who was given the attempt. Of what was sent without a gate the store does not know the
-    /// token, so here is the place to compare it. Where nothing is known, an executor of the same app may speak.
-    pub(crate) fn may_report(&self, report: &Report, job: &Job) -> bool {
-        let url = &report.executor;
-        if !url.starts_with(NATIVE) || report.receipt == Receipt::default() {
-            return true;
-        }
-        let flight = self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
-        if let Some(flight) = flight {
-            return flight.token == report.token && flight.executor == *url;
-        }
-        let claim = self.natives.claims.get(&report.run);
-        match claim.filter(|(claim, _)| claim.attempt == report.attempt) {
-            Some((claim, address)) => claim.token == report.token && address.url == *url,
-            None => self.natives.here.get(url).is_some_and(|native| native.app == job.definition.app),
-        }
-    }
-
-    /// The same for a run whose job cannot be asked: only who was given the attempt here.
-    pub(crate) fn may_report_for_nobody(&self, report: &Report) -> bool {
-        let flight = self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
-        let is_its = flight.is_some_and(|flight| flight.token == report.token);
-        !report.executor.starts_with(NATIVE) || is_its
     }
 
     /// An attempt of an earlier holder is at an executor that may not come back.
@@ -524,6 +509,7 @@ impl Memory {
             outcome: AttemptOutcome::Refused,
             message: Text::Borrowed("the connection broke before it arrived"),
             executor: flight.executor.clone(),
+            app: None,
             started_at: now,
             retry_after: None,
             further: Further::Unsent,

@@ -30,9 +30,9 @@ pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, DOOR_KEEPER,
-    Enqueued, Gate, Gated, JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenSend, Plan, Planned, PlannedTo,
-    Pruned, Renewal, Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError, THIN_LOOK,
-    Thinned, Waiting,
+    Enqueued, Gate, Gated, JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenRuns, OpenSend, Plan, Planned,
+    PlannedTo, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError,
+    THIN_LOOK, Thinned, Unpark, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.
@@ -241,6 +241,8 @@ pub struct Report {
     pub message: Text,
     /// Where it ran.
     pub executor: Text,
+    /// The app whose session it came over; none for whoever has no session.
+    pub app: Option<Text>,
     /// When it began there, as far as is known.
     pub started_at: Timestamp,
     /// How long the target asks to be left alone.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::places::HttpPlace;
+use crate::ports::{Address, Waiting};
 use calendar::Timestamp;
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::model::{Attempt, Decided, JobId, Origin, RunId, ShardId, Text, Token};
-use punctual_core::policy::Pool;
-
-use crate::ports::{Address, Waiting};
 
 /// Where a loaded run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +32,6 @@ pub(crate) struct Run {
     pub(crate) ready_at: Timestamp,
     pub(crate) job: JobId,
     pub(crate) attempt: Attempt,
-    /// See [`Rank::turn`].
-    pub(crate) turn: u32,
     pub(crate) shard: ShardId,
     pub(crate) priority: u8,
     pub(crate) origin: Origin,
@@ -74,7 +71,7 @@ impl Run {
 
     pub(crate) fn rank(&self, id: RunId) -> Rank {
         let is_caught_up = self.decided == Decided::CaughtUp;
-        Rank { is_caught_up, priority: self.priority, turn: self.turn, ready_at: self.ready_at, run: id }
+        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
     }
 }
 
@@ -100,7 +97,7 @@ impl From<&Waiting> for Run {
         let is_unread = waiting.may_have_own();
         let flags = Flags { has_payload, is_unread, is_called_back, may_repeat, ..Flags::default() };
         let place = Place::Wheel;
-        Run { fire_time, ready_at, job, attempt, turn: 0, shard, priority, origin, decided, place, flags }
+        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
     }
 }
 
@@ -117,7 +114,8 @@ pub(crate) struct Flight {
     /// Whether an earlier holder sent it.
     pub(crate) is_adopted: bool,
     pub(crate) possible_duplicate: bool,
-    pub(crate) pool: Option<Pool>,
+    /// The place that it holds, if it is an HTTP call.
+    pub(crate) http: Option<HttpPlace>,
     pub(crate) deadline: Timestamp,
     /// What its executor answered that is neither yes nor no.
     pub(crate) unclear: Option<Text>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::engine::fire::Rank;
-use punctual_core::model::{Part, RunId, Text};
+use punctual_core::model::{JobId, Part, RunId, Text};
 use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
@@ -25,7 +25,7 @@ struct Seeking {
     /// Whether executors were asked and have not answered yet.
     is_asking: bool,
     /// Where it waits until somebody takes more.
-    stalled: Option<(Post, Rank)>,
+    stalled: Option<(Post, Rank, JobId)>,
 }
 
 /// Where runs wait that could go if somebody took more: at one executor, or at any that offers the handler.
@@ -49,6 +49,7 @@ pub(crate) struct Seekers {
     deadlines: BTreeSet<(Timestamp, RunId)>,
     stalled: BTreeMap<Post, BTreeSet<Rank>>,
     stalled_count: usize,
+    stalled_by_job: FxHashMap<JobId, usize>,
 }
 
 impl Seekers {
@@ -63,17 +64,24 @@ impl Seekers {
     }
 
     /// Lets a run wait until somebody takes more. It has patience without end: there is somebody.
-    pub(crate) fn stall(&mut self, id: RunId, app: Text, handler: Text, only: Option<Text>, rank: Rank) {
+    pub(crate) fn stall(&mut self, job: JobId, app: Text, handler: Text, only: Option<Text>, rank: Rank) {
+        let id = rank.run;
         self.remove(id);
         let post = Post { app: app.clone(), handler, only };
         self.stalled.entry(post.clone()).or_default().insert(rank);
         self.stalled_count += 1;
-        self.waiting.insert(id, Seeking { app, is_asking: false, stalled: Some((post, rank)) });
+        *self.stalled_by_job.entry(job).or_default() += 1;
+        self.waiting.insert(id, Seeking { app, is_asking: false, stalled: Some((post, rank, job)) });
     }
 
     /// How many wait until somebody takes more.
     pub(crate) fn stalled_count(&self) -> usize {
         self.stalled_count
+    }
+
+    /// How many of those belong to a job.
+    pub(crate) fn stalled_of(&self, job: JobId) -> usize {
+        self.stalled_by_job.get(&job).copied().unwrap_or(0)
     }
 
     /// The first of those that may go to this executor, at most so many.
@@ -115,9 +123,18 @@ impl Seekers {
         self.stalled.range(first..).take_while(move |(post, _)| post.app == *app)
     }
 
-    fn unstall(&mut self, post: &Post, rank: &Rank) {
+    fn unstall(&mut self, post: &Post, rank: &Rank, job: JobId) {
         let Some(ranks) = self.stalled.get_mut(post) else { return };
-        self.stalled_count -= usize::from(ranks.remove(rank));
+        if ranks.remove(rank) {
+            self.stalled_count -= 1;
+            if let Some(count) = self.stalled_by_job.get_mut(&job) {
+                *count -= 1;
+            }
+            if self.stalled_of(job) == 0 {
+                self.stalled_by_job.remove(&job);
+            }
+        }
+        let Some(ranks) = self.stalled.get(post) else { return };
         if ranks.is_empty() {
             self.stalled.remove(post);
         }
@@ -126,8 +143,8 @@ impl Seekers {
     /// It waits no longer, but may come back.
     fn take(&mut self, id: RunId) -> Option<Seeking> {
         let seeking = self.waiting.remove(&id)?;
-        if let Some((post, rank)) = &seeking.stalled {
-            self.unstall(post, rank);
+        if let Some((post, rank, job)) = &seeking.stalled {
+            self.unstall(post, rank, *job);
         }
         if let Some(until) = self.patience.get(&id) {
             self.deadlines.remove(&(*until, id));

@@ -36,6 +36,8 @@ pub struct Settings {
     pub queue_max: usize,
     /// How many HTTP sends are on their way at once.
     pub limits: Limits,
+    /// How many runs that are due wait in memory for a place; the rest waits in the wheel.
+    pub due_max: usize,
     /// How long after its timeout an attempt may still be heard of.
     pub grace: Duration,
     /// How long an ungated attempt may be on its way before it is written down as running.
@@ -80,6 +82,7 @@ impl Default for Settings {
             settle_max: 5_000,
             queue_max: 1_000,
             limits: Limits::default(),
+            due_max: 100_000,
             grace: Duration::from_secs(10),
             note_after: Duration::from_secs(1),
             sweep_every: Duration::from_secs(30),
@@ -164,4 +167,8 @@ pub enum Planted {
     IdleBelieved,
     /// What a run has of its own counts only for whoever sent it.
     OwnForgotten,
+    /// Calls that hang keep their places in the fast pool, and a job takes as many as there are.
+    SlowCallsStay,
+    /// What an executor says it holds, and what it reports, is believed whoever it is.
+    ClaimsBelieved,
 }

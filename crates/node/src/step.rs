@@ -5,8 +5,10 @@ mod load;
 mod plan;
 mod reap;
 mod renew;
+mod retire;
 mod settle;
 mod tend;
+mod unpark;
 mod watch;
 
 pub(crate) use plan::waiting;

@@ -1,7 +1,7 @@
 //! Metrics, as Prometheus reads them. Everything is counted where it happens and costs an addition; nothing grows with
 //! jobs or runs, so there is no label that a user chooses.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -31,6 +31,24 @@ pub struct Figures {
     pub nodes: u64,
     /// By how much this machine's clock is ahead of the cluster's, in milliseconds.
     pub skew_ms: i64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Those of them on which nobody was authenticated.
+    pub strangers: u64,
+    /// Streams of events, logs and lines that are open.
+    pub streams: u64,
+    /// Bytes of bodies that are held.
+    pub buffered: u64,
+    /// Connections that had to make room for others, since the start.
+    pub connections_evicted: u64,
+    /// Bodies that were refused for lack of room, since the start.
+    pub bodies_refused: u64,
+    /// Streams that were refused for lack of room, since the start.
+    pub streams_refused: u64,
+    /// Streams that ended with their token, since the start.
+    pub streams_ended: u64,
+    /// Callbacks that named too many attempts, since the start.
+    pub callbacks_refused: u64,
 }
 
 /// Everything that is counted.
@@ -60,6 +78,59 @@ pub struct Metrics {
     shards: Gauge<u64, AtomicU64>,
     nodes: Gauge<u64, AtomicU64>,
     skew: Gauge<f64, AtomicU64>,
+    door: Door,
+}
+
+/// What the front door holds and has refused, as it says itself.
+#[derive(Default)]
+struct Door {
+    connections: Gauge<u64, AtomicU64>,
+    strangers: Gauge<u64, AtomicU64>,
+    streams: Gauge<u64, AtomicU64>,
+    buffered: Gauge<u64, AtomicU64>,
+    evicted: Counter,
+    bodies_refused: Counter,
+    streams_refused: Counter,
+    streams_ended: Counter,
+    callbacks_refused: Counter,
+}
+
+impl Door {
+    fn register(&self, registry: &mut Registry) {
+        for (name, help, gauge) in [
+            ("connections", "Connections that are open", &self.connections),
+            ("connections_strange", "Open connections on which nobody was authenticated", &self.strangers),
+            ("streams", "Streams of events, logs and lines that are open", &self.streams),
+            ("bodies_bytes", "Bytes of request bodies that are held", &self.buffered),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
+        for (name, help, counter) in [
+            ("connections_evicted", "Unauthenticated connections that made room for others", &self.evicted),
+            ("bodies_refused", "Request bodies that were refused for lack of room", &self.bodies_refused),
+            ("streams_refused", "Streams that were refused for lack of room", &self.streams_refused),
+            ("streams_ended", "Streams that ended with their token or session", &self.streams_ended),
+            ("callbacks_refused", "Callbacks that named too many attempts", &self.callbacks_refused),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+    }
+
+    fn set(&self, figures: &Figures) {
+        self.connections.set(figures.connections);
+        self.strangers.set(figures.strangers);
+        self.streams.set(figures.streams);
+        self.buffered.set(figures.buffered);
+        for (counter, count) in [
+            (&self.evicted, figures.connections_evicted),
+            (&self.bodies_refused, figures.bodies_refused),
+            (&self.streams_refused, figures.streams_refused),
+            (&self.streams_ended, figures.streams_ended),
+            (&self.callbacks_refused, figures.callbacks_refused),
+        ] {
+            counter.inner().store(count, Ordering::Relaxed);
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -126,6 +197,7 @@ impl Metrics {
             shards: Gauge::default(),
             nodes: Gauge::default(),
             skew: Gauge::default(),
+            door: Door::default(),
         };
         metrics.register();
         // An outcome that never came about is 0, not absent: alerts need the difference.
@@ -142,6 +214,7 @@ impl Metrics {
     }
 
     fn register(&mut self) {
+        self.door.register(&mut self.registry);
         let counters = [
             ("attempts_sent", "Attempts that went out", &self.sent),
             ("retries", "Attempts that ended badly and are followed by another", &self.retries),
@@ -214,6 +287,8 @@ impl Metrics {
             Event::Missed { count, .. } => add(&self.missed, *count),
             Event::LateReport { .. } => add(&self.late_reports, 1),
             Event::ReportRefused { .. } => add(&self.refused_reports, 1),
+            Event::Overreached { count, .. } => add(&self.refused_reports, *count as u64),
+            Event::ReportsRefused { count, .. } => add(&self.refused_reports, *count),
             Event::RegistrationRefused { .. } => add(&self.refused_registrations, 1),
             Event::RegistryCrowded { .. } => add(&self.executors_crowded, 1),
             Event::ArrivalsRefused { count, .. } => add(&self.arrivals_refused, *count as u64),
@@ -244,6 +319,7 @@ impl Metrics {
         self.shards.set(figures.shards);
         self.nodes.set(figures.nodes);
         self.skew.set(figures.skew_ms as f64 / 1_000.0);
+        self.door.set(&figures);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text
@@ -285,7 +361,14 @@ mod tests {
             Event::KillAsked { run, job, attempt: Attempt::FIRST },
             Event::KillAnswered { run, attempt: Attempt::FIRST, is_confirmed: true, said: "".into() },
         ]);
-        let text = metrics.text(Figures { loaded: 4, running: 5, shards: 64, nodes: 3, skew_ms: -1_500 });
+        let text = metrics.text(Figures {
+            loaded: 4,
+            running: 5,
+            shards: 64,
+            streams: 7,
+            bodies_refused: 8,
+            ..Figures::default()
+        });
         for line in [
             "punctual_attempts_sent_total 1",
             "punctual_lag_seconds_bucket{le=\"0.005\"} 1",
@@ -302,6 +385,8 @@ mod tests {
             "punctual_runs_loaded 4",
             "punctual_attempts_running 5",
             "punctual_shards_held 64",
+            "punctual_streams 7",
+            "punctual_bodies_refused_total 8",
             "# EOF",
         ] {
             assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");

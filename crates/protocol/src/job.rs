@@ -145,9 +145,9 @@ pub struct RecentRun {
 /// A page of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPage {
-    /// The rows.
+    /// The rows. A page may be empty and not be the last: the server looks through a bounded number of rows for one page.
     pub items: Vec<Job>,
-    /// What to send as `cursor` for the next page; null at the end.
+    /// What to send as `cursor` for the next page; null at the end. Only null means that there is no more.
     pub next_cursor: Option<String>,
     /// How many the filter lets through, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -57,9 +57,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}Page")]
 pub struct Page<T> {
-    /// The rows.
+    /// The rows. A page may be empty and not be the last: the server looks through a bounded number of rows for one page.
     pub items: Vec<T>,
-    /// What to send as `cursor` for the next page; null at the end.
+    /// What to send as `cursor` for the next page; null at the end. Only null means that there is no more.
     pub next_cursor: Option<String>,
 }
 

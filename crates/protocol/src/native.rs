@@ -33,6 +33,9 @@ pub const LINES_MAX: usize = 10_000;
 /// The longest name of an app, an executor or a handler, in characters.
 pub const NAME_MAX: usize = 200;
 
+/// The greatest number that every client reads as it was written.
+pub const NUMBER_MAX: u64 = (1 << 53) - 1;
+
 /// The most credits that are given at once, and the largest capacity.
 pub const CREDITS_MAX: u32 = 40_000;
 
@@ -45,6 +48,14 @@ pub struct Held {
     pub attempt: u32,
     /// What makes an older send of the same run refusable.
     pub token: u64,
+}
+
+impl Held {
+    fn check(&self) -> Result<(), String> {
+        within("run", self.run, 0, NUMBER_MAX)?;
+        within("attempt", u64::from(self.attempt), 1, u64::from(u32::MAX))?;
+        within("token", self.token, 0, NUMBER_MAX)
+    }
 }
 
 /// What an executor says.
@@ -404,13 +415,16 @@ impl FromExecutor {
             }
             FromExecutor::Reports(Reports { reports, credits }) => {
                 within("reports", reports.len() as u64, 1, REPORTS_MAX as u64)?;
-                within("credits", u64::from(*credits), 0, u64::from(CREDITS_MAX))
+                within("credits", u64::from(*credits), 0, u64::from(CREDITS_MAX))?;
+                reports.iter().try_for_each(|report| report.held().check())
             }
-            FromExecutor::Log(Log { from, lines, .. }) => {
-                within("from", *from, 1, 1 << 53)?;
+            FromExecutor::Log(Log { run, attempt, from, lines }) => {
+                Held { run: *run, attempt: *attempt, token: 0 }.check()?;
+                within("from", *from, 1, NUMBER_MAX)?;
                 within("lines", lines.len() as u64, 1, LINES_MAX as u64)
             }
-            FromExecutor::Progress(Progress { percent, .. }) => {
+            FromExecutor::Progress(Progress { run, attempt, percent, .. }) => {
+                Held { run: *run, attempt: *attempt, token: 0 }.check()?;
                 within("percent", u64::from(*percent), 0, 100)
             }
             _ => Ok(()),
@@ -467,6 +481,7 @@ impl Hello {
         within("handlers", self.handlers.len() as u64, 0, HANDLERS_MAX as u64)?;
         within("capacity", u64::from(self.capacity), 1, u64::from(CREDITS_MAX))?;
         within("holds", self.holds.len() as u64, 0, HOLDS_MAX as u64)?;
+        self.holds.iter().try_for_each(Held::check)?;
         self.handlers.iter().try_for_each(|handler| is_text("handlers", handler))
     }
 }
@@ -575,6 +590,19 @@ mod tests {
             (r#"{"type":"reports","reports":[]}"#, "reports: 0"),
             (r#"{"type":"progress","run":1,"attempt":1,"percent":101}"#, "percent: 101"),
             (r#"{"type":"log","run":1,"attempt":1,"from":0,"lines":["a"]}"#, "from: 0"),
+            (
+                r#"{"type":"log","run":9007199254740992,"attempt":1,"from":1,"lines":["a"]}"#,
+                "run: 9007199254740992",
+            ),
+            (r#"{"type":"log","run":1,"attempt":0,"from":1,"lines":["a"]}"#, "attempt: 0"),
+            (
+                r#"{"type":"progress","run":9007199254740992,"attempt":1,"percent":1}"#,
+                "run: 9007199254740992",
+            ),
+            (
+                r#"{"type":"reports","reports":[{"run":1,"attempt":1,"token":9007199254740992,"outcome":"failed"}]}"#,
+                "token: 9007199254740992, expected 0 to 9007199254740991",
+            ),
         ] {
             let refusal = refused(text);
             assert!(
@@ -586,6 +614,11 @@ mod tests {
             let mut hello: serde_json::Value = serde_json::from_str(HELLO).unwrap();
             hello[field] = value.into();
             assert!(refused(&hello.to_string()).reason.starts_with(field), "{field}");
+        }
+        for held in [(1_u64 << 53, 1, 1), (1, 0, 1), (1, 1, u64::MAX)] {
+            let mut hello: serde_json::Value = serde_json::from_str(HELLO).unwrap();
+            hello["holds"] = serde_json::json!([{"run": held.0, "attempt": held.1, "token": held.2}]);
+            assert!(refused(&hello.to_string()).reason.contains("expected"), "{held:?}");
         }
         let long = format!(r#"{{"type":"sing","song":"{}"}}"#, "a".repeat(FRAME_MAX));
         assert_eq!(refused(&long).code, Code::TooLarge);

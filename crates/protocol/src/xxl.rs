@@ -21,7 +21,7 @@ mod tests;
 mod value;
 
 pub use call::{Orth, Question, Trigger};
-pub use callback::{Callback, Callbacks, Ending, MESSAGE_MAX};
+pub use callback::{Callback, Callbacks, Ending, ITEMS_MAX, MESSAGE_MAX};
 pub use log::LogPage;
 pub use names::{GlueType, Strategy};
 pub use registration::Registration;

@@ -64,7 +64,7 @@ enum Command {
     App(app::AppArguments),
     /// Run commands of this machine as the handlers of an app.
     Executor(executor::ExecutorArguments),
-    /// Make, list and revoke tokens.
+    /// Make, list and revoke tokens, and reset a lost admin token.
     Token(token::TokenArguments),
     /// Look at the nodes of the cluster, and take one out of work.
     Node(node::NodeArguments),

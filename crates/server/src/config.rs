@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use punctual_api::DEFAULT_TOKEN;
+use punctual_api::{DEFAULT_TOKEN, Proxies};
 use punctual_core::registry::Secret;
 use punctual_protocol::{SettingOrigin, Span};
 use toml::{Table, Value};
@@ -29,6 +29,9 @@ pub(crate) struct Config {
     pub(crate) is_insecure: bool,
     pub(crate) connections: usize,
     pub(crate) stop_within: Duration,
+    pub(crate) proxies: Proxies,
+    /// The same as they were written.
+    pub(crate) proxies_said: Vec<String>,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) plan: Duration,
@@ -39,6 +42,7 @@ pub(crate) struct Config {
     pub(crate) fast_queue: u32,
     pub(crate) slow: u32,
     pub(crate) slow_queue: u32,
+    pub(crate) overflow: u32,
     pub(crate) allow: Vec<String>,
     pub(crate) allows_public: bool,
     pub(crate) authorities: Option<PathBuf>,
@@ -46,6 +50,19 @@ pub(crate) struct Config {
     pub(crate) keep_keys: Duration,
     pub(crate) payload: usize,
     pub(crate) batch: usize,
+    /// Connections on which nobody was authenticated, in all and of one address.
+    pub(crate) strangers: usize,
+    pub(crate) strangers_per_address: usize,
+    /// Connections of one token.
+    pub(crate) connections_per_token: usize,
+    /// Connections that are kept for executors and other nodes.
+    pub(crate) kept: usize,
+    /// Streams of events, logs and lines, in all and of one token.
+    pub(crate) streams: usize,
+    pub(crate) streams_per_token: usize,
+    /// Bytes of bodies in memory, in all and of one caller.
+    pub(crate) buffered: usize,
+    pub(crate) buffered_per_caller: usize,
     pub(crate) opens_metrics: bool,
     pub(crate) shards: u16,
     /// The address of a database server; it may hold a password.
@@ -63,6 +80,7 @@ pub(crate) struct Config {
     pub(crate) log_format: LogFormat,
     pub(crate) admin_token: Option<String>,
     pub(crate) executor_token: Option<Secret>,
+    pub(crate) trusts_loopback: bool,
     pub(crate) allows_default_token: bool,
     pub(crate) allows_scripts: bool,
     pub(crate) beat: Duration,
@@ -90,6 +108,8 @@ impl Config {
             is_insecure: false,
             connections: 10_000,
             stop_within: Duration::from_secs(10),
+            proxies: Proxies::default(),
+            proxies_said: Vec::new(),
             certificate: None,
             key: None,
             plan: Duration::from_secs(5),
@@ -100,6 +120,7 @@ impl Config {
             fast_queue: 2_000,
             slow: 100,
             slow_queue: 5_000,
+            overflow: 1_000,
             allow: Vec::new(),
             allows_public: true,
             authorities: None,
@@ -107,6 +128,14 @@ impl Config {
             keep_keys: Duration::from_secs(86_400),
             payload: 1 << 20,
             batch: 64 << 20,
+            strangers: 2_000,
+            strangers_per_address: 500,
+            connections_per_token: 2_000,
+            kept: 1_000,
+            streams: 1_000,
+            streams_per_token: 100,
+            buffered: 256 << 20,
+            buffered_per_caller: 64 << 20,
             opens_metrics: false,
             shards: 64,
             database: None,
@@ -122,6 +151,7 @@ impl Config {
             log_format: LogFormat::Text,
             admin_token: None,
             executor_token: None,
+            trusts_loopback: true,
             allows_default_token: false,
             allows_scripts: false,
             beat: Duration::from_secs(30),
@@ -156,6 +186,7 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("server", "insecure", |c, v| { c.is_insecure = flag(v)?; Ok(()) }),
     ("server", "connections", |c, v| { c.connections = number(v, 1, 1_000_000)? as usize; Ok(()) }),
     ("server", "stop_within", |c, v| { c.stop_within = span(v)?; Ok(()) }),
+    ("server", "trusted_proxies", |c, v| { c.proxies_said = texts(v)?; c.proxies = Proxies::parse(&c.proxies_said)?; Ok(()) }),
     ("tls", "certificate", |c, v| { c.certificate = Some(PathBuf::from(text(v)?)); Ok(()) }),
     ("tls", "key", |c, v| { c.key = Some(PathBuf::from(text(v)?)); Ok(()) }),
     ("horizon", "plan", |c, v| { c.plan = span(v)?; Ok(()) }),
@@ -166,10 +197,12 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("pool", "fast_queue", |c, v| { c.fast_queue = number(v, 1, 10_000_000)? as u32; Ok(()) }),
     ("pool", "slow", |c, v| { c.slow = number(v, 1, 100_000)? as u32; Ok(()) }),
     ("pool", "slow_queue", |c, v| { c.slow_queue = number(v, 1, 10_000_000)? as u32; Ok(()) }),
+    ("pool", "overflow", |c, v| { c.overflow = number(v, 0, 100_000)? as u32; Ok(()) }),
     ("targets", "allow", |c, v| { c.allow = texts(v)?; Ok(()) }),
     ("targets", "public", |c, v| { c.allows_public = flag(v)?; Ok(()) }),
     ("targets", "authorities", |c, v| { c.authorities = Some(PathBuf::from(text(v)?)); Ok(()) }),
     ("executors", "access_token", |c, v| { c.executor_token = Some(secret(v)?); Ok(()) }),
+    ("executors", "trust_loopback", |c, v| { c.trusts_loopback = flag(v)?; Ok(()) }),
     ("executors", "allow_default_token", |c, v| { c.allows_default_token = flag(v)?; Ok(()) }),
     ("executors", "scripts", |c, v| { c.allows_scripts = flag(v)?; Ok(()) }),
     ("registry", "beat", |c, v| { c.beat = span(v)?; Ok(()) }),
@@ -180,6 +213,14 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("retention", "keys", |c, v| { c.keep_keys = span(v)?; Ok(()) }),
     ("limits", "payload", |c, v| { c.payload = size::parse(v, 1, 1 << 20)?; Ok(()) }),
     ("limits", "batch", |c, v| { c.batch = size::parse(v, 1 << 20, 1 << 30)?; Ok(()) }),
+    ("limits", "strangers", |c, v| { c.strangers = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "strangers_per_address", |c, v| { c.strangers_per_address = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "connections_per_token", |c, v| { c.connections_per_token = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "kept", |c, v| { c.kept = number(v, 0, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "streams", |c, v| { c.streams = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "streams_per_token", |c, v| { c.streams_per_token = number(v, 1, 1_000_000)? as usize; Ok(()) }),
+    ("limits", "buffered", |c, v| { c.buffered = size::parse(v, 1 << 20, 1 << 36)?; Ok(()) }),
+    ("limits", "buffered_per_caller", |c, v| { c.buffered_per_caller = size::parse(v, 1 << 20, 1 << 36)?; Ok(()) }),
     ("metrics", "open", |c, v| { c.opens_metrics = flag(v)?; Ok(()) }),
     ("store", "shards", |c, v| { c.shards = number(v, 1, 4_096)? as u16; Ok(()) }),
     ("database", "url", |c, v| { c.database = Some(database(v)?); Ok(()) }),
@@ -194,6 +235,10 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("log", "level", |c, v| { c.log = text(v)?; Ok(()) }),
     ("log", "format", |c, v| { c.log_format = format(v)?; Ok(()) }),
 ];
+
+/// How long the token of the first admin may be, and how long others should be.
+const TOKEN_MIN: usize = 16;
+const TOKEN_MAX: usize = 256;
 
 /// Variables that are ours and name no setting of the file.
 const VARIABLES: &[&str] = &[
@@ -240,7 +285,7 @@ pub(crate) fn read(
     if let Some(path) = file {
         read_file(&mut config, path)?;
     }
-    let warnings = read_environment(&mut config, variables)?;
+    let mut warnings = read_environment(&mut config, variables)?;
     for (section, key, value) in flags {
         let set = setting(section, key).expect("a flag names a setting");
         set(&mut config, value)
@@ -248,6 +293,12 @@ pub(crate) fn read(
         config.comes_from(section, key, SettingOrigin::Flag);
     }
     check(&config)?;
+    // XXL-JOB's users bring the token that their executors have, so it is not refused.
+    if config.executor_token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_MIN) {
+        warnings.push(format!(
+            "executors.access_token has fewer than {TOKEN_MIN} characters and can be guessed: take a longer one"
+        ));
+    }
     Ok(Read { config, warnings })
 }
 
@@ -302,9 +353,11 @@ fn read_environment(
             None => warnings.push(format!("{name} is unknown and is ignored{}", near(name, VARIABLES))),
         }
     }
-    config.admin_token = variables.get("PUNCTUAL_ADMIN_TOKEN").filter(|token| !token.is_empty()).cloned();
-    if let Some(token) = variables.get("PUNCTUAL_EXECUTOR_TOKEN").filter(|token| !token.is_empty()) {
-        let token = secret(&Value::String(token.clone()));
+    // Blanks around a token come with files and mounted secrets, and no client could send them.
+    let token = |name: &str| variables.get(name).map(|said| said.trim()).filter(|said| !said.is_empty());
+    config.admin_token = token("PUNCTUAL_ADMIN_TOKEN").map(admin_token).transpose()?;
+    if let Some(token) = token("PUNCTUAL_EXECUTOR_TOKEN") {
+        let token = secret(&Value::String(token.to_owned()));
         config.executor_token =
             Some(token.map_err(|reason| ConfigError(format!("PUNCTUAL_EXECUTOR_TOKEN: {reason}")))?);
         config.comes_from("executors", "access_token", SettingOrigin::Environment);
@@ -345,6 +398,13 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if config.keep_runs < Duration::from_secs(3_600) {
         return error(format!("retention.runs is {}: at least 1h", Span(config.keep_runs)));
+    }
+    if config.buffered_per_caller < config.batch || config.buffered < config.buffered_per_caller {
+        return error(format!(
+            "limits.batch is {}, limits.buffered_per_caller {} and limits.buffered {}: none may be larger than the next, or a \
+             batch that is allowed has no room",
+            config.batch, config.buffered_per_caller, config.buffered
+        ));
     }
     if config.redis.is_some() && config.database.is_none() {
         return error("--redis is for nodes that share a database: name it with --database".into());
@@ -423,6 +483,18 @@ fn redis(value: &Value) -> Result<Secret, String> {
 }
 
 /// A text for a header, which no message repeats.
+/// The token of the first admin, which opens everything: one that cannot be guessed.
+fn admin_token(token: &str) -> Result<String, ConfigError> {
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_plain && (TOKEN_MIN..=TOKEN_MAX).contains(&token.len()) {
+        true => Ok(token.to_owned()),
+        false => Err(ConfigError(format!(
+            "PUNCTUAL_ADMIN_TOKEN: expected {TOKEN_MIN} to {TOKEN_MAX} visible ASCII characters without blanks, because whoever \
+             guesses it may do everything: take the output of `openssl rand -hex 32`, or leave it out and one is drawn"
+        ))),
+    }
+}
+
 fn secret(value: &Value) -> Result<Secret, String> {
     let text = value.as_str().unwrap_or_default();
     let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && text.trim() == text;
@@ -510,11 +582,19 @@ mod tests {
         refusal(&[("PUNCTUAL_SERVER__LISTEN", "0.0.0.0:7070")], vec![], "--insecure");
         refusal(&[("PUNCTUAL_SERVER__LISTEN", "7070")], vec![], "127.0.0.1:7070");
         refusal(&[("PUNCTUAL_TLS__KEY", "/k")], vec![], "go together");
+        refusal(&[("PUNCTUAL_SERVER__TRUSTED_PROXIES", "proxy.example")], vec![], "is no network");
         refusal(&[("PUNCTUAL_LIMITS__PAYLOAD", "2GiB")], vec![], "at most");
+        refusal(&[("PUNCTUAL_LIMITS__BATCH", "65MiB")], vec![], "limits.buffered_per_caller");
+        refusal(&[("PUNCTUAL_LIMITS__BUFFERED", "63MiB")], vec![], "none may be larger than the next");
+        refusal(&[("PUNCTUAL_LIMITS__STREAMS", "0")], vec![], "no number from 1");
         refusal(&[("PUNCTUAL_REGISTRY__DEAD", "30s")], vec![], "make dead larger");
         refusal(&[("PUNCTUAL_REGISTRY__WAIT", "10ms")], vec![], "at least 1s");
         refusal(&[("PUNCTUAL_EXECUTOR_TOKEN", "default_token")], vec![], "allow_default_token");
         refusal(&[("PUNCTUAL_EXECUTORS__ACCESS_TOKEN", "a\nb")], vec![], "visible ASCII");
+        for token in ["fifteen-letters", "sixteen letters and blanks", "sixteen-lettérs-é", &"x".repeat(257)]
+        {
+            refusal(&[("PUNCTUAL_ADMIN_TOKEN", token)], vec![], "PUNCTUAL_ADMIN_TOKEN: expected 16 to 256");
+        }
         let text = |text: &str| Value::String(text.into());
         refusal(&[], vec![("log", "format", text("xml"))], "text and json");
     }
@@ -538,6 +618,27 @@ mod tests {
                 .executor_token
                 .is_none()
         );
+    }
+
+    #[test]
+    fn blanks_around_a_token_are_not_part_of_it() {
+        let (admin, executors) = ("an-admin-of-sixteen", "all-executors-of-ours");
+        let variables = environment(&[
+            ("PUNCTUAL_ADMIN_TOKEN", "\tan-admin-of-sixteen\n"),
+            ("PUNCTUAL_EXECUTOR_TOKEN", "all-executors-of-ours\r\n"),
+        ]);
+        let Read { config, warnings } = read(None, &variables, &vec![]).unwrap();
+        assert_eq!((config.admin_token.as_deref(), warnings.len()), (Some(admin), 0));
+        assert!(config.executor_token.is_some_and(|token| token.matches(executors)));
+        let blank = environment(&[("PUNCTUAL_ADMIN_TOKEN", " \n")]);
+        assert_eq!(read(None, &blank, &vec![]).unwrap().config.admin_token, None);
+    }
+
+    #[test]
+    fn a_token_of_executors_that_can_be_guessed_is_told() {
+        let variables = environment(&[("PUNCTUAL_EXECUTOR_TOKEN", "s3cret")]);
+        let warnings = read(None, &variables, &vec![]).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].contains("fewer than 16"), "{warnings:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use punctual_store::{Options, Sqlite, StoreClock, sqlite};
 
 use crate::clock;
 use crate::config::Config;
+use crate::private;
 
 /// A store, as each of those who use it knows it.
 #[derive(Clone)]
@@ -96,11 +97,13 @@ pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
 /// The data folder: with a database it keeps the first token only.
 fn make_folder(config: &Config) -> Result<(), String> {
     let shown = config.data.display();
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&config.data)
-        .map_err(|error| format!("cannot make the data folder {shown}: {error}; choose another with --data"))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data).map_err(|error| {
+        format!("cannot make the data folder {shown}: {error}; choose another with --data")
+    })?;
+    for warning in private::tighten(&config.data) {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
 }
 
 fn embedded(config: &Config) -> Result<Kept, String> {

@@ -1,11 +1,14 @@
 //! The accept loop: how many may come in, how long they may dawdle, and how it ends.
 //!
-//! A client that says nothing, or says it a byte at a time, holds one connection for a bounded time and nothing else:
-//! the first bytes, the head and the body of a request each have a deadline, and so has an answer that nobody reads.
+//! A client that says nothing, or says it a byte at a time, holds one connection for a bounded time and nothing else: a
+//! handshake, the first bytes after it, the head and the body of a request each have a deadline, and so have an answer that
+//! nobody reads and a connection without requests. How many connections there may be, and who makes room for whom, is in
+//! `places.rs`.
 
-mod body;
 mod patience;
+mod places;
 mod tls;
+mod traffic;
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,22 +18,45 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use punctual_api::Peer;
+use punctual_api::{Peer, Seat};
+use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
 
-use body::Deadlined;
 use patience::Patient;
+use places::Entered;
+pub(crate) use places::{Limits, Places};
 pub(crate) use tls::{Tls, load as load_tls};
+use traffic::Traffic;
 
 use crate::console::Site;
 
 /// How long a client may take to send the head of a request, and how long a connection may be idle between two.
 const HEAD_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a connection may be without a request. HTTP/1 has a shorter deadline, that of the next head.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+
+/// How long a client may take to close a connection after it was told to.
+const CLOSES_WITHIN: Duration = Duration::from_secs(5);
+
+/// After how much silence a client is asked whether it is still there, how often, and how many times. One that has lost
+/// its network says nothing, and would otherwise be waited for.
+const ALIVE_AFTER: Duration = Duration::from_secs(60);
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+const ALIVE_ASKS: u32 = 4;
+
+/// The longest head of a request, and how much of a body is read at once.
+const BUFFER_MAX: usize = 32 << 10;
+
+/// How much a client may send ahead over HTTP/2: for one request, and for all of a connection.
+const AHEAD: u32 = 128 << 10;
+const AHEAD_IN_ALL: u32 = 512 << 10;
 
 /// How many may have connected and wait to be taken up. Whoever finds no room is not refused but not heard: it asks again a
 /// second later. The system may allow fewer.
@@ -43,23 +69,18 @@ const BREATH: Duration = Duration::from_millis(50);
 pub(crate) struct Listener {
     listener: TcpListener,
     tls: Option<Tls>,
-    connections: usize,
 }
 
 impl Listener {
     /// Takes the address, or says who has it.
-    pub(crate) fn bind(
-        address: SocketAddr,
-        tls: Option<Tls>,
-        connections: usize,
-    ) -> Result<Listener, String> {
+    pub(crate) fn bind(address: SocketAddr, tls: Option<Tls>) -> Result<Listener, String> {
         let listener = listen(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("{address} is taken by another program: choose another address with --listen")
             }
             _ => format!("cannot listen on {address}: {error}; choose another address with --listen"),
         })?;
-        Ok(Listener { listener, tls, connections })
+        Ok(Listener { listener, tls })
     }
 
     /// The address that was taken.
@@ -68,35 +89,52 @@ impl Listener {
     }
 
     /// Serves until told to stop, then lets requests finish for at most `bound`.
-    pub(crate) async fn serve(self, site: Site, mut stop: watch::Receiver<bool>, bound: Duration) {
-        let places = Arc::new(Semaphore::new(self.connections));
-        let graceful = Graceful::default();
+    pub(crate) async fn serve(
+        self,
+        site: Site,
+        places: Arc<Places>,
+        mut stop: watch::Receiver<bool>,
+        bound: Duration,
+    ) {
+        // Every connection holds a sender, so nothing more can be received once all are gone.
+        let (open, mut gone) = mpsc::channel::<()>(1);
+        let until = stop.clone();
+        let accepting = async {
+            loop {
+                let (stream, peer) = self.accept().await;
+                // Answers are written whole, so waiting for more of them only delays.
+                let _ = stream.set_nodelay(true);
+                keep_alive(&stream);
+                let entered = places.enter(peer.ip().to_canonical()).await;
+                let (site, tls, stop) = (site.clone(), self.tls.clone(), until.clone());
+                let open = open.clone();
+                tokio::spawn(async move {
+                    serve_one(stream, peer, site, tls, entered, stop).await;
+                    drop(open);
+                });
+            }
+        };
+        tokio::select! {
+            never = accepting => never,
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        drop((self.listener, open));
+        if tokio::time::timeout(bound, gone.recv()).await.is_err() {
+            tracing::warn!("some connections were still open and are cut");
+        }
+    }
+
+    async fn accept(&self) -> (TcpStream, SocketAddr) {
         loop {
-            let place = tokio::select! {
-                place = Arc::clone(&places).acquire_owned() => place.expect("never closed"),
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
+            match self.listener.accept().await {
+                Ok(accepted) => return accepted,
                 Err(error) => {
                     // Most often: no file descriptors are left. They become free.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(BREATH).await;
-                    continue;
                 }
-            };
-            let (site, tls, watcher) = (site.clone(), self.tls.clone(), graceful.watcher());
-            tokio::spawn(async move {
-                serve_one(stream, peer, site, tls, watcher).await;
-                drop(place);
-            });
+            }
         }
-        drop(self.listener);
-        graceful.wait(bound).await;
     }
 }
 
@@ -113,55 +151,83 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// All open connections, to be told that it is over.
-#[derive(Default)]
-struct Graceful(GracefulShutdown);
-
-impl Graceful {
-    fn watcher(&self) -> hyper_util::server::graceful::Watcher {
-        self.0.watcher()
-    }
-
-    async fn wait(self, bound: Duration) {
-        if tokio::time::timeout(bound, self.0.shutdown()).await.is_err() {
-            tracing::warn!("some connections were still open and are cut");
-        }
+/// Asks a silent client whether it is still there. Without it the connection only lasts longer.
+fn keep_alive(stream: &TcpStream) {
+    let set = sockopt::set_socket_keepalive(stream, true)
+        .and_then(|()| sockopt::set_tcp_keepidle(stream, ALIVE_AFTER))
+        .and_then(|()| sockopt::set_tcp_keepintvl(stream, ALIVE_EVERY))
+        .and_then(|()| sockopt::set_tcp_keepcnt(stream, ALIVE_ASKS));
+    if let Err(error) = set {
+        tracing::debug!(%error, "a connection is not asked whether it is alive");
     }
 }
 
-async fn serve_one(
-    stream: TcpStream,
+/// Serves one connection until it ends, or has to make room for another.
+async fn serve_one<S>(
+    stream: S,
     peer: SocketAddr,
     site: Site,
     tls: Option<Tls>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    // Answers are written whole, so waiting for more of them only delays.
-    let _ = stream.set_nodelay(true);
-    let stream = Patient::new(stream);
-    let service = site.map_request(move |request: Request<Incoming>| {
-        let mut request = request.map(|body| Body::new(Deadlined::new(body)));
-        let is_stream = request.headers().get(http::header::CONTENT_TYPE).is_some_and(is_ndjson);
-        if is_stream {
-            request = request.map(|body| Body::new(Deadlined::endless(body)));
+    entered: Arc<Entered>,
+    stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let leave = entered.leave();
+    let served = async {
+        match tls {
+            None => converse(stream, peer, site, entered, stop).await,
+            Some(tls) => {
+                let accepted = tokio::time::timeout(HEAD_WITHIN, tls.accept(stream)).await;
+                let Ok(Ok(stream)) = accepted else { return };
+                converse(stream, peer, site, entered, stop).await;
+            }
         }
-        request.extensions_mut().insert(Peer(peer));
-        request
-    });
-    let service = hyper_util::service::TowerToHyperService::new(service);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_headers(128);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256).keep_alive_interval(HEAD_WITHIN);
-    let ended = match tls {
+    };
+    tokio::select! {
+        () = served => {}
+        () = leave.notified() => tracing::debug!(%peer, "a connection made room for another"),
+    }
+}
+
+/// Speaks HTTP over a connection, until it ends or was without a request for too long.
+async fn converse<S>(
+    stream: S,
+    peer: SocketAddr,
+    site: Site,
+    entered: Arc<Entered>,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let traffic = Traffic::new();
+    let service = {
+        let traffic = Arc::clone(&traffic);
+        service_fn(move |request: Request<Incoming>| {
+            let (site, under_way) = (site.clone(), traffic.begin());
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(Seat(Arc::clone(&entered) as _));
+            async move { site.oneshot(request).await.map(|answer| answer.map(|body| under_way.until(body))) }
+        })
+    };
+    let builder = builder();
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream)), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        _ = stop.wait_for(|stop| *stop) => None,
+        () = traffic.idle(IDLE_FOR) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
         None => {
-            let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            watcher.watch(connection.into_owned()).await
-        }
-        Some(tls) => {
-            let accepted = tokio::time::timeout(HEAD_WITHIN, tls.accept(stream)).await;
-            let Ok(Ok(stream)) = accepted else { return };
-            let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            watcher.watch(connection.into_owned()).await
+            // What is under way is answered, and the client hears that nothing new is.
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(CLOSES_WITHIN, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
         }
     };
     if let Err(error) = ended {
@@ -169,8 +235,23 @@ async fn serve_one(
     }
 }
 
-fn is_ndjson(kind: &http::HeaderValue) -> bool {
-    kind.as_bytes().starts_with(b"application/x-ndjson")
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_headers(128)
+        .max_buf_size(BUFFER_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(256)
+        .initial_stream_window_size(AHEAD)
+        .initial_connection_window_size(AHEAD_IN_ALL)
+        .max_send_buf_size(BUFFER_MAX)
+        .keep_alive_interval(HEAD_WITHIN);
+    builder
 }
 
 #[cfg(test)]
@@ -182,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_crowd_is_let_in_while_the_node_is_busy() {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let address = listener.address().unwrap();
         let crowd = async {
             let mut connected = Vec::new();
@@ -194,11 +275,68 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), crowd).await.expect("there is room for all");
     }
 
+    /// A connection to a node that says nothing but where it is, and what ends with it.
+    fn connected(tls: Option<Tls>) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
+        let (client, stream) = tokio::io::duplex(64 << 10);
+        let site = Site::new(axum::Router::new().route("/", axum::routing::get(|| async { "here" })));
+        let served = tokio::spawn(async move {
+            let places = Places::new(Limits::of(10, 10, 10, 10, 10));
+            let peer = SocketAddr::from(([192, 0, 2, 7], 9));
+            let entered = places.enter(peer.ip()).await;
+            let (_stop, stopped) = watch::channel(false);
+            serve_one(stream, peer, site, tls, entered, stopped).await;
+        });
+        (client, served)
+    }
+
+    /// How long it took until the connection was ended.
+    async fn ended_after(served: tokio::task::JoinHandle<()>) -> Duration {
+        let begun = tokio::time::Instant::now();
+        tokio::time::timeout(Duration::from_secs(600), served).await.expect("it is ended").unwrap();
+        begun.elapsed()
+    }
+
+    fn certificate(file: &str) -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../dispatch/tests/data").join(file)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_connection_also_after_a_handshake() {
+        let (_silent, served) = connected(None);
+        assert!(ended_after(served).await <= HEAD_WITHIN);
+        let tls = load_tls(&certificate("loopback.pem"), &certificate("loopback-key.pem")).unwrap();
+        let (client, served) = connected(Some(tls));
+        let connector = crate::cli::trust::connector(Some(&certificate("root.pem"))).unwrap();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        let _silent = connector.connect(name, client).await.expect("a handshake");
+        assert!(ended_after(served).await <= HEAD_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_connection_without_requests_is_ended_and_one_with_them_is_not() {
+        use http_body_util::{BodyExt, Empty};
+        let (client, served) = connected(None);
+        let handshake = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(client));
+        let (mut sender, connection) = handshake.await.unwrap();
+        // It answers every question whether it is still there.
+        let connection = tokio::spawn(connection);
+        for _ in 0..5 {
+            tokio::time::sleep(IDLE_FOR * 9 / 10).await;
+            let request = Request::get("http://here/").body(Empty::new()).unwrap();
+            let answer = sender.send_request(request).await.expect("it is not idle");
+            assert_eq!(&answer.into_body().collect().await.unwrap().to_bytes()[..], b"here");
+        }
+        let took = ended_after(served).await;
+        assert!((IDLE_FOR..=IDLE_FOR + CLOSES_WITHIN).contains(&took), "{took:?}");
+        drop((sender, connection));
+    }
+
     #[tokio::test]
     async fn an_address_that_is_taken_is_said_to_be() {
-        let first = Listener::bind("127.0.0.1:0".parse().unwrap(), None, 1).unwrap();
+        let first = Listener::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let address = first.address().unwrap();
-        let second = Listener::bind(address, None, 1).err().expect("it is taken");
+        let second = Listener::bind(address, None).err().expect("it is taken");
         assert_eq!(
             second,
             format!("{address} is taken by another program: choose another address with --listen")

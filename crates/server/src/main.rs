@@ -7,11 +7,13 @@ mod config;
 mod console;
 mod demo;
 mod executors;
+mod first;
 mod keep;
 mod listen;
 mod logs;
 mod loops;
 mod peers;
+mod private;
 mod serve;
 mod wiring;
 

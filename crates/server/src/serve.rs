@@ -1,9 +1,7 @@
 //! Serving: opens the store, starts the node and its door, and ends them in order.
 
-use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +15,11 @@ use tokio::task::JoinSet;
 
 use crate::clock::Machine;
 use crate::config::Config;
+use crate::first::{self, First};
 use crate::keep::{self, Kept};
-use crate::listen::{self, Listener};
+use crate::listen::{self, Limits, Listener, Places};
 use crate::loops::Rounds;
+use crate::private;
 use crate::wiring::{self, House, Place};
 
 /// How long requests and connections have to end, once the runs have.
@@ -37,6 +37,9 @@ const FORGETS_EVERY: Duration = Duration::from_secs(600);
 /// How long an answer to a repeated request is kept.
 const ANSWERS_KEPT: Duration = Duration::from_secs(86_400);
 
+/// Files that are not for connections of clients: calls to agents and executors, the database, the data folder.
+const FILES_KEPT: usize = 1_024;
+
 const PANICKED: &str =
     "a step of the node panicked, so this process stops; the log says where. Start it again";
 
@@ -47,38 +50,41 @@ pub(crate) fn run(config: Config) -> Result<(), String> {
 
 /// The same, after something that has happened already.
 pub(crate) fn run_after(config: Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<(), String> {
-    raise_file_limit();
+    private::begin();
+    let files = raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("punctual")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    let served = runtime.block_on(serve(&config, past));
+    let served = runtime.block_on(serve(&config, past, files));
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<(), String> {
+async fn serve(
+    config: &Config,
+    past: Vec<(Timestamp, Vec<Event>)>,
+    files: Option<u64>,
+) -> Result<(), String> {
     let tls = match (&config.certificate, &config.key) {
         (Some(certificate), Some(key)) => Some(listen::load_tls(certificate, key)?),
         _ => None,
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let listener = Listener::bind(config.listen, tls, config.connections)?;
+    let listener = Listener::bind(config.listen, tls)?;
     let address = listener.address().map_err(|error| error.to_string())?;
     let kept = keep::open(config).await?;
-    let token = wiring::first_token(&kept.door, config).await?;
-    if let Some(token) = &token {
-        keep_token(&config.data, token)?;
-    }
+    let first = first::ensure(&*kept.door, config).await?;
     let url = format!("{scheme}://{address}");
-    let place = place(config, &kept, &url).await?;
-    let house = wiring::build(config, &kept, &place)?;
+    let place = place(config, &kept, address, &url).await?;
+    let places = Places::new(limits(config, files));
+    let house = wiring::build(config, &kept, &place, &places)?;
     for (at, happened) in past {
         house.events.push(&happened, at);
     }
-    greet(&url, config, token.as_deref());
-    let served = live(config, listener, house).await;
+    greet(&url, config, &first);
+    let served = live(config, listener, places, house).await;
     if served.is_ok() {
         tracing::info!("stopped");
     }
@@ -86,14 +92,14 @@ async fn serve(config: &Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<()
 }
 
 /// From the first step to the last.
-async fn live(config: &Config, listener: Listener, house: House) -> Result<(), String> {
+async fn live(config: &Config, listener: Listener, places: Arc<Places>, house: House) -> Result<(), String> {
     let House { node, rounds, site, switch, door, events, archive, logs, logbook } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
     let (mut beginning, mut steps) = (JoinSet::new(), JoinSet::new());
     rounds.start(&mut beginning, &mut steps, &stopped, &ended);
     let mut doors = JoinSet::new();
-    doors.spawn(listener.serve(site, ended.clone(), DOOR_CLOSES_WITHIN));
+    doors.spawn(listener.serve(site, places, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(wiring::watch_clock(node, ended.clone()));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
@@ -144,11 +150,11 @@ async fn wait_for_end(
 }
 
 /// Who this node is among the others.
-async fn place(config: &Config, kept: &Kept, url: &str) -> Result<Place, String> {
+async fn place(config: &Config, kept: &Kept, listens_on: SocketAddr, url: &str) -> Result<Place, String> {
     let is_anywhere = config.listen.ip().is_unspecified();
     let address = config.advertise.clone().or_else(|| (!is_anywhere).then(|| url.to_owned()));
     if !kept.is_shared {
-        return Ok(Place { address: address.unwrap_or_default(), peer_secret: None });
+        return Ok(Place { listens_on, address: address.unwrap_or_default(), peer_secret: None });
     }
     if address.is_none() {
         tracing::warn!(
@@ -159,44 +165,49 @@ async fn place(config: &Config, kept: &Kept, url: &str) -> Result<Place, String>
     let drawn = Digest::try_from(drawn).expect("four times eight bytes");
     let secret =
         kept.door.peer_secret(drawn).await.map_err(|error| format!("cannot join the cluster: {error}"))?;
-    Ok(Place { address: address.unwrap_or_default(), peer_secret: Some(secret) })
-}
-
-/// The first token is shown once, and kept where only this user reads it.
-fn keep_token(data: &Path, token: &str) -> Result<(), String> {
-    let path = data.join("admin-token");
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)
-        .and_then(|mut file| file.write_all(token.as_bytes()));
-    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    Ok(Place { listens_on, address: address.unwrap_or_default(), peer_secret: Some(secret) })
 }
 
 #[expect(clippy::print_stdout, reason = "it talks to whoever started it")]
-fn greet(url: &str, config: &Config, token: Option<&str>) {
+fn greet(url: &str, config: &Config, first: &First) {
     let zone_data = Zones::version();
     println!("punctual {} (zone data {zone_data})", env!("CARGO_PKG_VERSION"));
     println!("  address  {url}");
     println!("  data     {}", config.data.display());
-    if let Some(token) = token {
-        println!("  token    {token}");
-        println!(
-            "           for the first admin; shown once, and kept in {}",
-            config.data.join("admin-token").display()
-        );
+    let file = first::file(config);
+    match first {
+        First::Kept => {}
+        First::Given => println!("  token    as PUNCTUAL_ADMIN_TOKEN says, and in {}", file.display()),
+        First::Drawn(token) => {
+            println!("  token    {token}");
+            println!("           for the first admin; shown once, and kept in {}", file.display());
+        }
     }
     let _ = std::io::stdout().flush();
     tracing::info!(url, data = %config.data.display(), node = config.node.as_deref().unwrap_or(""), "serving");
 }
 
-/// As many connections as the system allows: the default limit is often 1,024.
-fn raise_file_limit() {
+/// How many connections may be open, by what is known about them. Each takes a file, and the rest of the node needs some:
+/// whoever waits for one that is not there is shut out with everybody else.
+fn limits(config: &Config, files: Option<u64>) -> Limits {
+    let room = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
+    let room = room.saturating_sub(FILES_KEPT).max(room / 2);
+    if room < config.connections {
+        tracing::warn!(
+            connections = room,
+            "the system allows fewer open files than server.connections asks for: raise the limit (ulimit -n)"
+        );
+    }
+    let all = config.connections.min(room);
+    Limits::of(all, config.strangers, config.strangers_per_address, config.connections_per_token, config.kept)
+}
+
+/// As many files as the system allows: the default limit is often 1,024. How many that is; none if there is no limit.
+fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
+    getrlimit(Resource::Nofile).current
 }

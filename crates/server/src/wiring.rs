@@ -1,11 +1,12 @@
 //! Wiring: the one place that knows everyone, and hands each what it needs.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
-use punctual_api::{App, EventLog, FirstAdmin, Logbook, peer_token};
+use punctual_api::{App, EventLog, Logbook, peer_token};
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
@@ -26,6 +27,7 @@ use crate::config::Config;
 use crate::console::Site;
 use crate::executors::Crew;
 use crate::keep::Kept;
+use crate::listen::Places;
 use crate::loops::Rounds;
 use crate::peers::{self, Post};
 
@@ -44,18 +46,25 @@ pub(crate) struct House {
 
 /// Who this node is among the others.
 pub(crate) struct Place {
+    /// Where it listens.
+    pub(crate) listens_on: SocketAddr,
     /// Where others reach it; empty if they cannot.
     pub(crate) address: String,
     /// What nodes show each other; none if there are no others.
     pub(crate) peer_secret: Option<Digest>,
 }
 
-pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House, String> {
+pub(crate) fn build(
+    config: &Config,
+    kept: &Kept,
+    place: &Place,
+    places: &Arc<Places>,
+) -> Result<House, String> {
     let zones = Arc::new(Zones::bundled());
     let machine = Arc::new(Machine);
     // Agents and executors answer into the rounds, and the rounds hold the node, which holds the way to them.
     let inbox: Arc<OnceLock<Arc<Rounds>>> = Arc::default();
-    let (strict, near) = (guard(config, &[])?, guard(config, &PRIVATE)?);
+    let (strict, near) = (guard(config, place, &[])?, guard(config, place, &PRIVATE)?);
     let (inlet, archive) = archive::open();
     let now = cluster_now(&inbox);
     let switch = Arc::new(switch(config, &strict, &near, &inbox, &inlet, &now, dial(config, place)?)?);
@@ -115,8 +124,8 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
         },
         check_target: Arc::new(check_target),
         metrics: {
-            let node = Arc::clone(&node);
-            Arc::new(move || metrics.text(figures(&node)))
+            let (node, places) = (Arc::clone(&node), Arc::clone(places));
+            Arc::new(move |load| metrics.text(figures(&node, &places, load)))
         },
         is_ready: Arc::new(move || is_ready(&node)),
         peer_secret: place.peer_secret,
@@ -124,9 +133,13 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
             payload_max: config.payload,
             body_max: config.payload + (1 << 18),
             batch_max: config.batch,
+            limits: budgets(config),
             opens_metrics: config.opens_metrics,
             opens_document: config.opens_metrics,
             access_token: config.executor_token.clone(),
+            // Where others reach the node, what comes from loopback may come for them.
+            trusts_loopback: config.trusts_loopback && config.listen.ip().is_loopback(),
+            proxies: config.proxies.clone(),
             allows_default_token: config.allows_default_token,
             allows_scripts: config.allows_scripts,
             keeps_runs: config.keep_runs,
@@ -137,17 +150,6 @@ pub(crate) fn build(config: &Config, kept: &Kept, place: &Place) -> Result<House
         events: events.clone(),
     })?;
     Ok(House { node: own, rounds, site: Site::new(router), switch, door, events, archive, logs, logbook })
-}
-
-/// The first admin's token, if this start made or was given it.
-pub(crate) async fn first_token(door: &Arc<dyn Door>, config: &Config) -> Result<Option<String>, String> {
-    let given = config.admin_token.as_deref();
-    let first = punctual_api::first_admin(door, &Machine, clock::now(), given).await;
-    match first.map_err(|error| format!("cannot keep the first token: {error}"))? {
-        FirstAdmin::Kept => Ok(None),
-        FirstAdmin::Given => Ok(config.admin_token.clone()),
-        FirstAdmin::Made(token) => Ok(Some(token)),
-    }
 }
 
 /// Forgets answers that were kept long enough, now and then.
@@ -218,11 +220,12 @@ const CLOCK_EVERY: Duration = Duration::from_secs(5);
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
 /// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
-fn guard(config: &Config, more: &[&str]) -> Result<Guard, String> {
+fn guard(config: &Config, place: &Place, more: &[&str]) -> Result<Guard, String> {
     let allows_loopback = config.listen.ip().is_loopback();
     let rules: Vec<String> =
         config.allow.iter().cloned().chain(more.iter().map(ToString::to_string)).collect();
     let guard = Guard::new(&rules, allows_loopback).map_err(|error| format!("targets.allow: {error}"))?;
+    let guard = guard.apart_from(place.listens_on, &place.address);
     Ok(if config.allows_public { guard } else { guard.closed() })
 }
 
@@ -292,14 +295,34 @@ fn check_target(http: &Http) -> Vec<(String, String)> {
     faults.into_iter().map(|fault| (fault.pointer, fault.reason)).collect()
 }
 
-fn figures(node: &Node) -> Figures {
+/// How much callers may hold at once. Streams hold connections, and half of those are for others.
+fn budgets(config: &Config) -> punctual_api::Limits {
+    punctual_api::Limits {
+        buffered: config.buffered,
+        buffered_per_caller: config.buffered_per_caller,
+        streams: config.streams.min(config.connections.div_ceil(2)),
+        streams_per_token: config.streams_per_token,
+    }
+}
+
+fn figures(node: &Node, places: &Places, load: punctual_api::Load) -> Figures {
     let (loaded, running) = node.load_figures();
+    let connections = places.counts();
     Figures {
         loaded: loaded as u64,
         running: running as u64,
         shards: node.shards_held() as u64,
         nodes: node.nodes().len() as u64,
         skew_ms: skew(node),
+        strangers: connections.strangers,
+        connections: connections.strangers + connections.callers + connections.kept,
+        connections_evicted: connections.evicted,
+        streams: load.streams,
+        buffered: load.buffered,
+        bodies_refused: load.bodies_refused,
+        streams_refused: load.streams_refused,
+        streams_ended: load.streams_ended,
+        callbacks_refused: load.callbacks_refused,
     }
 }
 
@@ -345,6 +368,7 @@ fn settings(config: &Config, place: &Place) -> Settings {
             fast_queue: config.fast_queue,
             slow_open: config.slow,
             slow_queue: config.slow_queue,
+            overflow: config.overflow,
         },
         registry: RegistrySettings {
             beat: config.beat,
@@ -371,8 +395,14 @@ fn log(event: &Event) {
         Event::RegistrationRefused { app, address, reason } => {
             tracing::warn!(%app, %address, %reason, "an executor was not let in");
         }
+        Event::Overreached { app, address, count, reason } => {
+            tracing::warn!(%app, %address, count, %reason, "an executor spoke of runs that are not its own; nothing came of it");
+        }
         Event::ReportRefused { log, reason } => {
             tracing::warn!(log = log.0, %reason, "a result was not taken");
+        }
+        Event::ReportsRefused { count, first, reason } => {
+            tracing::warn!(count, first = first.0, %reason, "results of one message were not taken");
         }
         Event::RegistryCrowded { count } => tracing::warn!(count, "there are too many executors"),
         Event::ArrivalsRefused { count, reason } => {

@@ -57,6 +57,28 @@ fn a_flood_is_drained_and_fresh_work_comes_through() {
 }
 
 #[test]
+fn a_backlog_over_many_jobs_is_drained() {
+    check(&["backlog"], &[500, 500]);
+    check(&["backlog", "--jobs", "50", "--runs", "100"], &[100]);
+}
+
+#[test]
+fn other_apps_are_called_beside_calls_that_hang() {
+    let figures = bench(&["starve"]);
+    assert_eq!((figures.len(), &figures[0]["count"], &figures[0]["lost"]), (1, &320.into(), &0.into()));
+}
+
+#[test]
+fn a_node_under_every_abuse_fires_in_time_and_lets_token_holders_in() {
+    let figures = bench(&["abuse"]);
+    assert_eq!(figures.len(), 2, "{figures:#?}");
+    for figure in figures {
+        assert!(figure["asked"].as_f64() > Some(20.0) && figure["shut_out"] == 0.0, "{figure:#}");
+        assert!(figure["sent_away"].as_f64() > Some(0.0), "{figure:#}");
+    }
+}
+
+#[test]
 fn every_page_is_answered_among_many_jobs_and_runs() {
     assert_eq!(bench(&["browse"]).len(), 26);
 }

@@ -109,6 +109,7 @@ macro_rules! conformance_cases {
             }
             load {
                 open_runs_come_in_the_order_of_time_and_then_id
+                the_open_runs_of_a_job_are_found_stretch_by_stretch
                 what_is_loaded_says_all_that_the_wheel_needs
                 reading_begins_at_the_place_it_is_told_and_ends_before_until
                 cut_short_the_rest_begins_exactly_where_reading_ended
@@ -123,9 +124,11 @@ macro_rules! conformance_cases {
                 a_parked_run_is_not_loaded_and_its_job_is_told_to_who_adopts
                 parking_is_refused_if_the_job_was_changed_meanwhile
                 the_earliest_parked_runs_are_called_back_first
+                parked_runs_of_many_jobs_are_called_back_by_due_time_in_one_call
                 nothing_is_called_back_under_a_lease_that_is_not_current
                 a_parked_run_that_has_a_gate_is_adopted_once_it_is_called_back
                 whole_runs_are_fetched_with_what_they_bring_and_what_they_wait_for
+                an_outline_says_all_but_what_a_run_brings
                 runs_of_absurd_instants_are_loaded_in_order
             }
             gate {
@@ -172,6 +175,8 @@ macro_rules! conformance_cases {
                 what_is_below_a_later_attempt_cannot_be_settled_as_unsent
                 a_report_of_an_attempt_is_stale_once_a_later_one_was_begun_or_waits
                 a_report_of_a_run_that_no_gate_has_is_taken_from_anybody
+                a_report_with_another_token_than_the_gate_is_stale
+                a_report_of_an_attempt_that_the_run_does_not_wait_for_yet_is_stale
                 a_settlement_from_elsewhere_tells_the_holder
                 attempts_are_kept_as_they_ended_and_the_open_one_comes_last
                 every_outcome_is_kept
@@ -218,6 +223,7 @@ macro_rules! conformance_cases {
                 a_change_of_an_older_version_or_of_another_clock_is_a_conflict
                 a_clock_that_has_moved_and_is_where_it_was_is_a_conflict
                 a_job_that_is_not_there_or_deleted_cannot_be_changed
+                a_deleted_job_leaves_word_for_the_holder_of_its_shard
                 a_job_cannot_be_created_without_a_definition
                 a_conflict_leaves_nothing_behind
                 a_name_belongs_to_one_job_of_an_app

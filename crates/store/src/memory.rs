@@ -34,9 +34,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
-    KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned, Registered, Renewal,
-    Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store, StoreError,
-    Thinned, TokenRow,
+    KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned, Registered,
+    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store,
+    StoreError, Thinned, TokenRow, Unpark,
 };
 
 use self::state::State;
@@ -141,23 +141,23 @@ impl Store for Memory {
         self.state().adopt(now, leases)
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
         let now = self.now();
         let mut state = self.state();
-        state.check(now, &[lease])?;
-        Ok(state.unpark(lease.shard, job, max, at))
+        state.check(now, &[unpark.lease])?;
+        Ok(state.unpark(unpark))
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         self.fetched.fetch_add(runs.len(), Ordering::Relaxed);
         let state = self.state();
         Ok(runs.iter().filter_map(|id| state.run_row(*id)).collect())
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        let state = self.state();
+        let bare = |id: &RunId| Some(RunRow { payload: None, ..state.run_row(*id)? });
+        Ok(runs.iter().filter_map(bare).collect())
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -178,6 +178,10 @@ impl Store for Memory {
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
         Ok(self.state().open_parts(run))
+    }
+
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        Ok(self.state().open_runs(job, after, max))
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {

@@ -22,6 +22,7 @@ mod load;
 mod logs;
 mod migrate;
 mod newborn;
+mod open_runs;
 mod plan;
 mod read;
 mod run_list;
@@ -45,9 +46,9 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
     Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
-    Soonest, Split, Store, StoreError, Thinned, TokenRow,
+    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 
 use self::ask::{Desk, Verb};
@@ -150,7 +151,7 @@ impl MySql {
         leases: &[Lease],
         until: Timestamp,
         day: u32,
-    ) -> Result<[Vec<Look>; 2], StoreError> {
+    ) -> Result<[Vec<Look>; 3], StoreError> {
         let home = self.engine.days().home(day);
         self.engine.ask(&explain::Explain { leases, until, home }).await
     }
@@ -253,18 +254,16 @@ impl Store for MySql {
         self.engine.ask(&load::Adopt(leases)).await
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
-        self.engine.ask(&load::Unpark { lease, job, max, at }).await
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
+        self.engine.ask(&load::CallBack(unpark)).await
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        self.engine.ask(&load::Fetch(runs)).await
+        self.engine.ask(&load::Fetch { runs, with_payload: true }).await
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.engine.ask(&load::Fetch { runs, with_payload: false }).await
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -281,6 +280,10 @@ impl Store for MySql {
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
         self.engine.ask(&gate::PartsOf { whole: run, is_open: true }).await
+    }
+
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        self.engine.ask(&open_runs::OpenOf { job, after, max }).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {

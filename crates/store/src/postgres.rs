@@ -128,6 +128,12 @@ impl Postgres {
         [plan::DUE, load::BORN, thin::NEXT]
     }
 
+    /// The statement that a list of one job's runs is read with.
+    #[doc(hidden)]
+    pub fn list_of_job() -> String {
+        browse::runs_below(true, "true")
+    }
+
     /// The told clock in milliseconds; none where the database's own decides.
     fn told_now(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock().as_millis())

@@ -16,8 +16,8 @@ use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settle
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockRow, Enqueued, Gate, Gated,
-    JobRow, Keep, Lease, Loaded, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, Split,
-    Store, StoreError, Thinned,
+    JobRow, Keep, Lease, Loaded, OpenRuns, Plan, Planned, Pruned, Renewal, Renewed, RunRow, SentRow, Settled,
+    Split, Store, StoreError, Thinned, Unpark,
 };
 
 pub use hints::{Heed, RedisPeers};
@@ -250,18 +250,16 @@ impl Store for Coordinated {
         self.store.adopt(leases).await
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
-        self.store.unpark(lease, job, max, at).await
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
+        self.store.unpark(unpark).await
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         self.store.fetch(runs).await
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        self.store.outline(runs).await
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -280,8 +278,16 @@ impl Store for Coordinated {
         self.store.open_parts(run).await
     }
 
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        self.store.open_runs(job, after, max).await
+    }
+
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.store.settle(settlements).await
+    }
+
+    fn birth_day(&self, day: u32, today: u32) -> u32 {
+        self.store.birth_day(day, today)
     }
 
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {

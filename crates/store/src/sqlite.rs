@@ -28,6 +28,7 @@ mod prune;
 mod reader;
 mod settle;
 mod split;
+mod stretch;
 mod sweep;
 mod tail;
 mod trouble;
@@ -47,15 +48,16 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned, Registered,
-    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split,
-    Store, StoreError, Thinned, TokenRow,
+    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
+    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use self::door::FORGET_MAX;
 use self::file::{Lock, open_writer};
 use self::keeper::{Keeper, Side};
+use self::load::Brings;
 use self::reader::Readers;
 use self::sweep::Sweeper;
 use self::tail::SharedCloses;
@@ -263,19 +265,19 @@ impl Store for Sqlite {
         self.look(move |keeper| keeper.adopt(&leases)).await
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
-        self.ask(max.min(1_000), move |keeper| keeper.unpark(lease, job, max, at)).await
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
+        let (unpark, cost) = (unpark.clone(), unpark.max.min(1_000));
+        self.ask(cost, move |keeper| keeper.unpark(&unpark)).await
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         let runs = runs.to_vec();
-        self.look(move |keeper| keeper.fetch(&runs)).await
+        self.look(move |keeper| keeper.fetch(&runs, Brings::Read)).await
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        let runs = runs.to_vec();
+        self.look(move |keeper| keeper.fetch(&runs, Brings::Left)).await
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -296,8 +298,16 @@ impl Store for Sqlite {
         self.look(move |keeper| keeper.open_parts(run)).await
     }
 
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        self.look(move |keeper| keeper.open_runs(job, after, max)).await
+    }
+
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         self.ask(settlements.len(), move |keeper| keeper.settle(&settlements)).await
+    }
+
+    fn birth_day(&self, day: u32, today: u32) -> u32 {
+        stretch::last_day(day, today)
     }
 
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {

@@ -1,5 +1,6 @@
 //! What is known of jobs: their versions, their clocks, and that a clock passes no instant without a record.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use calendar::Timestamp;
@@ -43,6 +44,8 @@ pub struct JobFacts {
     pub in_flight: Vec<u32>,
     /// When a run of it was last sent.
     pub last_sent: crate::link::Micros,
+    /// When runs of it were sent, within the last minutes.
+    pub sends: VecDeque<crate::link::Micros>,
     /// Every instant up to here was decided, under whatever version.
     pub decided: i64,
     /// The latest instant that planning gave a run.
@@ -177,6 +180,7 @@ impl Checker {
                     answered: 0,
                     in_flight: Vec::new(),
                     last_sent: 0,
+                    sends: VecDeque::new(),
                     decided: change.at.as_millis(),
                     reserved: i64::MIN,
                     ranged: i64::MIN,

@@ -1,16 +1,27 @@
 //! The end: after everything that matters has healed, nothing is left over, and the store holds what was seen.
 
+use std::collections::VecDeque;
+
 use punctual_core::model::{JobState, StoppedReason, Target};
 use punctual_core::policy::Block;
 use punctual_store::memory::{Dump, JobDump, RunDump};
 
 use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
+use crate::link::Micros;
 
 /// How long ago something must have been due to count as left over, in milliseconds.
 const PATIENCE_MS: i64 = 60_000;
 
 /// How long nothing may be sent while something waits in a queue.
-const QUEUE_US: crate::link::Micros = 60_000_000;
+pub(super) const QUEUE_US: Micros = 60_000_000;
+
+/// So many HTTP sends a minute are what two places that each are free after half a second can surely do. Where fewer went,
+/// nobody has waited for places that others needed.
+const SENDS_A_MINUTE: usize = 60;
+
+/// A job that sent so often within three minutes may be in the slow pool, which has one place.
+const SLOW_SENDS: usize = 10;
+pub(super) const SLOW_US: Micros = 3 * QUEUE_US;
 
 /// What healed, and when.
 #[derive(Clone, Debug)]
@@ -164,9 +175,20 @@ impl Checker {
         }
         let is_healthy = app(&job.current().definition.app).is_some_and(|app| quiet.healthy[app]);
         let is_due = run.ready_at < moment.store - PATIENCE_MS;
+        let is_left_over = is_due && is_healthy && !may_be_slow;
+        let is_http = matches!(job.current().definition.target, Target::Http(_));
+        hold!(
+            "I32",
+            !(is_left_over && quiet.is_narrow && is_http),
+            "run {} of job {} was due at {} and waits for a place at {}: {run:?}",
+            run.id,
+            run.job,
+            show(run.ready_at),
+            show(moment.store)
+        );
         hold!(
             "I23",
-            !is_due || !is_healthy || may_be_slow,
+            !is_left_over,
             "run {} of job {} was due at {} and is open at {}: {run:?}",
             run.id,
             run.job,
@@ -187,10 +209,15 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether a run waits for a place to send from, of which there are few, and others go meanwhile.
+    /// Whether a run waits for a place to send from, of which there are few, and so many others go meanwhile that there is
+    /// none for it; or its job is slow.
     fn is_in_a_queue(&self, moment: Moment, job: &JobFacts, quiet: &Quiet) -> bool {
         let is_http = matches!(job.current().definition.target, Target::Http(_));
-        quiet.is_narrow && is_http && moment.now - self.http_sent < QUEUE_US
+        let within = |sends: &VecDeque<Micros>, span: Micros| {
+            sends.iter().rev().take_while(|sent| moment.now - **sent < span).count()
+        };
+        let may_be_slow = || within(&job.sends, SLOW_US) > SLOW_SENDS;
+        quiet.is_narrow && is_http && (within(&self.http_sends, QUEUE_US) >= SENDS_A_MINUTE || may_be_slow())
     }
 
     /// Whether a run waits for the place of another of its job, whose next attempt is not due yet: so it is for long when
@@ -203,8 +230,13 @@ impl Checker {
         let is_limited = job.current().definition.block != Block::Concurrent(None);
         // More may be asked of a job than it can do, one after the other; then there is always a queue.
         let is_moving = moment.now - job.last_sent < QUEUE_US;
+        let is_later = |other: &RunFacts| other.ready_at >= moment.store - PATIENCE_MS;
+        // A whole waits for its parts, and those may wait for a window.
+        let part = |index: &u32| &self.runs[*index as usize];
+        let has_later_part =
+            |other: &RunFacts| other.parts.iter().map(part).any(|part| part.is_open() && is_later(part));
         let is_held_up =
-            || self.runs.iter().filter(is_ahead).any(|other| other.ready_at >= moment.store - PATIENCE_MS);
+            || self.runs.iter().filter(is_ahead).any(|other| is_later(other) || has_later_part(other));
         is_limited && (is_moving || is_held_up())
     }
 }

@@ -1,5 +1,7 @@
 //! What is known of runs, from their writing to their receipt: gates, sends and what executors took.
 
+use std::collections::VecDeque;
+
 use punctual_core::model::{
     Attempt, AttemptOutcome, Brought, Close, Delivery, JobId, JobState, NewRun, Origin, Outcome, Own, RunId,
     ShardId, StoppedReason, Target, Token,
@@ -7,6 +9,7 @@ use punctual_core::model::{
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
 
+use super::quiet::{QUEUE_US, SLOW_US};
 use super::{Begun, Checked, Checker, Moment, Violation, Who, hold, show, windows};
 use crate::link::Micros;
 
@@ -91,6 +94,8 @@ pub struct RunFacts {
     pub ready_at: i64,
     /// Before when it surely may not be sent.
     pub not_before: i64,
+    /// What it was due at when it was written.
+    pub due: i64,
     /// Where it comes from.
     pub origin: Origin,
     /// What it has in place of its job's.
@@ -135,6 +140,7 @@ impl RunFacts {
             fire_time: run.fire_time.as_millis(),
             ready_at: run.due.as_millis(),
             not_before: run.due.as_millis(),
+            due: run.due.as_millis(),
             origin: run.origin,
             own,
             decided: run.decided,
@@ -333,7 +339,8 @@ impl Checker {
         self.counters.sent_with_own += u64::from(!self.runs[index].own.is_nothing());
         self.last_sent = moment.now;
         if matches!(definition.target, Target::Http(_)) {
-            self.http_sent = moment.now;
+            self.http_sends.push_back(moment.now);
+            forget_older(&mut self.http_sends, moment.now, QUEUE_US);
         }
         self.runs[unit].has_place |= definition.block != Block::Concurrent(None);
         let run = &mut self.runs[index];
@@ -344,6 +351,8 @@ impl Checker {
         run.sends.push(SendFact { by, at: moment.now, attempt, token, is_marked });
         let job = self.jobs.get_mut(&send.job.id).expect("a run has a job");
         job.last_sent = moment.now;
+        job.sends.push_back(moment.now);
+        forget_older(&mut job.sends, moment.now, SLOW_US);
         if !job.in_flight.contains(&(unit as u32)) {
             job.in_flight.push(unit as u32);
         }
@@ -507,5 +516,12 @@ impl Checker {
             self.counters.result_after_lost += 1;
         }
         Ok(())
+    }
+}
+
+/// Keeps only what happened within a span.
+fn forget_older(times: &mut VecDeque<Micros>, now: Micros, span: Micros) {
+    while times.front().is_some_and(|time| now - time >= span) {
+        times.pop_front();
     }
 }

@@ -1,14 +1,17 @@
 //! What is known of the end of attempts and runs.
 
+use std::collections::BTreeSet;
+
 use punctual_core::model::{
-    AttemptOutcome, AttemptRecord, Close, Fence, Origin, Outcome, ScheduleKind, Settlement, Skip,
-    StoppedReason, Target, Then, Token,
+    AttemptOutcome, AttemptRecord, Close, Fence, JobId, Origin, Outcome, RunId, ScheduleKind, Settlement,
+    Skip, StoppedReason, Target, Then, Token,
 };
 use punctual_core::policy::misfire::Policy;
+use punctual_node::ports::Unpark;
 
 use super::jobs::{Version, is_reason, millis};
 use super::runs::CloseFact;
-use super::{Begun, Checked, Checker, Moment, RunFacts, hold, misfire, show};
+use super::{Begun, Checked, Checker, INTRUDER, Moment, RunFacts, hold, misfire, show};
 
 /// How far in the store's future a moment may be written, in milliseconds.
 const AHEAD_MS: i64 = 1_000;
@@ -68,14 +71,42 @@ impl Checker {
         self.check_delay(moment, settlement)
     }
 
+    /// Parked runs are called back by due time: of each job the earliest, and of all jobs that were asked about the
+    /// earliest, as far as each might have more.
+    pub(super) fn check_called_back(&self, unpark: &Unpark, called: &[(JobId, RunId)]) -> Checked {
+        let place = |id: &RunId| self.run(*id).map(|run| (run.due, run.id));
+        let last = called.iter().filter_map(|(_, run)| place(run)).max();
+        let is_full = called.len() >= unpark.max;
+        let shard = unpark.lease.shard;
+        for (job, most) in &unpark.jobs {
+            let of_job = called.iter().filter(|(of, _)| of == job);
+            let of_job: BTreeSet<(i64, RunId)> = of_job.filter_map(|(_, run)| place(run)).collect();
+            let all = (*job, shard, i64::MIN, RunId(0))..=(*job, shard, i64::MAX, RunId(u64::MAX));
+            let mut parked = self.parked.range(all).map(|(_, _, due, run)| (*due, *run));
+            let Some(first) = parked.find(|left| !of_job.contains(left)) else { continue };
+            hold!(
+                "I31",
+                of_job.iter().all(|called| *called < first),
+                "of job {job} {of_job:?} were called back before {first:?}"
+            );
+            hold!(
+                "I31",
+                of_job.len() >= *most || is_full && last.is_none_or(|last| last < first),
+                "{first:?} of job {job} stays parked, and {last:?} was called back"
+            );
+        }
+        Ok(())
+    }
+
     /// Runs that waited without an instant have one.
-    pub(super) fn called_back(&mut self, runs: &[punctual_core::model::RunId], at: calendar::Timestamp) {
-        for run in runs {
+    pub(super) fn called_back(&mut self, called: &[(JobId, RunId)], at: calendar::Timestamp) {
+        for (_, run) in called {
             if let Some(index) = self.by_id.get(run) {
                 let run = &mut self.runs[*index as usize];
                 run.is_parked = false;
                 run.ready_at = at.as_millis();
                 run.not_before = run.ready_at;
+                self.parked.remove(&(run.job, run.shard, run.due, run.id));
             }
         }
     }
@@ -92,6 +123,7 @@ impl Checker {
             }
         }
         run.is_parked = false;
+        self.parked.remove(&(run.job, run.shard, run.due, run.id));
         match &settlement.then {
             Then::Close(close) => {
                 let job = self.jobs.get_mut(&run.job).expect("a run has a job");
@@ -118,6 +150,7 @@ impl Checker {
             Then::Park { attempt, .. } => {
                 run.attempt = *attempt;
                 run.is_parked = true;
+                self.parked.insert((run.job, run.shard, run.due, run.id));
                 run.admitted_among = 0;
                 self.counters.parked += 1;
             }
@@ -132,6 +165,11 @@ impl Checker {
 
     fn check_record(&self, run: &RunFacts, record: &AttemptRecord) -> Checked {
         let (id, number) = (run.id, record.number);
+        hold!(
+            "X5",
+            record.executor != INTRUDER,
+            "attempt {number} of run {id} ends by the word of an executor of another app: {record:?}"
+        );
         hold!("I6", run.end_of(number).is_none(), "attempt {number} of run {id} ends a second time");
         hold!(
             "I7",

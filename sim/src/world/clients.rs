@@ -36,6 +36,8 @@ pub(super) enum Said {
     /// To an executor, which does not care what was said.
     Beaten,
     Reports(Result<Vec<Report>, DeskError>),
+    /// To an intruder: how much of what it said was believed.
+    Intruded(usize),
 }
 
 /// A client with its one command.
@@ -254,9 +256,12 @@ impl World {
             | Said::Submitted(Err(error))
             | Said::Cancelled(Err(error))
             | Said::Backfilled(Err(error)) => matches!(error, DeskError::Unknown(_) | DeskError::Full(_)),
-            Said::Cancelled(Ok(_)) | Said::Again(_) | Said::Left(_) | Said::Beaten | Said::Reports(_) => {
-                false
-            }
+            Said::Cancelled(Ok(_))
+            | Said::Again(_)
+            | Said::Left(_)
+            | Said::Beaten
+            | Said::Reports(_)
+            | Said::Intruded(_) => false,
         };
         if is_unknown {
             self.again(index);

@@ -1,7 +1,7 @@
 //! What goes wrong by itself, and what is wrong with a store that has a planted bug.
 
 use punctual_core::model::{Join, LogId, Settlement, Text, Then};
-use punctual_node::ports::{Gated, Settled, StoreError};
+use punctual_node::ports::{Gated, Settled, StoreError, Unpark};
 use rustc_hash::FxHashMap;
 
 use super::{Event, World};
@@ -172,6 +172,21 @@ impl World {
                         joined.get_or_insert((whole, Join { total: 1, open: 0, succeeded: 1 }));
                     }
                 }
+                reply
+            }
+            (Some(Plant::CalledJobByJob), Request::Unpark(unpark)) => {
+                let mut called = Vec::new();
+                for (job, most) in &unpark.jobs {
+                    let left = unpark.max - called.len();
+                    let one = Unpark::of(unpark.lease, *job, (*most).min(left), unpark.at);
+                    match store::apply(&self.store, Request::Unpark(one)) {
+                        Ok(Answer::Unpark(more)) => called.extend(more),
+                        reply => return reply,
+                    }
+                }
+                let (request, reply) = (Request::Unpark(unpark), Ok(Answer::Unpark(called)));
+                let checked = self.checker.applied(self.moment(), begun, &request, &reply);
+                self.judge(checked);
                 reply
             }
             (Some(Plant::NumbersReused), Request::Allot(day, count)) => {

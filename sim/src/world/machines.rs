@@ -410,6 +410,7 @@ impl World {
                 self.crash(machine, None);
             }
             (What::Command(client), said) => self.answered(machine, client, said),
+            (What::Beat, Said::Intruded(believed)) => self.intruded(machine, believed),
             (What::Beat, _) => {}
             (What::Callback(told), Said::Reports(reports)) => self.called_back(machine, told, reports),
             (What::Callback(_), said) => unreachable!("a callback said {said:?}"),

@@ -187,6 +187,7 @@ impl World {
             outcome,
             message: Text::Borrowed(said),
             executor: executors::address(message.executor),
+            app: None,
             started_at: Timestamp::from_millis(started_at),
             retry_after: None,
             further: Further::Welcome,

@@ -12,13 +12,27 @@ use crate::problem::Problem;
 /// The last instant that we name: the end of the years that rules know.
 pub(crate) const TIME_MAX: Timestamp = Timestamp::from_millis(7_258_118_399_999);
 
-/// Everything that is wrong with a body.
+/// How many faults are told. Who makes more of them does not mean well, or fixes these first.
+const FAULTS_MAX: usize = 100;
+
+/// The longest name of a field for which a known one is suggested.
+const SUGGESTED_MAX: usize = 64;
+
+/// What is wrong with a body, up to [`FAULTS_MAX`] of it.
 #[derive(Default)]
 pub(crate) struct Faults(RefCell<Vec<FieldError>>);
 
 impl Faults {
     pub(crate) fn add(&self, pointer: impl Into<String>, detail: impl Into<String>) {
-        self.0.borrow_mut().push(FieldError { pointer: pointer.into(), detail: detail.into() });
+        let mut faults = self.0.borrow_mut();
+        if faults.len() < FAULTS_MAX {
+            faults.push(FieldError { pointer: pointer.into(), detail: detail.into() });
+        }
+    }
+
+    /// Whether nothing more is told.
+    fn is_full(&self) -> bool {
+        self.0.borrow().len() >= FAULTS_MAX
     }
 
     /// What was read, if nothing is wrong.
@@ -26,7 +40,11 @@ impl Faults {
         let faults = self.0.into_inner();
         match read {
             Some(read) if faults.is_empty() => Ok(read),
-            _ => Err(Problem::invalid(faults)),
+            _ if faults.len() < FAULTS_MAX => Err(Problem::invalid(faults)),
+            _ => {
+                let detail = format!("{FAULTS_MAX} fields or more are wrong; errors names the first ones");
+                Err(Problem { detail, ..Problem::invalid(faults) })
+            }
         }
     }
 }
@@ -248,6 +266,9 @@ impl<'a> Object<'a> {
     pub(crate) fn end(&self) {
         let known = self.known.borrow();
         for (name, value) in self.fields.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            if self.spot.faults.is_full() {
+                return;
+            }
             let hint = match suggest(name, &known) {
                 Some(meant) => format!("did you mean {meant}?"),
                 None => format!("known are {}", known.join(", ")),
@@ -271,6 +292,9 @@ pub(crate) fn check_name(text: &str) -> Result<(), String> {
 
 /// The name that was probably meant.
 pub(crate) fn suggest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if name.len() > SUGGESTED_MAX {
+        return None;
+    }
     let near = |known: &&str| strsim::damerau_levenshtein(known, &name.to_lowercase());
     known.iter().copied().filter(|known| near(known) <= 1 + known.len() / 4).min_by_key(near)
 }
@@ -299,6 +323,20 @@ mod tests {
         }
         let problem = faults.unless(None::<()>).unwrap_err();
         problem.errors.iter().map(|error| format!("{} {}", error.pointer, error.detail)).collect()
+    }
+
+    #[test]
+    fn no_more_than_a_hundred_faults_are_told_and_long_names_are_not_compared() {
+        let fields: Map<String, Value> = (0..5_000).map(|n| (format!("x{n}"), json!(1))).collect();
+        let faults = Faults::default();
+        let value = Value::Object(fields);
+        Spot::whole(&value, &faults).object().unwrap().end();
+        let problem = faults.unless(None::<()>).unwrap_err();
+        assert_eq!(problem.errors.len(), 100);
+        assert!(problem.detail.contains("100 fields or more"), "{}", problem.detail);
+        assert_eq!(suggest("flga", &["flag"]), Some("flag"));
+        let long = "a".repeat(65);
+        assert_eq!(suggest(&long, &[&long]), None);
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn sentence(view: &RunView, now: Timestamp, lack: Option<&str>) -> String {
         }
         RunState::Cancelled => {
             let sent = if view.attempts.is_empty() { "before it was sent" } else { "after it was sent" };
-            format!("It {origin} and was cancelled {sent}.")
+            let because = if view.reason == "job deleted" { ", because its job was deleted" } else { "" };
+            format!("It {origin} and was cancelled {sent}{because}.")
         }
         RunState::Skipped => skipped(view, origin),
     }
@@ -92,7 +93,7 @@ fn pending(view: &RunView, now: Timestamp, origin: String, lack: Option<&str>) -
 fn skipped(view: &RunView, origin: String) -> String {
     let why = match &*view.reason {
         "misfire" => "nobody was there to start it in time, and its job skips what it missed".into(),
-        "coalesced" => "it was missed, and a later missed instant ran in its place".into(),
+        "coalesced" => "it was missed, and a later instant of its schedule stands for it".into(),
         "too many missed" => "more instants were missed than may be caught up with".into(),
         "outside windows" => "it lies outside the job's windows".into(),
         "job stopped" => "its job was stopped before it was due".into(),
@@ -251,6 +252,10 @@ mod tests {
             ),
         );
         check(&run(RunState::Cancelled, vec![]), &format!("{named} and was cancelled before it was sent."));
+        check(
+            &RunView { reason: "job deleted".into(), ..run(RunState::Cancelled, vec![]) },
+            &format!("{named} and was cancelled before it was sent, because its job was deleted."),
+        );
     }
 
     #[test]
@@ -271,7 +276,7 @@ mod tests {
         check(
             &view,
             &format!(
-                "It stands for 20 instants {from_to} that were skipped: it was missed, and a later missed instant ran in its place."
+                "It stands for 20 instants {from_to} that were skipped: it was missed, and a later instant of its schedule stands for it."
             ),
         );
     }

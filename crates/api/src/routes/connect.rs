@@ -17,6 +17,7 @@ use crate::app::Front;
 use crate::badge::Badge;
 use crate::caller::bearer;
 use crate::executors::Pass;
+use crate::place::{Seat, Standing};
 use crate::problem::Problem;
 use crate::table::{Answer, Call, Operation, Permission};
 
@@ -36,7 +37,7 @@ async fn connect(front: Arc<Front>, call: Call) -> Answer {
     let accept = accept_key(&call.headers)?;
     let badge = Badge::of(&call.headers, call.peer);
     let token = bearer(&call.headers).map(str::to_owned);
-    let pass = Visitor { front: Arc::clone(&front), badge, token };
+    let pass = Visitor { front: Arc::clone(&front), badge, token, seat: call.seat };
     if !pass.opens_any().await? {
         let said = "send the access token of an app or of all executors, or an API token with the role operator: Authorization: Bearer …";
         return Err(front.strangers.refuse(call.peer, front.settings.strangers_max, said));
@@ -44,6 +45,8 @@ async fn connect(front: Arc<Front>, call: Call) -> Answer {
     if !front.executors.has_room() {
         return Err(Problem::unavailable("there are as many sessions as this node keeps; try another node"));
     }
+    let standing = if pass.is_peer() { Standing::Peer } else { Standing::Executor };
+    Seat::introduce(pass.seat.as_ref(), standing);
     let upgrade = call.upgrade.map(|upgrade| upgrade.into_inner().unwrap_or_else(PoisonError::into_inner));
     let Some(upgrade) = upgrade else { return Err(not_a_socket("the connection cannot be upgraded")) };
     tokio::spawn(async move {
@@ -94,6 +97,8 @@ struct Visitor {
     front: Arc<Front>,
     badge: Badge,
     token: Option<String>,
+    /// Kept, so that the connection has its place for as long as the session lasts.
+    seat: Option<Seat>,
 }
 
 impl Visitor {

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::app::Front;
 use crate::caller::Caller;
+use crate::credential::OVER;
 use crate::events::{Told, app_of, job_of, show};
 use crate::stream::{self, sent_event};
 use crate::table::{Answer, Call, Operation, Permission};
@@ -40,23 +41,34 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
     // To refuse an id that is not ours would end the listening of a browser for good; a reset lets it go on.
     let last = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
     let resumed = last.map(|last| front.events.after(last));
+    let place = front.budgets.stream(call.caller.id)?;
     let (pieces, body) = stream::open(4);
-    tokio::spawn(tell(front, call.caller, resumed, pieces));
+    tokio::spawn(async move {
+        let Call { caller, credential, .. } = call;
+        tokio::select! {
+            () = tell(&front, &caller, resumed, &pieces) => {}
+            // Whoever reads comments learns why; whoever opens it again is refused with the reason.
+            () = credential.over(&front, &caller) => {
+                let _ = pieces.try_send(Bytes::from(format!(": {OVER}\n\n")));
+            }
+        }
+        drop(place);
+    });
     let headers = [(header::CONTENT_TYPE, "text/event-stream")];
     Ok((StatusCode::OK, headers, body).into_response())
 }
 
-/// Tells a listener everything, until it hangs up or the house closes.
-async fn tell(front: Arc<Front>, caller: Caller, resumed: Option<Option<u64>>, pieces: Sender<Bytes>) {
+/// Tells a listener everything, until it hangs up or the node stops.
+async fn tell(front: &Front, caller: &Caller, resumed: Option<Option<u64>>, pieces: &Sender<Bytes>) {
     let mut news = front.events.listen();
     let mut place = resumed.flatten().unwrap_or_else(|| front.events.now());
-    let hello = if resumed == Some(None) { reset(&front, place) } else { String::new() };
+    let hello = if resumed == Some(None) { reset(front, place) } else { String::new() };
     if pieces.send(Bytes::from(format!("retry: 2000\n\n{hello}"))).await.is_err() {
         return;
     }
     loop {
         let told = front.events.read(place, PIECE);
-        let piece = piece(&front, &caller, &told).await;
+        let piece = piece(front, caller, &told).await;
         let is_behind = told.next < front.events.now();
         place = told.next;
         if !piece.is_empty() && pieces.send(Bytes::from(piece)).await.is_err() || front.events.is_closed() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use punctual_core::model::{Attempt, Text};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{ok, run};
 use crate::app::Front;
 use crate::convert::log::log;
+use crate::credential::OVER;
 use crate::logs::latest;
 use crate::problem::Problem;
 use crate::query::{Kind, Param};
@@ -118,7 +119,7 @@ async fn read_log(front: Arc<Front>, call: Call) -> Answer {
     let wish = Wish::read(&front, &call).await?;
     let from = u64::from(call.query.count("from").unwrap_or(1));
     if call.query.flag("follow") {
-        return Ok(follow(front, wish, from));
+        return follow(front, call, wish, from);
     }
     let log = wish.page(&front, from).await?;
     if wants_text(&call.headers) {
@@ -136,26 +137,38 @@ fn wants_text(headers: &HeaderMap) -> bool {
 }
 
 /// The log as server-sent events, until it has ended or nobody listens.
-fn follow(front: Arc<Front>, wish: Wish, from: u64) -> Response {
+fn follow(front: Arc<Front>, call: Call, wish: Wish, mut from: u64) -> Answer {
+    let place = front.budgets.stream(call.caller.id)?;
     let (pieces, body) = stream::open(4);
-    tokio::spawn(tell(front, wish, from, pieces));
-    (StatusCode::OK, [(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+    tokio::spawn(async move {
+        let Call { caller, credential, .. } = call;
+        let is_over = tokio::select! {
+            () = tell(&front, wish, &mut from, &pieces) => false,
+            () = credential.over(&front, &caller) => true,
+        };
+        if is_over {
+            let _ = pieces.try_send(cut_piece(from, OVER));
+        }
+        drop(place);
+    });
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
-async fn tell(front: Arc<Front>, mut wish: Wish, mut from: u64, pieces: Sender<Bytes>) {
+/// Tells the log from line `from` on, which moves along with what was told.
+async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Bytes>) {
     let late = Instant::now() + FOLLOWED_FOR;
     let (mut silence, mut misses, mut told) = (0, 0, 0);
     loop {
-        let piece = match wish.page(&front, from).await {
+        let piece = match wish.page(front, *from).await {
             Ok(piece) => piece,
-            Err(problem) if misses >= MISSES => return cut(&pieces, from, &problem.detail).await,
+            Err(problem) if misses >= MISSES => return cut(pieces, *from, &problem.detail).await,
             Err(_) => {
                 misses += 1;
-                Log { text: String::new(), next: from, end: false, attempt: None }
+                Log { text: String::new(), next: *from, end: false, attempt: None }
             }
         };
         if piece.end || !piece.text.is_empty() {
-            (from, silence, misses) = (piece.next, 0, 0);
+            (*from, silence, misses) = (piece.next, 0, 0);
             told += piece.text.len();
             // Whose lines they are stays as it is from the first one on.
             wish.attempt = wish.attempt.or(piece.attempt);
@@ -166,7 +179,7 @@ async fn tell(front: Arc<Front>, mut wish: Wish, mut from: u64, pieces: Sender<B
             }
         }
         if told > FOLLOWED_MAX || Instant::now() >= late {
-            return cut(&pieces, from, "it has been followed for long enough; go on from here").await;
+            return cut(pieces, *from, "it has been followed for long enough; go on from here").await;
         }
         silence += 1;
         if silence % BEAT == 0 && pieces.send(Bytes::from_static(b":\n\n")).await.is_err() {
@@ -190,8 +203,12 @@ async fn tell(front: Arc<Front>, mut wish: Wish, mut from: u64, pieces: Sender<B
 
 /// Says why it does not go on, and where it would.
 async fn cut(pieces: &Sender<Bytes>, next: u64, reason: &str) {
+    let _ = pieces.send(cut_piece(next, reason)).await;
+}
+
+fn cut_piece(next: u64, reason: &str) -> Bytes {
     let data = json!({"next": next, "reason": reason}).to_string();
-    let _ = pieces.send(Bytes::from(sent_event(None, "cut", &data))).await;
+    Bytes::from(sent_event(None, "cut", &data))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ async fn ready(front: Arc<Front>, _: Call) -> Answer {
 
 async fn metrics(front: Arc<Front>, _: Call) -> Answer {
     let media = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((StatusCode::OK, media, Body::from((front.metrics)())).into_response())
+    Ok((StatusCode::OK, media, Body::from((front.metrics)(front.budgets.load()))).into_response())
 }
 
 async fn document(front: Arc<Front>, _: Call) -> Answer {

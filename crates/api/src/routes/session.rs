@@ -10,6 +10,7 @@ use punctual_protocol::{Role, Session, SignIn, SignedBy};
 use super::ok;
 use crate::app::Front;
 use crate::body;
+use crate::budget::STRANGER_BODY_MAX;
 use crate::caller::Caller;
 use crate::convert::fields::{Faults, Spot};
 use crate::problem::Problem;
@@ -26,6 +27,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .about("session", "Signs a browser in with a token: the answer brings a cookie that carries it.")
             .needs(Permission::Open)
             .takes::<SignIn>()
+            .body_max(STRANGER_BODY_MAX)
             .answers_with::<Session>(200, "Who is signed in.", cookie)
             .refuses(&[401, 403, 429]),
         Operation::get("/api/v1/session", "getSession", |front, call| Box::pin(show(front, call)))

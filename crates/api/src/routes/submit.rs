@@ -17,15 +17,17 @@ use tokio::sync::mpsc::Sender;
 
 use super::{named_job, ok};
 use crate::app::Front;
-use crate::body::LINES;
+use crate::body::{self, LINES};
+use crate::budget::Room;
 use crate::caller::Caller;
 use crate::convert::job_ref::JobRef;
 use crate::convert::submission::{Line, Meant, read, read_line};
+use crate::credential::OVER;
 use crate::problem::Problem;
 use crate::query::DRY_RUN;
-use crate::stream;
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
 use crate::uncut::uncut;
+use crate::{remainder, stream};
 
 /// How many runs a body may hold, and after how many lines a stream is acknowledged.
 const BATCH_MAX: usize = 10_000;
@@ -63,7 +65,7 @@ pub(super) fn operations() -> Vec<Operation> {
 async fn submit(front: Arc<Front>, mut call: Call) -> Answer {
     if let Some(body) = call.stream.take() {
         let body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
-        return Ok(take_stream(front, call, body));
+        return take_stream(front, call, body);
     }
     let batch = read(&call.body)?;
     if batch.lines.len() > BATCH_MAX {
@@ -172,17 +174,50 @@ impl Jobs<'_> {
 }
 
 /// Reads a stream and answers it meanwhile.
-fn take_stream(front: Arc<Front>, call: Call, body: Body) -> axum::response::Response {
+fn take_stream(front: Arc<Front>, call: Call, mut body: Body) -> Answer {
+    let place = front.budgets.stream(call.caller.id)?;
     let (answers, answer) = stream::open(ANSWERS_UNREAD);
-    let Call { caller, query, request_id, .. } = call;
+    let Call { caller, credential, query, request_id, room, .. } = call;
     let dry_run = query.flag("dry_run");
     tokio::spawn(async move {
         let jobs = Jobs { front: &front, caller: &caller, known: BTreeMap::new(), looks: true };
+        let (lines, waiting) = (Lines::default(), Vec::new());
         let intake =
-            Intake { jobs, answers, dry_run, request_id, line: 0, waiting: Vec::new(), first: 0, bytes: 0 };
-        intake.run(&front, body).await;
+            Intake { jobs, answers, dry_run, request_id, room, lines, line: 0, waiting, first: 0, bytes: 0 };
+        intake.run(&front, &mut body, credential.over(&front, &caller)).await;
+        // Whoever still writes reads the last line only if the connection is not torn down under it.
+        remainder::pass(&mut body).await;
+        drop(place);
     });
-    (StatusCode::OK, [(header::CONTENT_TYPE, LINES)], answer).into_response()
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, LINES)], answer).into_response())
+}
+
+/// What was read of a stream and is no complete line yet.
+#[derive(Default)]
+struct Lines {
+    unread: BytesMut,
+    /// So many bytes of it have no end of a line among them, and are not looked at again.
+    searched: usize,
+}
+
+impl Lines {
+    fn add(&mut self, data: &[u8]) {
+        self.unread.extend_from_slice(data);
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        match self.unread[self.searched..].iter().position(|byte| *byte == b'\n') {
+            Some(found) => {
+                let line = self.unread.split_to(self.searched + found + 1).freeze();
+                self.searched = 0;
+                Some(line)
+            }
+            None => {
+                self.searched = self.unread.len();
+                None
+            }
+        }
+    }
 }
 
 /// A stream that is being read.
@@ -191,6 +226,9 @@ struct Intake<'a> {
     answers: Sender<Bytes>,
     dry_run: bool,
     request_id: String,
+    /// What the lines below take of the memory that bodies may take.
+    room: Room,
+    lines: Lines,
     /// Lines read so far.
     line: u64,
     /// Lines that are not yet written, the number of the first of them, and how many bytes they were.
@@ -202,52 +240,87 @@ struct Intake<'a> {
 /// The stream is over, one way or the other.
 struct Over;
 
+/// What came next of a stream.
+enum Next {
+    Data(Bytes),
+    /// Nothing for a while, and lines wait to be written.
+    Pause,
+    End,
+    /// It is broken, too slow, or its token is over.
+    Trouble(Problem),
+    Revoked,
+}
+
 impl Intake<'_> {
-    async fn run(mut self, front: &Arc<Front>, mut body: Body) {
-        let mut unread = BytesMut::new();
+    /// Reads until the end, or until `revoked` comes true.
+    async fn run(mut self, front: &Arc<Front>, body: &mut Body, revoked: impl Future<Output = ()>) {
+        let mut revoked = std::pin::pin!(revoked);
         loop {
-            let frame = match self.waiting.is_empty() {
-                true => body.frame().await,
-                // Somebody who sends a few lines and waits for the answer gets one.
-                false => match tokio::time::timeout(LINGER, body.frame()).await {
-                    Ok(frame) => frame,
-                    Err(_) => match self.write(front).await {
-                        Ok(()) => continue,
-                        Err(Over) => return,
-                    },
-                },
+            let next = tokio::select! {
+                biased;
+                () = &mut revoked => Next::Revoked,
+                next = self.next(body) => next,
             };
-            match frame {
-                Some(Ok(frame)) => {
-                    let Ok(data) = frame.into_data() else { continue };
-                    unread.extend_from_slice(&data);
-                    if self.take_lines(front, &mut unread).await.is_err() {
-                        return;
-                    }
+            let gone_on = match next {
+                Next::Data(data) => self.take_data(front, &data).await,
+                // Somebody who sends a few lines and waits for the answer gets one.
+                Next::Pause => self.write(front).await,
+                Next::End => break,
+                Next::Trouble(problem) => {
+                    self.line += 1;
+                    self.refuse(front, problem).await
                 }
-                // What was not acknowledged was not taken.
-                Some(Err(_)) => return,
-                None => break,
+                Next::Revoked => self.drop_waiting().await,
+            };
+            if gone_on.is_err() {
+                return;
             }
         }
-        let rest = unread.freeze();
+        let rest = std::mem::take(&mut self.lines.unread).freeze();
         if self.take_line(front, &rest).await.is_ok() {
             _ = self.write(front).await;
         }
     }
 
-    async fn take_lines(&mut self, front: &Arc<Front>, unread: &mut BytesMut) -> Result<(), Over> {
-        while let Some(length) = unread.iter().position(|byte| *byte == b'\n') {
-            let line = unread.split_to(length + 1).freeze();
+    /// The clock runs only here: while lines are written, nobody waits for the body.
+    async fn next(&mut self, body: &mut Body) -> Next {
+        let next = match self.waiting.is_empty() {
+            true => body::next(body).await,
+            false => match tokio::time::timeout(LINGER, body.frame()).await {
+                Ok(frame) => frame.transpose().map_err(|_| body::torn()),
+                Err(_) => return Next::Pause,
+            },
+        };
+        match next {
+            // What is no data says nothing, and is no end either.
+            Ok(Some(frame)) => Next::Data(frame.into_data().unwrap_or_default()),
+            Ok(None) => Next::End,
+            Err(problem) => Next::Trouble(problem),
+        }
+    }
+
+    async fn take_data(&mut self, front: &Arc<Front>, data: &[u8]) -> Result<(), Over> {
+        self.lines.add(data);
+        if let Err(problem) = self.room.hold(self.bytes + self.lines.unread.len()) {
+            self.line += 1;
+            return self.refuse(front, problem).await;
+        }
+        while let Some(line) = self.lines.next() {
             self.take_line(front, &line).await?;
         }
         let longest = front.settings.body_max;
-        if unread.len() > longest {
+        if self.lines.unread.len() > longest {
             self.line += 1;
             let problem = Problem::too_large(format!("the line is longer than {longest} bytes"));
             return self.refuse(front, problem).await;
         }
         Ok(())
+    }
+
+    /// Ends a stream whose token is over. Lines that are not yet written stay so: nobody may write them any more.
+    async fn drop_waiting(&mut self) -> Result<(), Over> {
+        let line = if self.waiting.is_empty() { self.line + 1 } else { self.first };
+        self.end(line, &Problem::unauthenticated(OVER)).await
     }
 
     async fn take_line(&mut self, front: &Arc<Front>, line: &Bytes) -> Result<(), Over> {
@@ -282,6 +355,8 @@ impl Intake<'_> {
     async fn write(&mut self, front: &Arc<Front>) -> Result<(), Over> {
         let submissions = std::mem::take(&mut self.waiting);
         self.bytes = 0;
+        // There are fewer than before, so there is room for them.
+        let _ = self.room.hold(self.lines.unread.len());
         if submissions.is_empty() {
             return Ok(());
         }
@@ -322,6 +397,22 @@ impl Intake<'_> {
 mod tests {
     use super::*;
     use punctual_core::model::RunId;
+
+    #[test]
+    fn a_long_line_in_small_pieces_is_searched_once() {
+        let (mut lines, length) = (Lines::default(), 1 << 20);
+        // Were every piece to search from the beginning, this would look at half a million million bytes.
+        for _ in 0..length {
+            lines.add(b"x");
+            assert!(lines.next().is_none());
+        }
+        lines.add(b"\nnext");
+        assert_eq!(lines.next().map(|line| line.len()), Some(length + 1));
+        assert_eq!((lines.next(), &lines.unread[..]), (None, &b"next"[..]));
+        lines.add(b"\n\n");
+        assert_eq!(lines.next().as_deref(), Some(&b"next\n"[..]));
+        assert_eq!(lines.next().as_deref(), Some(&b"\n"[..]));
+    }
 
     #[test]
     fn duplicates_are_counted_and_keep_their_place() {

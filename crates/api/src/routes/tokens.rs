@@ -23,8 +23,13 @@ pub(super) fn operations() -> Vec<Operation> {
     let admin = Permission::Whole(Role::Admin);
     vec![
         Operation::post("/api/v1/tokens", "createToken", |front, call| Box::pin(create(front, call)))
-            .about("tokens", "Makes a token. It is shown this once and kept only as a sum.")
+            .about(
+                "tokens",
+                "Makes a token. It is shown this once and kept only as a sum. A repetition with the same Idempotency-Key makes \
+                 no second token and is refused with 409, because the token was not kept.",
+            )
             .needs(admin)
+            .shown_once()
             .takes::<NewToken>()
             .answers::<TokenMade>(201, "The token."),
         Operation::get("/api/v1/tokens", "listTokens", |front, call| Box::pin(list(front, call)))

@@ -25,6 +25,7 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::*;
 use punctual_node::{Node, Ports};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 /// The app of the one job.
@@ -104,10 +105,13 @@ impl Store for House {
     async fn adopt(&self, _: &[Lease]) -> Result<Adopted, StoreError> {
         silent()
     }
-    async fn unpark(&self, _: Lease, _: JobId, _: usize, _: Timestamp) -> Result<Vec<RunId>, StoreError> {
+    async fn unpark(&self, _: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
         silent()
     }
     async fn fetch(&self, _: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        silent()
+    }
+    async fn outline(&self, _: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         silent()
     }
     async fn gate(&self, _: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -120,6 +124,9 @@ impl Store for House {
         silent()
     }
     async fn open_parts(&self, _: RunId) -> Result<Vec<RunId>, StoreError> {
+        silent()
+    }
+    async fn open_runs(&self, _: JobId, _: RunId, _: usize) -> Result<OpenRuns, StoreError> {
         silent()
     }
     async fn settle(&self, _: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
@@ -324,10 +331,18 @@ impl Browse for House {
 /// What was asked with a key, and what was answered.
 type Asked = BTreeMap<RequestKey, (Digest, Option<KeptAnswer>)>;
 
+/// Keeps tokens and answers. Where it is told to, it waits between writing a key down and saying so.
 #[derive(Default)]
-struct Doorman {
+pub(crate) struct Doorman {
     asked: Mutex<Asked>,
+    /// How many keys may be answered for; as many as come if none.
+    lets_go: Option<Arc<Semaphore>>,
+    /// Tokens that open nothing any more.
+    revoked: Mutex<Vec<&'static str>>,
 }
+
+/// The name of the one token that can be made.
+pub(crate) const MADE: &str = "made";
 
 fn token(id: u32, name: &'static str, role: &'static str, app: &str) -> TokenRow {
     TokenRow {
@@ -341,6 +356,35 @@ fn token(id: u32, name: &'static str, role: &'static str, app: &str) -> TokenRow
     }
 }
 
+impl Doorman {
+    /// One who answers for as many keys as there are permits.
+    pub(crate) fn held(lets_go: &Arc<Semaphore>) -> Doorman {
+        Doorman { lets_go: Some(Arc::clone(lets_go)), ..Doorman::default() }
+    }
+
+    pub(crate) fn revoke(&self, name: &'static str) {
+        self.revoked.lock().unwrap().push(name);
+    }
+
+    fn write_down(&self, key: RequestKey, digest: Digest) -> Begun {
+        let mut asked = self.asked.lock().unwrap();
+        match asked.get(&key) {
+            None => {
+                asked.insert(key, (digest, None));
+                Begun::New
+            }
+            Some((other, _)) if *other != digest => Begun::Other,
+            Some((_, None)) => Begun::Open,
+            Some((_, Some(answer))) => Begun::Answered(answer.clone()),
+        }
+    }
+
+    /// Every answer that is kept.
+    pub(crate) fn answers(&self) -> Vec<KeptAnswer> {
+        self.asked.lock().unwrap().values().filter_map(|(_, answer)| answer.clone()).collect()
+    }
+}
+
 #[async_trait]
 impl Door for Doorman {
     async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
@@ -351,10 +395,13 @@ impl Door for Doorman {
         rows.push(token(5, ELSEWHERE, "admin", "billing"));
         let expired = TokenRow { expires_at: Some(now()), ..token(6, "expired", "admin", "*") };
         rows.push(expired);
+        let revoked = self.revoked.lock().unwrap();
+        rows.retain(|row| !revoked.iter().any(|name| *name == row.name));
         Ok(rows)
     }
-    async fn add_token(&self, _: TokenRow) -> Result<u32, StoreError> {
-        silent()
+    async fn add_token(&self, row: TokenRow) -> Result<u32, StoreError> {
+        // All others are there to see what happens if a store does not answer.
+        if &*row.name == MADE { Ok(7) } else { silent() }
     }
     async fn add_first_token(&self, _: TokenRow) -> Result<bool, StoreError> {
         silent()
@@ -363,16 +410,11 @@ impl Door for Doorman {
         silent()
     }
     async fn begin(&self, key: RequestKey, digest: Digest, _: Timestamp) -> Result<Begun, StoreError> {
-        let mut asked = self.asked.lock().unwrap();
-        Ok(match asked.get(&key) {
-            None => {
-                asked.insert(key, (digest, None));
-                Begun::New
-            }
-            Some((other, _)) if *other != digest => Begun::Other,
-            Some((_, None)) => Begun::Open,
-            Some((_, Some(answer))) => Begun::Answered(answer.clone()),
-        })
+        let begun = self.write_down(key, digest);
+        if let Some(lets_go) = &self.lets_go {
+            lets_go.acquire().await.expect("it stays open").forget();
+        }
+        Ok(begun)
     }
     async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
         let mut asked = self.asked.lock().unwrap();
@@ -417,8 +459,21 @@ pub(crate) async fn open() -> Router {
     open_to(&Crew::with(vec![view(APP, None)]), |_| {}).await
 }
 
+/// The same, with a doorman of the test's own.
+pub(crate) async fn open_with(doorman: &Arc<Doorman>) -> Router {
+    open_before(&Crew::with(vec![view(APP, None)]), doorman, |_| {}).await
+}
+
 /// The front door before a crew, with settings as a test wants them.
 pub(crate) async fn open_to(crew: &Arc<Crew>, set: impl FnOnce(&mut Settings)) -> Router {
+    open_before(crew, &Arc::default(), set).await
+}
+
+pub(crate) async fn open_before(
+    crew: &Arc<Crew>,
+    doorman: &Arc<Doorman>,
+    set: impl FnOnce(&mut Settings),
+) -> Router {
     let mut settings = Settings { payload_max: 100, body_max: 2_000, ..Settings::default() };
     set(&mut settings);
     let entropy = Arc::new(Counter(7.into()));
@@ -437,14 +492,14 @@ pub(crate) async fn open_to(crew: &Arc<Crew>, set: impl FnOnce(&mut Settings)) -
     router(App {
         node,
         browse: Arc::new(House),
-        door: Arc::new(Doorman::default()),
+        door: Arc::clone(doorman) as _,
         logs: Arc::clone(crew) as _,
         executors: Arc::clone(crew) as _,
         zones,
         entropy,
         nudge: Arc::new(|| {}),
         check_target: Arc::new(|_| vec![]),
-        metrics: Arc::new(String::new),
+        metrics: Arc::new(|_| String::new()),
         peer_secret: Some([7; 32]),
         is_ready: Arc::new(|| Ok(())),
         settings,

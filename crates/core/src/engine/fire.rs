@@ -110,6 +110,21 @@ fn by_lateness(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
     }
 }
 
+/// What the lateness of a run is taken for at the moment it becomes due, as far as that can be said without asking
+/// what became of other instants. A run that waits for a place afterwards is not late for that: its misfire policy is
+/// about fire times that nobody was there for.
+pub fn decided_when_due(job: &Job, run: &Candidate, now: Timestamp) -> Decided {
+    let is_judged = matches!(run.origin, Origin::Schedule | Origin::OneShot);
+    if run.decided != Decided::NotYet || !is_judged || run.attempt > Attempt::FIRST {
+        return run.decided;
+    }
+    match job.definition.misfire.judge(lateness(counted_from(job, run), now)) {
+        Lateness::OnTime => Decided::OnTime,
+        Lateness::Late => Decided::Late,
+        Lateness::Missed => Decided::NotYet,
+    }
+}
+
 /// Whether a later instant of the schedule was missed too; then that one stands for this. Asked of the rule and not
 /// of what is loaded, so it does not matter who holds or plans the later one.
 fn is_followed(job: &Job, run: &Candidate, now: Timestamp) -> bool {
@@ -124,16 +139,14 @@ fn lateness(due: Timestamp, now: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(late).unwrap_or(0))
 }
 
-/// The order in which runs go out that are all due: what is fresh before what is caught up with, then by priority,
-/// then by turn, then by time, then by id.
+/// The order in which runs of an app go out that are all due: what is fresh before what is caught up with, then by
+/// priority, then by time, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Behind everything fresh.
     pub is_caught_up: bool,
     /// 0 goes first.
     pub priority: u8,
-    /// Where more is due than can wait for a place, apps take turns: what had to stay behind has a later one.
-    pub turn: u32,
     /// When it became due.
     pub ready_at: Timestamp,
     /// The run.
@@ -232,6 +245,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_in_time_when_it_became_due_is_not_late_for_waiting_for_a_place() {
+        let job = job(every(60));
+        let fresh = candidate(Origin::Schedule, "10:00:00");
+        let decided = decided_when_due(&job, &fresh, at("10:00:00"));
+        assert_eq!(decided, Decided::OnTime);
+        // Eight minutes in the queue: the instants after it have run, and it has no lateness to be skipped for.
+        let waited = Candidate { decided, ..fresh };
+        assert_eq!(wanted(&job, &waited, at("10:08:00")), Wanted::Start(Decided::OnTime));
+        assert_eq!(wanted(&job, &fresh, at("10:08:00")), Wanted::Skip(Skip::Coalesced));
+        // What nobody was there for is judged by its policy.
+        assert_eq!(decided_when_due(&job, &fresh, at("10:08:00")), Decided::NotYet);
+        let manual = candidate(Origin::Manual, "10:00:00");
+        assert_eq!(decided_when_due(&job, &manual, at("10:08:00")), Decided::NotYet);
+    }
+
+    #[test]
     fn windows_skip_or_defer_and_deferring_is_no_lateness() {
         let windowed = |outside| {
             let hours = "12:00-13:00".into();
@@ -257,21 +286,19 @@ mod tests {
     }
 
     #[test]
-    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_turn_then_by_time() {
-        let rank = |is_caught_up, priority, turn, text, run| Rank {
+    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_time() {
+        let rank = |is_caught_up, priority, text, run| Rank {
             is_caught_up,
             priority,
-            turn,
             ready_at: at(text),
             run: RunId(run),
         };
         let order = [
-            rank(false, 0, 1, "10:00:09", 9),
-            rank(false, 5, 0, "10:00:00", 7),
-            rank(false, 5, 0, "10:00:00", 8),
-            rank(false, 5, 0, "10:00:01", 1),
-            rank(false, 5, 1, "09:00:00", 3),
-            rank(true, 0, 0, "09:00:00", 2),
+            rank(false, 0, "10:00:09", 9),
+            rank(false, 5, "10:00:00", 7),
+            rank(false, 5, "10:00:00", 8),
+            rank(false, 5, "10:00:01", 1),
+            rank(true, 0, "09:00:00", 2),
         ];
         assert!(order.is_sorted());
     }

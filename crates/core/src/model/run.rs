@@ -126,7 +126,8 @@ impl NewRun {
     }
 
     /// The day in whose bucket a run lives. What (job, fire time) identifies must lie where its fire time is,
-    /// else the same instant could be written into two buckets.
+    /// else the same instant could be written into two buckets. A store may keep one-shots that are far ahead together, and lets
+    /// them be born on a later day.
     pub fn birth_day(origin: Origin, fire_time: Timestamp, due: Timestamp) -> u32 {
         RunId::day_of(if origin.is_named_by_schedule() { fire_time } else { due })
     }

@@ -36,7 +36,9 @@ pub enum Fence {
     /// This attempt was never sent: the settlement takes the gate's key (run, attempt), and is refused if a gate
     /// has it. So a skip and a gate on its way exclude each other, whichever comes first.
     Unsent(Attempt),
-    /// This attempt was sent, with a gate or without: refused if a later attempt was begun or is waiting.
+    /// This attempt was sent, with a gate or without. Refused if a later attempt was begun or is waiting, if the run has
+    /// not come that far, and if the attempt's gate has another token. Without a gate the store knows no token, so
+    /// whoever asks has compared it.
     Sent(Attempt, Token),
 }
 

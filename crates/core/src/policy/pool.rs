@@ -1,9 +1,17 @@
-//! Pools: jobs whose targets answer slowly send apart, so that they do not hold up the others.
+//! Pools: how many HTTP calls a node has in flight, and whose they are.
+//!
+//! Jobs whose targets answer slowly send apart, so that they do not hold up the others. A call that turns out to be slow
+//! leaves the fast pool while it is in flight. And no job and no app takes all of a pool: each may hold a multiple of what
+//! is still free (dynamic thresholds), so that something is free for the next one however many there are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use calendar::Timestamp;
+use rustc_hash::FxHashMap;
+
+use crate::due::AppNumber;
+use crate::model::JobId;
 
 /// A send that takes longer is slow.
 pub const SLOW_SEND: Duration = Duration::from_millis(500);
@@ -21,6 +29,31 @@ pub enum Pool {
     Fast,
     /// Where jobs are that were slow too often.
     Slow,
+    /// Where calls are that outlived the fast pool and found no place in the slow one. No call starts here.
+    Overflow,
+}
+
+const POOLS: usize = 3;
+
+/// A job may hold so many times what is free of a pool: alone, three quarters of it.
+const JOB_SHARE: u32 = 3;
+
+/// An app may hold so many times what is free of a pool: alone, seven eighths of it.
+const APP_SHARE: u32 = 7;
+
+/// Whether a holder of `held` places may take one more, while `free` are free.
+fn is_within_share(held: usize, free: usize, share: u32) -> bool {
+    held < free.saturating_mul(share as usize)
+}
+
+/// Whether a job that holds `held` places may take one more, while `free` are free.
+pub fn is_within_job_share(held: usize, free: usize) -> bool {
+    is_within_share(held, free, JOB_SHARE)
+}
+
+/// Whether an app that holds `held` places may take one more, while `free` are free.
+pub fn is_within_app_share(held: usize, free: usize) -> bool {
+    is_within_share(held, free, APP_SHARE)
 }
 
 /// How quick the sends of one job have been.
@@ -89,49 +122,134 @@ fn is_recent(sent: Timestamp, now: Timestamp) -> bool {
     now.as_millis().saturating_sub(sent.as_millis()) < MINUTE_MS
 }
 
-/// How many sends a node keeps in flight and in waiting, pool by pool.
+/// How many calls a node has in flight, pool by pool, and how many runs wait for executors in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sends in flight from the fast pool.
+    /// Calls in flight from the fast pool.
     pub fast_open: u32,
-    /// Sends that wait for the fast pool.
+    /// Runs that wait for the fast pool.
     pub fast_queue: u32,
-    /// Sends in flight from the slow pool.
+    /// Calls in flight from the slow pool.
     pub slow_open: u32,
-    /// Sends that wait for the slow pool.
+    /// Runs that wait for the slow pool.
     pub slow_queue: u32,
+    /// Calls in flight that outlived the fast pool and found no place in the slow one.
+    pub overflow: u32,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { fast_open: 200, fast_queue: 2_000, slow_open: 100, slow_queue: 5_000 }
+        Limits { fast_open: 200, fast_queue: 2_000, slow_open: 100, slow_queue: 5_000, overflow: 1_000 }
     }
 }
 
-/// What becomes of a send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// It goes out now.
-    Send,
-    /// It waits for a place.
-    Queue,
-    /// There is no room to wait either; the run says so in its record.
-    Refuse,
+impl Limits {
+    fn of(&self, pool: Pool) -> u32 {
+        match pool {
+            Pool::Fast => self.fast_open,
+            Pool::Slow => self.slow_open,
+            Pool::Overflow => self.overflow,
+        }
+    }
 }
 
-/// Decides about a send to a pool with `open` sends in flight and `queued` waiting ahead of it.
-pub fn place(limits: &Limits, pool: Pool, open: u32, queued: u32) -> Placement {
-    let (open_max, queue_max) = match pool {
-        Pool::Fast => (limits.fast_open, limits.fast_queue),
-        Pool::Slow => (limits.slow_open, limits.slow_queue),
-    };
-    // Those ahead take the free places first, so that a newcomer does not overtake them.
-    if open.saturating_add(queued) < open_max {
-        Placement::Send
-    } else if queued < queue_max {
-        Placement::Queue
-    } else {
-        Placement::Refuse
+/// Whether a call may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// A place is free for it.
+    Free,
+    /// Its job holds its share.
+    JobShare,
+    /// Its app holds its share.
+    AppShare,
+    /// No place is free.
+    Full,
+}
+
+/// The places of all pools, and whose calls are in them.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    limits: Limits,
+    open: [u32; POOLS],
+    apps: FxHashMap<AppNumber, [u32; POOLS]>,
+    jobs: FxHashMap<JobId, [u32; POOLS]>,
+}
+
+impl Places {
+    /// Places that are all free.
+    pub fn new(limits: Limits) -> Places {
+        Places { limits, ..Places::default() }
+    }
+
+    /// How many calls are in flight from a pool.
+    pub fn open(&self, pool: Pool) -> u32 {
+        self.open[pool as usize]
+    }
+
+    /// Whether a call of the job may start from the pool.
+    pub fn room(&self, pool: Pool, app: AppNumber, job: JobId) -> Room {
+        let free = self.free(pool);
+        if free == 0 {
+            Room::Full
+        } else if !is_within_app_share(held(&self.apps, &app, pool), free) {
+            Room::AppShare
+        } else if !is_within_job_share(held(&self.jobs, &job, pool), free) {
+            Room::JobShare
+        } else {
+            Room::Free
+        }
+    }
+
+    /// A call takes a place.
+    pub fn take(&mut self, pool: Pool, app: AppNumber, job: JobId) {
+        self.open[pool as usize] += 1;
+        self.apps.entry(app).or_default()[pool as usize] += 1;
+        self.jobs.entry(job).or_default()[pool as usize] += 1;
+    }
+
+    /// A call has ended.
+    pub fn give_back(&mut self, pool: Pool, app: AppNumber, job: JobId) {
+        self.open[pool as usize] -= 1;
+        lower(&mut self.apps, app, pool);
+        lower(&mut self.jobs, job, pool);
+    }
+
+    /// A call from the fast pool is slow: it moves on to the slow pool, or to the overflow where its job or app has its
+    /// share of that. Where both are full it stays. Says where it is now.
+    pub fn outlive(&mut self, app: AppNumber, job: JobId) -> Pool {
+        let is_free = |pool: &Pool| self.room(*pool, app, job) == Room::Free;
+        let Some(pool) = [Pool::Slow, Pool::Overflow].into_iter().find(is_free) else { return Pool::Fast };
+        self.give_back(Pool::Fast, app, job);
+        self.take(pool, app, job);
+        pool
+    }
+
+    /// Whether so many calls of a job are in flight and slow that its next ones send apart, however long ago the last of
+    /// them began.
+    pub fn is_lingering(&self, job: JobId) -> bool {
+        let open = self.jobs.get(&job).copied().unwrap_or_default();
+        (open[Pool::Slow as usize] + open[Pool::Overflow as usize]) as usize > TOLERATED
+    }
+
+    fn free(&self, pool: Pool) -> usize {
+        self.limits.of(pool).saturating_sub(self.open[pool as usize]) as usize
+    }
+}
+
+/// How many places a job or app holds in a pool. Its calls in the overflow count as slow ones: they would be there if it
+/// had room for them.
+fn held<K: std::hash::Hash + Eq>(of: &FxHashMap<K, [u32; POOLS]>, key: &K, pool: Pool) -> usize {
+    let open = of.get(key).copied().unwrap_or_default();
+    let overflow = if pool == Pool::Slow { open[Pool::Overflow as usize] } else { 0 };
+    (open[pool as usize] + overflow) as usize
+}
+
+fn lower<K: std::hash::Hash + Eq>(of: &mut FxHashMap<K, [u32; POOLS]>, key: K, pool: Pool) {
+    if let Some(open) = of.get_mut(&key) {
+        open[pool as usize] -= 1;
+        if *open == [0; POOLS] {
+            of.remove(&key);
+        }
     }
 }
 
@@ -220,23 +338,55 @@ mod tests {
         assert_eq!(later.pool(at(-3_594_000)), Pool::Fast);
     }
 
-    #[test]
-    fn a_send_goes_out_while_there_is_room_then_waits_then_is_refused() {
-        use Placement::{Queue, Refuse, Send};
-        for (pool, open, queued, placement) in [
-            (Pool::Fast, 0, 0, Send),
-            (Pool::Fast, 199, 0, Send),
-            (Pool::Fast, 200, 0, Queue),
-            (Pool::Fast, 199, 1, Queue),
-            (Pool::Fast, 200, 1_999, Queue),
-            (Pool::Fast, 200, 2_000, Refuse),
-            (Pool::Slow, 99, 0, Send),
-            (Pool::Slow, 100, 4_999, Queue),
-            (Pool::Slow, 100, 5_000, Refuse),
-            (Pool::Slow, u32::MAX, u32::MAX, Refuse),
-        ] {
-            assert_eq!(place(&Limits::default(), pool, open, queued), placement, "{pool:?} {open} {queued}");
+    /// Starts calls of a job until none may; how many started.
+    fn fill(places: &mut Places, pool: Pool, app: AppNumber, job: u32) -> u32 {
+        let mut started = 0;
+        while places.room(pool, app, JobId(job)) == Room::Free {
+            places.take(pool, app, JobId(job));
+            started += 1;
         }
+        started
+    }
+
+    #[test]
+    fn a_job_gets_three_quarters_of_a_pool_its_app_seven_eighths_and_others_the_rest() {
+        let mut places = Places::new(Limits::default());
+        assert_eq!(fill(&mut places, Pool::Fast, 1, 1), 150);
+        assert_eq!(places.room(Pool::Fast, 1, JobId(1)), Room::JobShare);
+        assert_eq!(fill(&mut places, Pool::Fast, 1, 2), 25);
+        assert_eq!(places.room(Pool::Fast, 1, JobId(2)), Room::AppShare);
+        // Apps that come after it find places too, each fewer than the last.
+        for app in 2..=4 {
+            assert!(fill(&mut places, Pool::Fast, app, app + 10) > 0, "{app}");
+        }
+        assert_eq!(fill(&mut places, Pool::Slow, 1, 1), 75);
+    }
+
+    #[test]
+    fn calls_that_outlive_the_fast_pool_leave_it_and_do_not_fill_the_slow_one() {
+        let mut places = Places::new(Limits::default());
+        let fast = fill(&mut places, Pool::Fast, 1, 1);
+        for _ in 0..fast {
+            assert_ne!(places.outlive(1, JobId(1)), Pool::Fast);
+        }
+        assert_eq!([Pool::Fast, Pool::Slow, Pool::Overflow].map(|pool| places.open(pool)), [0, 75, 75]);
+        assert!(places.is_lingering(JobId(1)));
+        // Neither its own further calls nor those of another slow job take what is left.
+        assert_eq!(places.room(Pool::Slow, 1, JobId(1)), Room::JobShare);
+        assert_eq!(places.room(Pool::Slow, 2, JobId(2)), Room::Free);
+        (0..75).for_each(|_| places.give_back(Pool::Overflow, 1, JobId(1)));
+        (0..75).for_each(|_| places.give_back(Pool::Slow, 1, JobId(1)));
+        assert!(places.apps.is_empty() && places.jobs.is_empty());
+    }
+
+    #[test]
+    fn a_pool_of_one_place_has_one_place() {
+        let mut places = Places::new(Limits { fast_open: 1, slow_open: 1, overflow: 0, ..Limits::default() });
+        assert_eq!(fill(&mut places, Pool::Fast, 1, 1), 1);
+        assert_eq!(places.outlive(1, JobId(1)), Pool::Slow);
+        assert_eq!(fill(&mut places, Pool::Fast, 1, 1), 1);
+        assert_eq!(places.outlive(1, JobId(1)), Pool::Fast);
+        assert_eq!(places.room(Pool::Fast, 2, JobId(2)), Room::Full);
     }
 
     /// The definition: some slow send was one too many, and no minute since then was clean.

@@ -47,6 +47,40 @@ const TRANSLATOR: &str = "an address of a local translator";
 const RESERVED: &str = "a reserved address";
 
 #[test]
+fn no_job_calls_its_own_node_whatever_is_allowed() {
+    let own = |listens_on: &str, advertised: &str| {
+        let rules = ["127.0.0.0/8", "10.0.0.0/8", "0.0.0.0/8", "::/0", "punctual.example:7070"];
+        Guard::new(&rules, true).unwrap().apart_from(listens_on.parse().unwrap(), advertised)
+    };
+    let guard = own("127.0.0.1:7070", "http://10.0.0.5:443");
+    for host in [
+        "127.0.0.1:7070",
+        "127.9.9.9:7070",
+        "[::1]:7070",
+        "[::ffff:127.0.0.1]:7070",
+        "0.0.0.0:7070",
+        "localhost:7070",
+        "LOCALHOST.:7070",
+        "a.localhost:7070",
+        "2130706433:7070",
+        "10.0.0.5:443",
+    ] {
+        let said = fate(&guard, &format!("http://{host}/api/registry"));
+        assert!(said.contains("this node itself"), "{host}: {said}");
+    }
+    for host in ["127.0.0.1:7071", "localhost:9000", "10.0.0.5:80", "10.0.0.6:443", "8.8.8.8:7070"] {
+        assert_eq!(fate(&guard, &format!("http://{host}/")), "yes", "{host}");
+    }
+    assert!(resolved(&guard, "rebound.example", 7070, &["127.0.0.1"]).is_err(), "whatever it is called");
+    assert!(resolved(&guard, "rebound.example", 7071, &["127.0.0.1"]).is_ok());
+    let guard = own("0.0.0.0:7070", "https://punctual.example:7070");
+    for host in ["127.0.0.1:7070", "[::1]:7070", "punctual.example:7070", "Punctual.Example:7070"] {
+        assert!(fate(&guard, &format!("http://{host}/")).contains("this node itself"), "{host}");
+    }
+    assert_eq!(fate(&guard, "http://8.8.8.8:7070/"), "yes", "that is no address of this machine");
+}
+
+#[test]
 fn only_public_ipv4_addresses_are_called() {
     check(
         &[],

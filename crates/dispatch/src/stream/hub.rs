@@ -8,7 +8,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Token};
 use punctual_node::ports::{Address, Dispatched, Further, Heard, Kill, Killed, Receipt, Report};
-use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Outcome, Refusal, Report as Said};
+use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Hello, Outcome, Refusal, Report as Said};
 use rustc_hash::FxHashSet;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -36,8 +36,10 @@ const MESSAGE_MAX: usize = 64 << 10;
 /// An executor that is there.
 pub(super) struct Session {
     pub(super) url: Text,
+    /// The app that it was let in for.
+    app: Text,
     pub(super) outbox: Outbox,
-    /// What it was given, or said it holds: of nothing else it may speak.
+    /// What it was given, or held when it came and may have: of nothing else it may speak.
     given: Mutex<FxHashSet<(RunId, Attempt)>>,
     /// How many of its reports are not kept yet.
     unkept: AtomicUsize,
@@ -144,12 +146,17 @@ impl Hub {
 
     // --- sessions ---
 
-    /// A session is open from now on. An earlier one of the same instance ends.
-    pub(super) fn open(&self, url: Text, holds: &[Held], is_carried: bool) -> Arc<Session> {
-        let held = holds.iter().map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
+    /// A session is open from now on. An earlier one of the same instance ends. Of what it holds, it may speak of what is
+    /// not stale.
+    pub(super) fn open(&self, hello: &Hello, stale: &[Held], is_carried: bool) -> Arc<Session> {
+        let stale: FxHashSet<&Held> = stale.iter().collect();
+        let live = hello.holds.iter().filter(|held| !stale.contains(held));
+        let held = live.map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
+        let (url, app) = (Text::Owned(hello.address()), Text::Owned(hello.app.clone()));
         let (outbox, given, unkept) = (Outbox::default(), Mutex::new(held), AtomicUsize::new(0));
         let carriages = Carriages::default();
-        let session = Arc::new(Session { url: url.clone(), outbox, given, unkept, carriages, is_carried });
+        let session =
+            Arc::new(Session { url: url.clone(), app, outbox, given, unkept, carriages, is_carried });
         let before = locked(&self.sessions).insert(url, Arc::clone(&session));
         if let Some(before) = before {
             before.outbox.drop_runs();
@@ -233,6 +240,7 @@ impl Hub {
             outcome: AttemptOutcome::Refused,
             message: Text::Borrowed("the executor's session is over; nothing was sent"),
             executor: run.address.as_ref().map(|address| address.url.clone()).unwrap_or_default(),
+            app: run.address.as_ref().map(|address| address.app.clone()),
             started_at: self.now(),
             retry_after: None,
             further: Further::Unsent,
@@ -296,7 +304,7 @@ impl Hub {
             drop(waiting);
             for (said, receipt) in said.into_iter().zip(first..) {
                 self.end_of(session, &said, &mut heard);
-                heard.push(Heard::Report(report(said, Receipt(receipt), &session.url, now)));
+                heard.push(Heard::Report(report(said, Receipt(receipt), session, now)));
             }
         }
         heard.extend(credit(session, credits));
@@ -359,7 +367,7 @@ fn credit(session: &Session, more: u32) -> Option<Heard> {
     (more > 0).then(|| Heard::Credit { url: session.url.clone(), more })
 }
 
-fn report(said: Said, receipt: Receipt, url: &Text, now: Timestamp) -> Report {
+fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Report {
     let outcome = match said.outcome {
         Outcome::Succeeded => AttemptOutcome::Succeeded,
         Outcome::Failed => AttemptOutcome::Failed,
@@ -377,7 +385,8 @@ fn report(said: Said, receipt: Receipt, url: &Text, now: Timestamp) -> Report {
         token: Token(said.token),
         outcome,
         message: Text::Owned(message),
-        executor: url.clone(),
+        executor: session.url.clone(),
+        app: Some(session.app.clone()),
         // An executor's clock may be wrong; nothing begins after it has ended.
         started_at: started_at.map_or(now, |at: Timestamp| at.min(now)),
         retry_after: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use punctual_core::model::{Attempt, RunId, Text};
+use punctual_core::model::{Attempt, RunId};
 use punctual_node::ports::{Heard, Progress};
 use punctual_protocol::native::{
     Code, FRAME_MAX, FromExecutor, FromNode, Goodbye, Hello, Refusal, VERSION, Welcome,
@@ -59,7 +59,7 @@ where
         Ok(stale) => stale,
         Err(refusal) => return refuse(&hub, &mut socket, refusal).await,
     };
-    let session = hub.open(Text::Owned(hello.address()), &hello.holds, reception.is_carrier());
+    let session = hub.open(&hello, &stale, reception.is_carrier());
     carry::set_out(&hub, &session, &hello);
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
     // One that was replaced has another session, and is not gone.

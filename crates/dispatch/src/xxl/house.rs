@@ -215,6 +215,7 @@ impl House {
             outcome: AttemptOutcome::Refused,
             message: message.into(),
             executor: Text::Owned(url.to_owned()),
+            app: None,
             started_at,
             retry_after: None,
             further: Further::Welcome,

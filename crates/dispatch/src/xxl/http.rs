@@ -20,6 +20,8 @@ use crate::connect::Stream;
 const HEAD_MAX: usize = 16 << 10;
 /// The most headers of an answer.
 const HEADERS_MAX: usize = 64;
+/// How many heads may come before the answer proper.
+const HEADS_BEFORE_MAX: usize = 8;
 /// The longest line that says how long a chunk is.
 const CHUNK_LINE_MAX: usize = 1 << 10;
 /// How often an answer without a length is looked at whether it is whole.
@@ -122,13 +124,7 @@ impl Link {
     }
 
     async fn read(&mut self, limit: usize) -> Result<(u16, Vec<u8>, Rest), String> {
-        let head = loop {
-            let head = self.head().await?;
-            // What comes before the answer proper says nothing.
-            if head.status >= 200 {
-                break head;
-            }
-        };
+        let head = self.last_head().await?;
         let (body, rest) = match head.length {
             Length::Known(length) => self.known(length, limit).await,
             Length::Chunked => self.chunked(limit).await,
@@ -138,6 +134,17 @@ impl Link {
         let is_clean = rest == Rest::Read && self.at == self.buffer.len();
         self.keep = head.keep.filter(|_| is_clean && head.length != Length::ToTheEnd);
         Ok((head.status, body, rest))
+    }
+
+    /// The head of the answer proper. What comes before it says nothing, and does not come for ever.
+    async fn last_head(&mut self) -> Result<Head, String> {
+        for _ in 0..=HEADS_BEFORE_MAX {
+            let head = self.head().await?;
+            if head.status >= 200 {
+                return Ok(head);
+            }
+        }
+        Err(format!("more than {HEADS_BEFORE_MAX} heads came before the answer"))
     }
 
     async fn head(&mut self) -> Result<Head, String> {
@@ -252,14 +259,16 @@ impl Link {
         self.take(&mut end, 1).await && (end == b"\n" || self.take(&mut end, 1).await && end == b"\r\n")
     }
 
-    /// Reads past the headers that may follow the last chunk.
+    /// Reads past the headers that may follow the last chunk; false if they are longer than a head.
     async fn trailers(&mut self) -> bool {
-        loop {
+        let mut passed = 0;
+        while passed <= HEAD_MAX {
             let ready = self.ready();
             match ready.iter().position(|byte| *byte == b'\n') {
                 Some(end) => {
                     let is_empty = ready[..end].trim_ascii().is_empty();
                     self.at += end + 1;
+                    passed += end + 1;
                     if is_empty {
                         return true;
                     }
@@ -269,6 +278,7 @@ impl Link {
                 None => {}
             }
         }
+        false
     }
 
     fn ready(&self) -> &[u8] {
@@ -277,10 +287,9 @@ impl Link {
 
     /// Reads some more; false if there is none.
     async fn more(&mut self) -> io::Result<bool> {
-        if self.at == self.buffer.len() {
-            self.buffer.clear();
-            self.at = 0;
-        }
+        // What was used goes first, so that the buffer is never longer than what is waited for.
+        self.buffer.drain(..self.at);
+        self.at = 0;
         self.buffer.reserve(PIECE);
         let mut buffer = std::mem::take(&mut self.buffer);
         let count = self.io().read_buf(&mut buffer).await;
@@ -420,6 +429,47 @@ mod tests {
                 "{text:?}"
             );
         }
+    }
+
+    /// What comes of an executor that writes `first`, and then `again` for as long as somebody reads.
+    async fn answered(
+        first: &'static str,
+        again: &'static str,
+        limit: usize,
+    ) -> (Result<Answer, Trouble>, Link) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut executor, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            executor.write_all(first.as_bytes()).await.unwrap();
+            while executor.write_all(again.repeat(100).as_bytes()).await.is_ok() {}
+        });
+        let mut link = Link::new(Stream::Plain(stream));
+        let mut is_written = false;
+        let answer = link.exchange(b"GET / HTTP/1.1\r\n\r\n", limit, &mut is_written);
+        let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.expect("it has an end");
+        (answer, link)
+    }
+
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+
+    #[tokio::test]
+    async fn what_comes_before_and_after_an_answer_has_an_end() {
+        let (answer, link) = answered("", "HTTP/1.1 100 Continue\r\n\r\n", 100).await;
+        assert!(matches!(answer, Err(Trouble::Unanswered(said)) if said.contains("before the answer")));
+        assert!(link.buffer.capacity() <= 4 * HEAD_MAX, "{}", link.buffer.capacity());
+        let trailed = format!("{CHUNKED}0\r\n").leak();
+        let (answer, link) = answered(trailed, "x: y\r\n", 100).await;
+        assert_eq!(answer.unwrap().rest, Rest::Broken);
+        assert!(link.buffer.capacity() <= 4 * HEAD_MAX, "{}", link.buffer.capacity());
+    }
+
+    #[tokio::test]
+    async fn what_was_used_of_an_answer_is_not_kept_beside_it() {
+        let limit = 1 << 20;
+        let (answer, link) = answered(CHUNKED, "5\r\n12345\r\n", limit).await;
+        assert_eq!((answer.as_ref().unwrap().rest, answer.unwrap().body.len()), (Rest::Cut, limit));
+        assert!(link.buffer.capacity() <= 4 * HEAD_MAX, "{}", link.buffer.capacity());
     }
 
     #[test]

@@ -318,6 +318,7 @@ pub(super) mod tests {
             outcome: AttemptOutcome::Succeeded,
             message: "".into(),
             executor: "".into(),
+            app: None,
             started_at: Timestamp::from_millis(0),
             retry_after: None,
             further: Further::Welcome,

@@ -6,18 +6,19 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, AttemptOutcome, JobId, LogId, RunId, Text};
+use punctual_core::model::{AttemptOutcome, JobId, LogId, Text};
 use punctual_core::registry::{Addresses, App, Dialect, Executor, Health, Secret};
 
 use crate::Node;
 use crate::desk::DeskError;
+use crate::entitled::{Claimant, SortedClaims};
 use crate::jobs::Known;
 use crate::memory::Memory;
-use crate::natives::{Claim, Comer, SessionId};
+use crate::natives::{Claim, Comer, NATIVE, SessionId};
 use crate::ports::{Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
 
-/// How many runs are looked up at once for an executor that says it has them.
-const CLAIMS_AT_ONCE: usize = 1_000;
+/// How many attempts of a callback are looked up at once.
+const LOOKED_UP: usize = 1_000;
 
 /// The tokens of those apps that have one of their own, by the apps' names.
 pub type AccessTokens = BTreeMap<Text, Secret>;
@@ -97,12 +98,11 @@ impl Node {
         holds: Vec<Claim>,
         is_carried: bool,
     ) -> Result<(SessionId, Vec<Claim>), DeskError> {
-        let is_anothers = self.memory().natives.app_at(url).is_some_and(|of| of != app);
-        if is_anothers {
+        if self.memory().is_of_another_app(url, app) {
             let said = format!("{url} has a session for another app; give it another name");
             return Err(DeskError::Conflict(said.into()));
         }
-        let (stale, live) = self.sort_claims(holds).await?;
+        let SortedClaims { live, stale, .. } = self.sort_claims(Claimant { app, url }, holds).await?;
         let (app, url) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
         if !is_carried {
             let beat = Beat { app: app.clone(), address: url.clone(), dialect: Dialect::Native };
@@ -140,24 +140,6 @@ impl Node {
             self.beat(Beat { app, address, dialect: Dialect::Native }).await?;
         }
         Ok(())
-    }
-
-    /// Which of these attempts are over, and which are not.
-    async fn sort_claims(&self, holds: Vec<Claim>) -> Result<(Vec<Claim>, Vec<Claim>), DeskError> {
-        let mut known: BTreeMap<RunId, Attempt> = BTreeMap::new();
-        let strangers: Vec<RunId> = {
-            let memory = self.memory();
-            let here = |claim: &Claim| Some((claim.run, memory.runs.get(&claim.run)?.attempt));
-            known.extend(holds.iter().filter_map(here));
-            holds.iter().map(|claim| claim.run).filter(|run| !known.contains_key(run)).collect()
-        };
-        for ids in strangers.chunks(CLAIMS_AT_ONCE) {
-            let rows = self.ports.store.fetch(ids).await?;
-            let open = rows.into_iter().filter(|row| !row.is_closed);
-            known.extend(open.map(|row| (row.waiting.run, row.waiting.attempt)));
-        }
-        let is_over = |claim: &Claim| known.get(&claim.run).is_none_or(|attempt| *attempt > claim.attempt);
-        Ok(holds.into_iter().partition(is_over))
     }
 
     fn hear_goodbye(&self, app: &str, address: &str) {
@@ -243,26 +225,50 @@ impl Node {
     ) -> Result<Vec<Report>, DeskError> {
         let logs: BTreeSet<LogId> = callbacks.iter().map(|callback| callback.log).collect();
         let logs: Vec<LogId> = logs.into_iter().collect();
-        let sent = self.ports.store.sent(&logs).await?;
+        let mut sent = Vec::new();
+        // In portions, so that what others want of the store comes in between.
+        for portion in logs.chunks(LOOKED_UP) {
+            sent.extend(self.ports.store.sent(portion).await?);
+        }
         let jobs: BTreeSet<JobId> = sent.iter().map(|sent| sent.job).collect();
         self.know_jobs(jobs).await?;
         let sent: BTreeMap<LogId, SentRow> = sent.into_iter().map(|sent| (sent.log, sent)).collect();
         let mut memory = self.memory();
         let mut reports = Vec::with_capacity(callbacks.len());
+        let mut refused = Refused::default();
         for callback in callbacks {
             let known = sent.get(&callback.log);
-            let is_allowed = known.is_some_and(|sent| memory.is_allowed(sent.job, may));
-            match known {
-                Some(sent) if is_allowed => reports.push(report_of(sent, callback)),
-                _ => {
-                    let reason =
-                        if known.is_some() { "it is of another app" } else { "there is no such send" };
-                    let (log, reason) = (callback.log, Text::Borrowed(reason));
-                    memory.events.push(Event::ReportRefused { log, reason });
+            match known
+                .map_or(Err("there is no such send"), |sent| memory.is_allowed(sent, may).map(|()| sent))
+            {
+                Ok(sent) => reports.push(report_of(sent, callback)),
+                Err(reason) => {
+                    refused.add(callback.log, reason);
                 }
             }
         }
+        refused.tell(&mut memory.events);
         Ok(reports)
+    }
+}
+
+/// Results of one message that were not taken: one event for each reason, however many there are.
+#[derive(Default)]
+struct Refused(BTreeMap<&'static str, (LogId, u64)>);
+
+impl Refused {
+    fn add(&mut self, log: LogId, reason: &'static str) {
+        self.0.entry(reason).or_insert((log, 0)).1 += 1;
+    }
+
+    fn tell(self, events: &mut Vec<Event>) {
+        events.extend(self.0.into_iter().map(|(reason, (first, count))| {
+            let reason = Text::Borrowed(reason);
+            match count {
+                1 => Event::ReportRefused { log: first, reason },
+                count => Event::ReportsRefused { count, first, reason },
+            }
+        }));
     }
 }
 
@@ -275,6 +281,7 @@ fn report_of(sent: &SentRow, callback: &Callback) -> Report {
         outcome: callback.outcome,
         message: callback.message.clone(),
         executor: sent.executor.clone(),
+        app: None,
         started_at: sent.sent_at,
         retry_after: None,
         further: Further::Welcome,
@@ -282,12 +289,20 @@ fn report_of(sent: &SentRow, callback: &Callback) -> Report {
 }
 
 impl Memory {
-    fn is_allowed(&self, job: JobId, may: &(dyn Fn(&str) -> bool + Sync)) -> bool {
-        match self.jobs.get(job) {
-            Some(Known::Job(job)) => may(&job.definition.app),
-            // It is gone: what is said about its last runs harms nobody.
-            _ => true,
+    /// Whether a callback may speak of a send: it went to an executor that calls back, of an app that it may speak for.
+    fn is_allowed(&self, sent: &SentRow, may: &(dyn Fn(&str) -> bool + Sync)) -> Result<(), &'static str> {
+        let Some(Known::Job(job)) = self.jobs.get(sent.job) else {
+            return Err("its job cannot be read, so nobody can say of which app it is");
+        };
+        if !may(&job.definition.app) {
+            return Err("it is of another app");
         }
+        let flight = self.flights.get(&sent.run).filter(|flight| flight.attempt == sent.attempt);
+        let calls_back = match flight {
+            Some(flight) => flight.address.as_ref().is_some_and(|at| at.dialect != Dialect::Native),
+            None => job.executor().is_some() && !sent.executor.starts_with(NATIVE),
+        };
+        calls_back.then_some(()).ok_or("it was not sent to an executor that calls back")
     }
 
     /// How many attempts each executor has from this node.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
+use punctual_core::cluster::home;
 use punctual_core::engine::plan::{Passed, passed};
 use punctual_core::event::Event;
 use punctual_core::model::{
@@ -65,9 +66,14 @@ impl Node {
         self.alter(job, None, None, Some(JobMove::Stop(StoppedReason::Asked)), by).await
     }
 
-    /// Deletes a job. Its pending runs are closed as they become due.
+    /// Deletes a job. Its pending runs are cancelled in the background, by the holder of its shard.
     pub async fn delete(&self, job: JobId, by: Text) -> Result<Changed, DeskError> {
-        self.alter(job, None, None, Some(JobMove::Delete), by).await
+        let changed = self.alter(job, None, None, Some(JobMove::Delete), by).await?;
+        let shards = self.memory().shard_count();
+        if shards > 0 {
+            self.tell_holder(home(job, shards));
+        }
+        Ok(changed)
     }
 
     /// Gives a job another definition and another state in one change; what is not given stays. Refused if `version` is

@@ -230,7 +230,13 @@ impl Node {
     /// Writes runs; those of our shards come into memory, the holders of the others are told.
     async fn accept(&self, births: Vec<(Arc<Job>, Birth)>) -> Result<Vec<Accepted>, DeskError> {
         let _place = self.crowd.enter(births.len())?;
-        let days: Vec<u32> = births.iter().map(|(_, birth)| birth.day()).collect();
+        let today = RunId::day_of(self.told_time()?);
+        // What a schedule names is identified by its fire time, and lies where that is.
+        let day = |birth: &Birth| match birth.origin {
+            Origin::OneShot => self.ports.store.birth_day(birth.day(), today),
+            _ => birth.day(),
+        };
+        let days: Vec<u32> = births.iter().map(|(_, birth)| day(birth)).collect();
         let ids = self.draw_ids(&days).await?;
         let now = self.told_time()?;
         let (runs, left, epochs, read) = {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{AttemptOutcome, Close, Origin, Outcome, RunId, ShardId, Text, Then};
+use punctual_core::model::{
+    AttemptOutcome, Close, JobId, JobState, Origin, Outcome, RunId, ShardId, Skip, Text, Then,
+};
 use punctual_core::wheel::Mark;
 
 use super::DeskError;
@@ -50,7 +52,10 @@ impl Node {
     }
 
     /// Ends those of our shards; the holders of the others are asked to. What is not among the answers had ended.
-    async fn cancel_rows(&self, rows: Vec<RunRow>) -> Result<BTreeMap<RunId, Cancelled>, StoreError> {
+    pub(crate) async fn cancel_rows(
+        &self,
+        rows: Vec<RunRow>,
+    ) -> Result<BTreeMap<RunId, Cancelled>, StoreError> {
         let held = self.held_now();
         let open = rows.into_iter().filter(|row| !row.is_closed);
         let (ours, theirs): (Vec<RunRow>, Vec<RunRow>) =
@@ -154,6 +159,7 @@ impl Node {
         became: &mut BTreeMap<RunId, Cancelled>,
     ) -> Result<BTreeSet<RunId>, StoreError> {
         let close = self.cancelled(Text::Borrowed(CANCELLED))?;
+        let deleted = Close { reason: Text::Borrowed(Skip::JobDeleted.name()), ..close.clone() };
         // Until it is written, runs may be nowhere in memory.
         let _asking = self.asking();
         self.know_jobs(rows.iter().map(|row| row.waiting.job)).await?;
@@ -167,7 +173,8 @@ impl Node {
                     alone.insert(id);
                     continue;
                 }
-                let Some((ended, kill)) = memory.end_by_wish(row, &close) else {
+                let close = if memory.is_deleted(row.waiting.job) { &deleted } else { &close };
+                let Some((ended, kill)) = memory.end_by_wish(row, close) else {
                     memory.look_up_later(id);
                     alone.insert(id);
                     continue;
@@ -362,6 +369,10 @@ impl Memory {
             self.make_busy(id);
         }
         Some(Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt }))
+    }
+
+    fn is_deleted(&self, job: JobId) -> bool {
+        matches!(self.jobs.get(job), Some(Known::Job(job)) if job.state == JobState::Deleted)
     }
 
     /// Whether a run may have fallen into parts, which have to end before it does. One that did has a gate.

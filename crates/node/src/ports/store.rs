@@ -264,6 +264,27 @@ pub struct OpenSend {
     pub join: Option<Join>,
 }
 
+/// Which parked runs of a shard are made ready: of each job so many of the earliest (by due time, then id), and of all
+/// those the earliest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpark {
+    /// The shard, and the right to act for it.
+    pub lease: Lease,
+    /// The jobs, and how many runs of each at most.
+    pub jobs: Vec<(JobId, usize)>,
+    /// How many runs in all at most.
+    pub max: usize,
+    /// When they are ready.
+    pub at: Timestamp,
+}
+
+impl Unpark {
+    /// The earliest of one job.
+    pub fn of(lease: Lease, job: JobId, max: usize, at: Timestamp) -> Unpark {
+        Unpark { lease, jobs: vec![(job, max)], max, at }
+    }
+}
+
 /// What the last holders of shards left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
@@ -439,6 +460,8 @@ pub enum ArrivalKind {
     Cancel(RunId),
     /// Somebody wishes the run to wait for another instant.
     Reschedule(RunId, Timestamp),
+    /// The job was deleted, and what it left to be run is to be cancelled. Left for the job's shard.
+    Deleted(JobId),
 }
 
 /// The shard whose holder sees to what applications leave in transactions of their own.
@@ -553,6 +576,15 @@ pub struct Thinned {
     pub rest: Option<RunId>,
 }
 
+/// Runs of a job that are open, from a stretch of all its runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenRuns {
+    /// In the order of their ids.
+    pub runs: Vec<RunId>,
+    /// The last run that was looked at; none at the end.
+    pub rest: Option<RunId>,
+}
+
 /// Keeping, in the words of the steps.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -603,17 +635,14 @@ pub trait Store: Send + Sync {
     /// snapshot with the leases, as [`Store::load`].
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError>;
 
-    /// Makes the `max` earliest of a job's parked runs on this shard (by due time, then id) ready at `at`; which.
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError>;
+    /// Makes parked runs ready, of many jobs at once; which, by due time, then id.
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError>;
 
     /// Whole runs, in no order; unknown ids are left out.
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
+
+    /// The same without what they bring, which is not read either: for whoever asks about very many.
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
 
     // --- firing ---
 
@@ -631,6 +660,10 @@ pub trait Store: Send + Sync {
     /// The parts of a run that are not closed, by index.
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError>;
 
+    /// Looks at the next `max` runs of a job after `after`, in the order of their ids and without looking at those of other jobs,
+    /// and says which are open.
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError>;
+
     // --- settling ---
 
     /// Writes ends with all that follows, each alone or not at all; the answers are in the order of the settlements.
@@ -639,6 +672,12 @@ pub trait Store: Send + Sync {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
     // --- accepting ---
+
+    /// The day that a one-shot is born on that is due on `day`, seen from `today`: that day, unless the store keeps days that are
+    /// far ahead together. Never an earlier one, so that nothing is old before its time.
+    fn birth_day(&self, day: u32, _today: u32) -> u32 {
+        day
+    }
 
     /// Sequence numbers for runs born on `day`: the first of `count` that nobody else gets, ever. An answer that was
     /// lost wastes its numbers.
@@ -674,7 +713,7 @@ pub trait Store: Send + Sync {
     /// Changes a job, or creates it: definition, state, clock and revision together. A new job's shard is
     /// [`punctual_core::cluster::home`] of its id, for good. Conflict if the version or the clock is not as expected, or
     /// the name is taken. The jobs that it comes after, or came after, count as changed just before it, in the order of
-    /// their ids: their children are others now.
+    /// their ids: their children are others now. A job that is deleted leaves [`ArrivalKind::Deleted`] for its shard.
     async fn change(&self, change: Change) -> Result<Changed, StoreError>;
 
     /// Whether a change is in force: every living node that holds a shard has said that the change is in its memory.

@@ -75,8 +75,16 @@ impl Node {
         if boot < self.memory().paused_until {
             return self.fire_alone();
         }
-        let Picked { runs, is_full } = self.pick(Help::Store);
-        let fired = self.fire_picked(&runs).await;
+        let Picked { mut runs, mut is_full, unsorted } = self.pick(Help::Store);
+        let mut fired = self.sort_jobs(&unsorted).await;
+        if fired.is_ok() {
+            if !unsorted.is_empty() {
+                let more = self.pick(Help::Store);
+                is_full |= more.is_full || !more.unsorted.is_empty();
+                runs.extend(more.runs);
+            }
+            fired = self.fire_picked(&runs).await;
+        }
         if let Err(error) = &fired {
             self.lost_or_paused("fire", error);
             self.put_back(&runs);
@@ -109,7 +117,7 @@ impl Node {
     }
 
     async fn fire_picked(&self, picked: &[RunId]) -> Result<(), StoreError> {
-        if picked.is_empty() && !self.memory().is_ready_full(&self.settings) {
+        if picked.is_empty() && !self.is_clogged() {
             return Ok(());
         }
         let payloads = self.prepare(picked).await?;
@@ -140,6 +148,12 @@ impl Node {
             self.stop_because(job, StoppedReason::Quarantined(reason)).await?;
         }
         Ok(())
+    }
+
+    fn is_clogged(&self) -> bool {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        memory.trusted_now(boot).is_some_and(|now| memory.is_clogged(&self.settings, now))
     }
 
     /// Makes sure that the jobs are known, and fetches payloads.

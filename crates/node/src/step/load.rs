@@ -9,7 +9,7 @@ use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Held, Memory, Parked};
+use crate::memory::{Held, Memory};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
 
@@ -189,8 +189,7 @@ impl Node {
         }
         for (shard, job) in &adopted.parked {
             if memory.held.contains_key(shard) {
-                let parked = Parked { is_due: true, since_change: true };
-                memory.parked.entry((*job, *shard)).or_insert(parked);
+                memory.parked.adopt(*job, *shard);
                 memory.wakes.tend = true;
             }
         }

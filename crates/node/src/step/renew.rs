@@ -201,8 +201,6 @@ impl Node {
             memory.has_arrivals = true;
             memory.wakes.tend = true;
         }
-        // Now and then everything is looked at afresh.
-        memory.fast_below = None;
         if !was_trusted || !memory.ready.is_empty() {
             // Steps that could do nothing sleep long.
             memory.wakes.fire = true;

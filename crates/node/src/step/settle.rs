@@ -14,8 +14,9 @@ use punctual_core::model::{
 use punctual_core::policy::pool::SLOW_SEND;
 
 use crate::Node;
+use crate::entitled::Moment;
 use crate::jobs::Known;
-use crate::memory::{Memory, Parked, Place, Run};
+use crate::memory::{Memory, Place, Run};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
@@ -194,7 +195,8 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
-        let mut judged = Judged::default();
+        let moment = Moment { now, is_trusted: memory.trusted_now(boot).is_some() };
+        let (mut judged, mut refused) = (Judged::default(), Vec::new());
         for report in reports {
             let known = memory.runs.get(&report.run).copied();
             let run = known.or_else(|| {
@@ -221,6 +223,7 @@ impl Node {
                 Some(Known::Job(job)) => job,
                 Some(Known::Poisoned(_) | Known::Missing) => {
                     if !memory.may_report_for_nobody(report) {
+                        refused.push(report);
                         judged.late.push(report.receipt);
                         continue;
                     }
@@ -233,8 +236,9 @@ impl Node {
                     continue;
                 }
             };
-            if !memory.may_report(report, &job) {
-                memory.events.push(Event::LateReport { run: report.run, attempt: report.attempt });
+            let seen = (&run, rows.get(&report.run).filter(|_| known.is_none()));
+            if !memory.may_report(report, &job, seen, moment) {
+                refused.push(report);
                 judged.late.push(report.receipt);
                 continue;
             }
@@ -254,7 +258,8 @@ impl Node {
             let then = settle(&job, &own, &end, now, self.jitter());
             let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
             let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
-            if job.executor().is_none() {
+            let http = memory.flights.get(&report.run).and_then(|flight| flight.http);
+            if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
                 memory.note_pace(run.job, now, took);
             }
             let is_foreign = !memory.held.contains_key(&run.shard);
@@ -264,6 +269,7 @@ impl Node {
             ended.is_gone = report.further == Further::Gone;
             judged.ends.push(ended);
         }
+        memory.tell_refused_reports(&refused);
         judged
     }
 
@@ -327,11 +333,29 @@ impl Node {
             // What is in nobody's hands can be corrected.
             self.let_go_of(stale.iter().copied());
             self.look_up(&stale).await?;
+            self.leave_misled(&ends, &stale);
         }
         for (job, reason) in stops {
             self.stop_because(job, reason).await?;
         }
         Ok(stale)
+    }
+
+    /// Attempts that the store has under another token than memory does: what is behind their gates is found by adopting.
+    fn leave_misled(&self, ends: &[Ended], stale: &[RunId]) {
+        let stale: BTreeSet<&RunId> = stale.iter().collect();
+        let mut memory = self.memory();
+        for Ended { settlement, .. } in ends.iter().filter(|ended| stale.contains(&ended.settlement.run)) {
+            let Fence::Sent(attempt, _) = settlement.fence else { continue };
+            // A park is stale because its job was changed, and says nothing about the attempt.
+            let is_park = matches!(settlement.then, Then::Park { .. });
+            let run = memory.runs.get(&settlement.run).copied();
+            if let Some(run) =
+                run.filter(|run| run.attempt == attempt && run.place != Place::Busy && !is_park)
+            {
+                memory.leave_behind(settlement.run, &run);
+            }
+        }
     }
 
     /// What may have been written about attempts that were never sent, or may still be, is settled by their keys: from
@@ -592,10 +616,11 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             memory.put_off(id, *ready_at, *attempt, may_repeat);
         }
         Then::Park { .. } => {
+            let due = memory.runs.get(&id).map_or(Timestamp::MIN, |run| run.ready_at);
             if !memory.flights.contains_key(&id) {
                 memory.forget(id);
             }
-            memory.note_parked(settlement.job, settlement.shard);
+            memory.note_parked(settlement.job, settlement.shard, due);
         }
     }
 }
@@ -628,8 +653,6 @@ impl Memory {
     /// Remembers how long a send took, of jobs that have been slow.
     fn note_pace(&mut self, job: JobId, now: Timestamp, took: Duration) {
         if took > SLOW_SEND || self.paces.contains_key(&job) {
-            // It may be in the slow pool from now on.
-            self.fast_below = None;
             let pace = self.paces.entry(job).or_default();
             pace.record(now, took);
             if pace.is_blank() {
@@ -656,6 +679,7 @@ impl Memory {
             outcome: if is_good { AttemptOutcome::Succeeded } else { AttemptOutcome::Failed },
             message: format!("{} of {} parts succeeded", join.succeeded, join.total).into(),
             executor: flight.executor.clone(),
+            app: None,
             started_at: flight.sent_at,
             retry_after: None,
             // Each part had its tries.
@@ -665,10 +689,9 @@ impl Memory {
     }
 
     /// Remembers that a job has runs which are parked.
-    fn note_parked(&mut self, job: JobId, shard: ShardId) {
+    fn note_parked(&mut self, job: JobId, shard: ShardId, due: Timestamp) {
         if self.held.contains_key(&shard) {
-            let parked = Parked { is_due: true, since_change: false };
-            self.parked.entry((job, shard)).or_insert(parked).is_due = true;
+            self.parked.note(job, shard, due);
             self.wakes.tend = true;
         }
     }
@@ -686,7 +709,7 @@ impl Memory {
         }
         let Some(run) = self.runs.get(&id).copied() else {
             if row.is_parked {
-                self.note_parked(row.waiting.job, row.waiting.shard);
+                self.note_parked(row.waiting.job, row.waiting.shard, row.waiting.ready_at);
             } else if !row.is_gated {
                 self.take_in(read, &row.waiting);
             } else if let Some(held) = self.held.get_mut(&row.waiting.shard) {

@@ -1,18 +1,15 @@
 //! Tending: what others left for us, what we should know and do not, and what is old.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Epoch, JobId, JobState, Own, RunId, ShardId, Target, Text};
+use punctual_core::model::{Epoch, Own, RunId, ShardId, Text};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::desk::Submission;
-use crate::jobs::Known;
-use crate::memory::Parked;
 use crate::ports::{Arrival, ArrivalKind, Boot, DOOR_KEEPER, Enqueued, Gate, Gated, Keep, Lease, StoreError};
 use crate::retention::{Stretch, Thinning, Took, before, retentions};
 
@@ -161,16 +158,18 @@ impl Node {
         // Until all are seen to, they are not forgotten, and come again with the next renewal.
         let run_of = |kind: &ArrivalKind| match kind {
             ArrivalKind::Run(run) => Some(*run),
-            ArrivalKind::Cancel(_) | ArrivalKind::Reschedule(..) => None,
+            ArrivalKind::Cancel(_) | ArrivalKind::Reschedule(..) | ArrivalKind::Deleted(_) => None,
         };
         let runs: Vec<RunId> = arrivals.iter().filter_map(|arrival| run_of(&arrival.kind)).collect();
         if !runs.is_empty() {
             self.look_up(&runs).await?;
         }
         self.carry_out(&arrivals).await?;
-        let ids: Vec<u64> = arrivals.iter().map(|arrival| arrival.id).collect();
+        let unfinished = self.retire_deleted(&arrivals).await?;
+        let is_done = |arrival: &&Arrival| !unfinished.contains(&arrival.id);
+        let ids: Vec<u64> = arrivals.iter().filter(is_done).map(|arrival| arrival.id).collect();
         self.ports.store.consume(&ids).await?;
-        if arrivals.len() == ARRIVALS_MAX {
+        if arrivals.len() == ARRIVALS_MAX || !unfinished.is_empty() {
             self.look_again_for_arrivals();
         }
         Ok(())
@@ -237,7 +236,7 @@ impl Node {
             let (mut cancels, mut moves) = (Vec::new(), Vec::new());
             for arrival in alike {
                 match arrival.kind {
-                    ArrivalKind::Run(_) => {}
+                    ArrivalKind::Run(_) | ArrivalKind::Deleted(_) => {}
                     ArrivalKind::Cancel(run) => cancels.push(run),
                     ArrivalKind::Reschedule(run, at) => moves.push((run, at)),
                 }
@@ -281,116 +280,6 @@ impl Node {
         if unsure.is_empty() { Ok(()) } else { self.look_up(&unsure).await }
     }
 
-    /// Lets those ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for
-    /// them.
-    async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
-        let due: Vec<(JobId, ShardId, bool)> = {
-            let mut memory = self.memory();
-            let boot = self.boot();
-            let due: Vec<JobId> =
-                memory.held_back.iter().filter(|(_, at)| **at <= boot).map(|(job, _)| *job).collect();
-            for job in due {
-                memory.held_back.remove(&job);
-                memory.promote(job);
-            }
-            let is_due = |(key, parked): (&(JobId, ShardId), &Parked)| {
-                parked.is_due.then_some((key.0, key.1, parked.since_change))
-            };
-            memory.parked.iter().filter_map(is_due).collect()
-        };
-        for (job, shard, since_change) in due {
-            self.call_back_job(job, shard, since_change, now).await?;
-        }
-        Ok(())
-    }
-
-    async fn call_back_job(
-        &self,
-        job: JobId,
-        shard: ShardId,
-        since_change: bool,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        self.know_jobs([job]).await?;
-        let (lease, room, ready_at, is_http) = {
-            let mut memory = self.memory();
-            let key = (job, shard);
-            let (is_stopped, changed_at, is_http) = match memory.jobs.get(job) {
-                Some(Known::Job(job)) => {
-                    let is_http = matches!(job.definition.target, Target::Http(_));
-                    (matches!(job.state, JobState::Stopped(_)), job.changed_at, is_http)
-                }
-                // Its runs are called back to be closed.
-                Some(Known::Poisoned(_) | Known::Missing) => (false, now, false),
-                None => return Ok(()),
-            };
-            let queued = memory.active.get(&job).map_or(0, |active| active.queue.len());
-            let room = self.settings.queue_max.saturating_sub(queued);
-            let (Some(lease), false) = (memory.lease(shard), is_stopped) else {
-                if let Some(parked) = memory.parked.get_mut(&key) {
-                    parked.is_due = false;
-                }
-                return Ok(());
-            };
-            // What executors take over HTTP does not wait in that queue.
-            let ready_room = match is_http || memory.seekers.stalled_count() > 0 {
-                true => (self.settings.ready_max() / 2).saturating_sub(memory.waiting_count()),
-                false => usize::MAX,
-            };
-            if room * 2 < self.settings.queue_max {
-                // When a place becomes free they are due again.
-                memory.parked.entry(key).and_modify(|parked| parked.is_due = false);
-                return Ok(());
-            }
-            if ready_room == 0 {
-                return Ok(());
-            }
-            let room = room.min(ready_room);
-            (lease, room.max(1), if since_change { changed_at } else { now }, is_http)
-        };
-        {
-            let mut memory = self.memory();
-            memory.callings += 1;
-            // Whoever parks another from here on says so by this, and is heard when we are done.
-            memory.parked.entry((job, shard)).and_modify(|parked| parked.is_due = false);
-        }
-        let called = self.ports.store.unpark(lease, job, room, ready_at).await;
-        self.memory().callings += 1;
-        let (called, reloaded) = match called {
-            Ok(called) => {
-                let called: BTreeSet<RunId> = called.into_iter().collect();
-                let reloaded = self.reload(&[lease], Mark { due: ready_at, id: 0 }, now, &called).await;
-                (called, reloaded)
-            }
-            Err(error) => (BTreeSet::new(), Err(error)),
-        };
-        if reloaded.is_err() {
-            let mut memory = self.memory();
-            // What was called back all the same is found by loading, what was not is called again.
-            memory.read_again(shard, ready_at);
-            memory.parked.entry((job, shard)).and_modify(|parked| parked.is_due = true);
-        }
-        reloaded?;
-        let is_all = called.len() < room;
-        let mut memory = self.memory();
-        let missing: Vec<RunId> = called.into_iter().filter(|run| !memory.runs.contains_key(run)).collect();
-        missing.into_iter().for_each(|run| memory.look_up_later(run));
-        if let Some(held) = memory.held.get_mut(&shard) {
-            // Those that have gates are adopted.
-            held.is_adopted = false;
-            memory.wakes.load = true;
-        }
-        let Entry::Occupied(mut parked) = memory.parked.entry((job, shard)) else { return Ok(()) };
-        if !is_all {
-            parked.get_mut().is_due = true;
-            // Those that wait for room are called when firing has found some.
-            memory.wakes.tend |= !is_http;
-        } else if !parked.get().is_due {
-            parked.remove();
-        }
-        Ok(())
-    }
-
     /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint
     /// was lost, this finds it.
     async fn sweep(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
@@ -425,7 +314,7 @@ impl Node {
     /// here when its time has come.
     ///
     /// Those that we have just called back were surely not sent by anybody.
-    async fn reload(
+    pub(super) async fn reload(
         &self,
         leases: &[Lease],
         mut from: Mark,

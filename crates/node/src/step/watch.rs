@@ -252,7 +252,8 @@ impl Node {
 
     fn progress(&self, Progress { run, attempt, percent, note }: Progress) {
         let mut memory = self.memory();
-        let known = memory.runs.get(&run).filter(|known| known.attempt == attempt).map(|known| known.job);
+        let is_out = memory.flights.get(&run).is_some_and(|flight| flight.attempt == attempt);
+        let known = memory.runs.get(&run).filter(|_| is_out).map(|known| known.job);
         if let Some(job) = known {
             memory.events.push(Event::Progress { run, job, attempt, percent, note });
         }

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    AttemptOutcome, ChangeId, Definition, JobId, JobMove, JobState, Own, RunId, ScheduleKind, StoppedReason,
+    AttemptOutcome, ChangeId, Definition, JobId, JobMove, JobState, Own, RunId, RunState, ScheduleKind,
+    StoppedReason,
 };
 use punctual_core::policy::Misfire;
 use punctual_core::policy::misfire::Policy;
@@ -85,7 +86,7 @@ fn many_are_put_off_far_and_each_runs_once_when_its_time_has_come() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, definition("job", ScheduleKind::Manual));
-    let ids = submit(&node, job, &["10:00:10"; 200]);
+    let ids = submit(&node, job, &["10:00:10"; 150]);
     house.until(&[&node], "10:00:05");
     let wishes: Vec<(RunId, Timestamp)> = ids.iter().map(|id| (*id, at("10:05:00"))).collect();
     let became = now_or_never(node.reschedule_all(&wishes)).unwrap();
@@ -94,7 +95,71 @@ fn many_are_put_off_far_and_each_runs_once_when_its_time_has_come() {
     house.until(&[&node], "10:04:59");
     assert!(house.sent().is_empty());
     house.until(&[&node], "10:05:02");
-    assert_eq!(house.sent().len(), 200);
+    assert_eq!(house.sent().len(), 150);
+}
+
+fn state_of(house: &House, ids: &[RunId]) -> Vec<(String, String)> {
+    ids.iter().map(|id| house.run(*id)).map(|run| (run.state.to_string(), run.reason.to_string())).collect()
+}
+
+fn said(state: &str, reason: &str) -> (String, String) {
+    (state.to_owned(), reason.to_owned())
+}
+
+#[test]
+fn what_a_deleted_job_left_is_cancelled_and_what_was_begun_ends_by_itself() {
+    let house = House::new();
+    let node = house.node();
+    let (job, other) = (
+        house.create(&node, definition("job", ScheduleKind::Manual)),
+        house.create(&node, definition("other", ScheduleKind::Manual)),
+    );
+    let ids = submit(&node, job, &["10:00:01", "10:00:07", "11:00:00", "23:00:00"]);
+    let others = submit(&node, other, &["23:00:00"]);
+    house.until(&[&node], "10:00:02");
+    let begun = house.take_sends().remove(0);
+    now_or_never(node.delete(job, "me".into())).unwrap();
+    house.until(&[&node], "10:00:04");
+    let cancelled = said("cancelled", "job deleted");
+    assert_eq!(
+        state_of(&house, &ids[2..]),
+        [cancelled.clone(), cancelled.clone()],
+        "long before they are due"
+    );
+    house.report(&node, &begun, AttemptOutcome::Succeeded);
+    house.until(&[&node], "10:00:09");
+    assert_eq!(state_of(&house, &ids[..2]), [said("succeeded", ""), cancelled], "what is due is not sent");
+    assert_eq!(state_of(&house, &others), [said("pending", "")], "and other jobs go on");
+    assert!(house.sent().is_empty() && house.outside.kills.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_delete_is_carried_out_by_whoever_holds_the_shard_next() {
+    let house = House::new();
+    let first = house.node();
+    let job = house.create(&first, definition("job", ScheduleKind::Manual));
+    let ids = submit(&first, job, &["22:00:00"; 2_500]);
+    // It is deleted, and the node dies before it takes another step.
+    now_or_never(first.delete(job, "me".into())).unwrap();
+    drop(first);
+    assert!(ids.iter().all(|id| house.run(*id).state == RunState::Pending));
+    let second = house.node();
+    house.until(&[&second], "10:00:30");
+    let cancelled = |id: &&RunId| house.run(**id).state == RunState::Cancelled;
+    assert_eq!(ids.iter().filter(cancelled).count(), 2_500);
+}
+
+#[test]
+fn of_a_deleted_job_the_holders_of_other_shards_cancel_their_runs() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    let job = house.create(&first, definition("job", ScheduleKind::Manual));
+    house.until(&[&first, &second], "10:00:02");
+    let ids = submit(&first, job, &["22:00:00"; 40]);
+    now_or_never(first.delete(job, "me".into())).unwrap();
+    house.until(&[&first, &second], "10:00:12");
+    let cancelled = said("cancelled", "job deleted");
+    assert!(state_of(&house, &ids).iter().all(|state| *state == cancelled));
 }
 
 #[test]

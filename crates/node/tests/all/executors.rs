@@ -507,6 +507,29 @@ fn a_callback_finds_its_run_by_the_number_and_what_nobody_knows_is_told() {
 }
 
 #[test]
+fn many_results_that_nobody_knows_are_one_event() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 60);
+    let log = log_of(&house, &house.runs()[0]);
+    let callback = |log| Callback { log, outcome: AttemptOutcome::Succeeded, message: "fine".into() };
+    let unknown = (100_000..109_000).map(|log| callback(LogId(log)));
+    let callbacks: Vec<Callback> = unknown.chain([callback(log)]).collect();
+    node.take_events();
+    let reports = now_or_never(node.reports_of(&callbacks, &|_| true)).unwrap();
+    assert_eq!(reports.len(), 1, "what is known is taken");
+    let events = node.take_events();
+    let refused =
+        |event: &&Event| matches!(event, Event::ReportRefused { .. } | Event::ReportsRefused { .. });
+    let refused: Vec<&Event> = events.iter().filter(refused).collect();
+    let first = LogId(100_000);
+    assert!(
+        matches!(refused[..], [Event::ReportsRefused { count: 9_000, first: named, .. }] if *named == first),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn a_callback_from_somebody_elses_app_changes_nothing() {
     let house = House::new();
     let node = house.node();

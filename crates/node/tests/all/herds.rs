@@ -4,15 +4,15 @@ use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Definition, Executor, JobId, ScheduleKind, Target};
 use punctual_core::policy::Limits;
 use punctual_core::registry::Dialect;
-use punctual_node::Settings;
 use punctual_node::ports::{Accepted, Beat, Store};
+use punctual_node::{Node, Settings};
 
 use crate::house::{House, at, definition, now_or_never};
 use crate::steps::{id, one_shot};
 
 /// A node that has room for ten runs which are due, and sends two at once.
 fn narrow() -> Settings {
-    let limits = Limits { fast_open: 2, fast_queue: 5, slow_open: 1, slow_queue: 5 };
+    let limits = Limits { fast_open: 2, fast_queue: 5, slow_open: 1, slow_queue: 5, overflow: 0 };
     Settings { limits, fire_max: 5, ..Settings::default() }
 }
 
@@ -74,25 +74,139 @@ fn a_herd_of_one_app_does_not_keep_another_app_waiting_and_goes_in_order() {
     assert!(sent.is_sorted_by_key(|(_, at)| *at), "{sent:?}");
 }
 
-#[test]
-fn what_cannot_go_makes_way_for_what_could_after_a_second() {
-    let house = House::with(narrow());
-    let node = house.node();
-    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+/// A job for executors, one of which is there.
+fn for_executor(house: &House, node: &Node) -> JobId {
     let target = Target::Executor(Executor::of("other"));
     let (app, address) = ("app".into(), "http://one/".into());
     now_or_never(node.beat(Beat { app, address, dialect: Dialect::Classic })).unwrap();
-    let other = house.create(&node, Definition { target, ..definition("other", ScheduleKind::Manual) });
+    house.create(node, Definition { target, ..definition("other", ScheduleKind::Manual) })
+}
+
+#[test]
+fn what_cannot_go_keeps_nothing_waiting_that_can_and_is_not_written_again() {
+    let house = House::with(narrow());
+    let node = house.node();
+    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+    let other = for_executor(&house, &node);
     let herd = now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 30])).unwrap();
-    now_or_never(node.submit(vec![one_shot(other, "10:00:10.500")])).unwrap();
+    now_or_never(node.submit(vec![one_shot(other, "10:00:10.250")])).unwrap();
+    let jobs = || house.take_sends().iter().map(|send| send.job.id).collect::<Vec<_>>();
     house.until(&[&node], "10:00:10");
-    assert!(!house.sent().is_empty());
+    assert_eq!(jobs(), [hung, hung]);
+    house.until(&[&node], "10:00:10.250");
+    assert_eq!(jobs(), [other]);
     assert_eq!(parked(&house, &herd), 0);
-    // It asks to be called again by then, though nothing ends that would wake it.
-    let boot = house.now().as_millis() - at("00:00:00").as_millis();
-    let asked = now_or_never(node.fire()).0.as_millis() as i64;
-    assert!((1..=1_000).contains(&(asked - boot)), "{asked} at {boot}");
-    house.until(&[&node], "10:00:12");
-    assert_eq!(house.sent(), ["10:00:10 #1"]);
+}
+
+#[test]
+fn when_memory_is_full_of_what_cannot_go_some_of_it_is_parked_and_later_called_back_by_due_time() {
+    let house = House::with(Settings { wheel_capacity: 16, due_max: 10, ..narrow() });
+    let node = house.node();
+    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+    let shots = (0..60).map(|number| one_shot(hung, &format!("10:00:10.{number:03}")));
+    let herd = now_or_never(node.submit(shots.collect())).unwrap();
+    let other = for_executor(&house, &node);
+    now_or_never(node.submit(vec![one_shot(other, "10:00:10.500")])).unwrap();
+    house.until(&[&node], "10:00:10.100");
+    let mut hanging = house.take_sends();
+    assert_eq!((hanging.len(), parked(&house, &herd)), (2, 0), "nobody knows yet how fast they go");
+    let mut sent = Vec::new();
+    for second in 11..40 {
+        house.until(&[&node], &format!("10:00:{second}"));
+        sent.extend(house.take_sends());
+    }
     assert!(parked(&house, &herd) > 0);
+    assert!(sent.iter().any(|send| send.job.id == other), "it is not behind what cannot go");
+    // What hung ends, and everything is called back and goes.
+    hanging.extend(sent.into_iter().filter(|send| send.job.id == hung));
+    let mut times: Vec<Timestamp> = Vec::new();
+    while times.len() < 60 {
+        assert!(!hanging.is_empty(), "{} of 60 were sent", times.len());
+        for send in hanging.drain(..) {
+            times.push(send.fire_time);
+            house.report(&node, &send, AttemptOutcome::Succeeded);
+        }
+        for _ in 0..4 {
+            house.step(&node);
+        }
+        hanging.extend(house.take_sends());
+    }
+    assert_eq!(parked(&house, &herd), 0);
+}
+
+#[test]
+fn calls_that_hang_leave_the_fast_pool_and_other_apps_are_called_at_once() {
+    let house = House::with(Settings::default());
+    let node = house.node();
+    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+    let mut others = Vec::new();
+    for app in 0..8 {
+        let other = Definition { app: format!("app-{app}"), ..definition("other", ScheduleKind::Manual) };
+        others.push(house.create(&node, other));
+    }
+    now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 300])).unwrap();
+    house.until(&[&node], "10:00:10");
+    let hanging = house.take_sends();
+    assert_eq!(hanging.len(), 150, "a job holds three quarters of the pool, and the rest is free for others");
+    for quarter in 1..20 {
+        let due = format!("10:00:1{}.{:03}", quarter / 4, quarter % 4 * 250);
+        let shots = others.iter().flat_map(|job| vec![one_shot(*job, &due); 5]);
+        now_or_never(node.submit(shots.collect())).unwrap();
+        house.until(&[&node], &due);
+        let sends = house.take_sends();
+        assert_eq!(sends.iter().filter(|send| send.job.id != hung).count(), 40, "{due}");
+        for send in sends.iter().filter(|send| send.job.id != hung) {
+            house.report(&node, send, AttemptOutcome::Succeeded);
+        }
+    }
+}
+
+#[test]
+fn a_slow_job_that_hangs_leaves_room_in_the_slow_pool_for_another_one() {
+    let house = House::with(Settings::default());
+    let node = house.node();
+    let hung = house.create(&node, definition("hung", ScheduleKind::Manual));
+    let slow = Definition { app: "slow".into(), ..definition("slow", ScheduleKind::Manual) };
+    let slow = house.create(&node, slow);
+    now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 1_000])).unwrap();
+    now_or_never(node.submit(vec![one_shot(slow, "10:00:11"); 12])).unwrap();
+    house.until(&[&node], "10:00:13");
+    let sends = house.take_sends();
+    let of = |job: JobId| sends.iter().filter(|send| send.job.id == job).count();
+    assert_eq!((of(hung), of(slow)), (150, 12), "what hangs is slow, and holds its share of the slow pool");
+    // Now the other one is slow too, and has its place beside what hangs.
+    now_or_never(node.submit(vec![one_shot(slow, "10:00:14"); 1])).unwrap();
+    house.until(&[&node], "10:00:14");
+    let sends = house.take_sends();
+    assert_eq!(sends.iter().map(|send| send.job.id).collect::<Vec<_>>(), [slow]);
+}
+
+#[test]
+fn a_fire_time_that_waited_for_a_place_runs_and_is_not_coalesced() {
+    let house = House::with(Settings { due_max: 1_000, ..narrow() });
+    let node = house.node();
+    let hour = std::time::Duration::from_secs(3_600);
+    let hung = Definition { timeout: hour, ..definition("hung", ScheduleKind::Manual) };
+    let hung = house.create(&node, hung);
+    now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 9])).unwrap();
+    house.until(&[&node], "10:00:12");
+    let hanging = house.take_sends();
+    assert_eq!(hanging.len(), 3, "two in the fast pool, one in the slow one, and no overflow");
+    let every = ScheduleKind::Every { interval: std::time::Duration::from_secs(60), anchor: at("10:00:15") };
+    house.create(&node, definition("ticking", every));
+    house.until(&[&node], "10:05:30");
+    assert_eq!(house.sent().len(), 0, "no place became free");
+    let mut sent = hanging;
+    for _ in 0..10 {
+        for send in sent.drain(..) {
+            house.report(&node, &send, AttemptOutcome::Succeeded);
+        }
+        house.step(&node);
+        sent.extend(house.take_sends());
+        if let Some(first) = sent.iter().find(|send| send.job.id != hung) {
+            assert_eq!(first.fire_time, at("10:00:15"));
+            return;
+        }
+    }
+    panic!("the first fire time never ran");
 }

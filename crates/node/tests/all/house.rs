@@ -239,15 +239,20 @@ impl House {
         receipt
     }
 
+    pub(crate) fn next_receipt(&self) -> Receipt {
+        Receipt(self.receipts.fetch_add(1, Ordering::Relaxed))
+    }
+
     pub(crate) fn said(&self, send: &Dispatched, outcome: AttemptOutcome) -> Report {
         Report {
-            receipt: Receipt(self.receipts.fetch_add(1, Ordering::Relaxed)),
+            receipt: self.next_receipt(),
             run: send.run,
             attempt: send.attempt,
             token: send.token,
             outcome,
             message: "said so".into(),
             executor: "agent".into(),
+            app: None,
             started_at: self.now(),
             retry_after: None,
             further: Further::Welcome,

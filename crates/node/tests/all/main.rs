@@ -4,6 +4,7 @@ mod ahead;
 mod change;
 mod cluster;
 mod executors;
+mod forgery;
 mod herds;
 mod house;
 mod natives;

@@ -306,6 +306,7 @@ fn only_who_was_given_an_attempt_says_how_it_ended() {
     house.step(&node);
     let sends = house.take_sends();
     let mut report = house.said(&sends[0], AttemptOutcome::Succeeded);
+    report.app = Some("app".into());
     for (executor, token) in [(TWO, sends[0].token), (ONE, Token(sends[0].token.0 + 1))] {
         (report.executor, report.token) = (executor.into(), token);
         node.report(report.clone());

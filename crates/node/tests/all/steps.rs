@@ -700,7 +700,7 @@ fn what_finds_no_free_place_waits_and_fresh_runs_go_before_caught_up_ones() {
     for send in &sends {
         house.report(&node, send, AttemptOutcome::Succeeded);
     }
-    house.until(&[&node], "10:10:31");
+    house.until(&[&node], "10:10:30.400");
     assert_eq!(house.sent().len(), 2);
 }
 

@@ -16,6 +16,10 @@ pub const NOT_POST: &str = "invalid request, HttpMethod not support.";
 /// Why a call is refused that says nothing.
 pub const NO_BODY: &str = "invalid request, requestBody empty.";
 
+/// Why a callback is refused that names more attempts than are looked up at once.
+pub const TOO_MANY: &str =
+    "Illegal Argument. At most 10000 results are taken in one callback, so none was: send them in portions.";
+
 /// It is not done, and why.
 pub fn refused(message: &str) -> String {
     json!({ "code": super::FAILED, "msg": message, "content": null, "data": null }).to_string()

@@ -1,11 +1,22 @@
 //! `callback`: executors report how attempts ended.
 
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{OK, TIMED_OUT, answer, value};
 
 /// How many letters of a message are kept.
 pub const MESSAGE_MAX: usize = 15_000;
+
+/// How many results are taken in one callback.
+pub const ITEMS_MAX: usize = 10_000;
+
+/// The longest of them, as it is written. A message of [`MESSAGE_MAX`] letters has room in it many times.
+const ITEM_MAX: usize = 1 << 20;
 
 /// The end of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,23 +69,93 @@ pub struct Callbacks {
 impl Callbacks {
     /// Reads a body, whichever shape it has, or says what to answer.
     pub fn read(body: &[u8]) -> Result<Callbacks, String> {
-        if body.trim_ascii().is_empty() {
+        let body = value::without_mark(body).trim_ascii();
+        if body.is_empty() {
             return Err(answer::NO_BODY.to_owned());
         }
-        let said = value::read(body).map_err(|error| format!("the body is no JSON: {error}"))?;
-        match (&said, said.get("callbackList")) {
-            (Value::Array(items), _) | (_, Some(Value::Array(items))) => Ok(Callbacks::of(items)),
-            (item, _) => {
-                let item = Callback::of(item).ok_or_else(|| answer::ILLEGAL_ARGUMENT.to_owned())?;
+        let broken = |error: serde_json::Error| match error.to_string() {
+            said if said.starts_with(answer::TOO_MANY) => answer::TOO_MANY.to_owned(),
+            said => format!("the body is no JSON: {said}"),
+        };
+        let list = match body[0] {
+            b'[' => Some(serde_json::from_slice::<Items>(body).map_err(broken)?),
+            _ => serde_json::from_slice::<Outer>(body).map_err(broken)?.0,
+        };
+        match list {
+            Some(Items(list)) => Ok(Callbacks::of(&list)),
+            None => {
+                let text = std::str::from_utf8(body).ok().filter(|text| text.len() <= ITEM_MAX);
+                let item = text.and_then(understood).ok_or_else(|| answer::ILLEGAL_ARGUMENT.to_owned())?;
                 Ok(Callbacks { items: vec![item], unreadable: 0 })
             }
         }
     }
 
-    fn of(all: &[Value]) -> Callbacks {
-        let items: Vec<Callback> = all.iter().filter_map(Callback::of).collect();
+    fn of(all: &[&RawValue]) -> Callbacks {
+        let items: Vec<Callback> = all.iter().filter_map(|item| understood(item.get())).collect();
         Callbacks { unreadable: all.len() - items.len(), items }
     }
+}
+
+/// One result; none if it names no attempt.
+fn understood(item: &str) -> Option<Callback> {
+    if item.len() > ITEM_MAX {
+        return None;
+    }
+    Callback::of(&serde_json::from_str(item).ok()?)
+}
+
+/// The items of a list, each as it was written: a tree of all of them would take many times the memory of the body.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Items<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Items<'de>, D::Error> {
+        deserializer.deserialize_seq(Few)
+    }
+}
+
+/// Reads a list up to [`ITEMS_MAX`], and nothing of a longer one after that.
+struct Few;
+
+impl<'de> Visitor<'de> for Few {
+    type Value = Items<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of results")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Items<'de>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = all.next_element()? {
+            if items.len() >= ITEMS_MAX {
+                return Err(serde::de::Error::custom(answer::TOO_MANY));
+            }
+            items.push(item);
+        }
+        Ok(Items(items))
+    }
+}
+
+/// A body that is no list itself: its `callbackList`, if it has one that is a list.
+struct Outer<'a>(Option<Items<'a>>);
+
+impl<'de> Deserialize<'de> for Outer<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Outer<'de>, D::Error> {
+        let whole = <&RawValue>::deserialize(deserializer)?.get();
+        if !whole.starts_with('{') {
+            return Ok(Outer(None));
+        }
+        let fields: Fields = serde_json::from_str(whole).map_err(serde::de::Error::custom)?;
+        let list = fields.list.filter(|list| list.get().starts_with('['));
+        let list = list.map(|list| serde_json::from_str(list.get())).transpose();
+        list.map(Outer).map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow, default, rename = "callbackList")]
+    list: Option<&'a RawValue>,
 }
 
 /// From 2.3 on it is beside the log id; before, inside a result. Some send both, and then the outer one may be 0.

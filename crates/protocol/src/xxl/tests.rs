@@ -26,6 +26,23 @@ fn meaning(kind: &str, body: &str) -> String {
     }
 }
 
+#[test]
+fn no_more_results_are_understood_than_are_taken() {
+    let list = |count: usize| format!("[{}]", vec![r#"{"logId":7}"#; count].join(","));
+    for body in [list(ITEMS_MAX), format!(r#"{{"callbackList":{}}}"#, list(ITEMS_MAX))] {
+        assert_eq!(Callbacks::read(body.as_bytes()).unwrap().items.len(), ITEMS_MAX);
+    }
+    for body in [list(ITEMS_MAX + 1), format!(r#"{{"callbackList":{}}}"#, list(ITEMS_MAX + 1))] {
+        assert_eq!(Callbacks::read(body.as_bytes()).unwrap_err(), answer::TOO_MANY);
+    }
+    let broken = list(ITEMS_MAX).replace("7}]", "7}");
+    assert!(Callbacks::read(broken.as_bytes()).unwrap_err().contains("no JSON"));
+    // A tree of what is in it would take thirty times its length.
+    let huge = format!(r#"[{{"logId":7,"x":[{}0]}},{{"logId":8}}]"#, "0,".repeat(1 << 20));
+    let said = Callbacks::read(huge.as_bytes()).unwrap();
+    assert_eq!((said.items.len(), said.items[0].log, said.unreadable), (1, 8, 1));
+}
+
 fn refusal(message: String) -> String {
     format!("! {message}")
 }

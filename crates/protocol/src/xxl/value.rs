@@ -4,9 +4,14 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A body as JSON. Some put a byte order mark before it.
+/// A body as JSON.
 pub(super) fn read(body: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice(body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body))
+    serde_json::from_slice(without_mark(body))
+}
+
+/// A body without the byte order mark that some put before it.
+pub(super) fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
 }
 
 /// A whole number, also if it was written as text or with a fraction of zero.

@@ -3,6 +3,7 @@
 //! Each request has a connection of its own: a person's commands are few, and a connection that was never kept cannot
 //! be stale. Redirects are not followed, so a token goes nowhere but to the server that was named.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_MAX: usize = 2 << 30;
 /// As many rows as the server gives at once.
 const PAGE: usize = 1_000;
+
+const REPEATED: &str = "the server named the same next page twice, so the list cannot be read to its end";
 
 /// What a request carries: JSON, or a stream of lines.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -120,14 +123,18 @@ impl Client {
         let most = limit.unwrap_or(usize::MAX);
         let mut rows = Rows { items: Vec::new(), has_more: true };
         let mut cursor: Option<String> = None;
+        let mut followed = BTreeSet::new();
         while rows.has_more && rows.items.len() < most {
             let size = limit.map(|limit| (limit - rows.items.len()).min(PAGE));
             let page = route.clone().with_any("limit", size).with_any("cursor", cursor.take());
             let page = self.get(page).await?;
+            // A page may be empty and still name a next one: the server looks through a bounded number of rows at a time.
             let (items, next) = read_page(page)?;
-            // A page without rows that names a next one would be asked for again and again.
-            rows.has_more = next.is_some() && !items.is_empty();
+            rows.has_more = next.is_some();
             rows.items.extend(items);
+            if next.as_ref().is_some_and(|next| !followed.insert(next.clone())) {
+                return Err(Failure::Broken(REPEATED.into()));
+            }
             cursor = next;
         }
         rows.items.truncate(most);

@@ -73,6 +73,10 @@ pub(super) struct Surroundings {
 }
 
 impl Reach {
+    pub(super) fn wants_json(&self) -> bool {
+        self.output == Output::Json
+    }
+
     pub(super) fn surroundings(&self) -> Result<Surroundings, Failure> {
         if self.token.is_some() {
             return Err(Failure::usage(

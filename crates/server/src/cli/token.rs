@@ -1,4 +1,6 @@
-//! `punctual token`: make, list and revoke tokens.
+//! `punctual token`: make, list and revoke tokens, and make one for an admin who has none.
+
+mod reset;
 
 use clap::{Args, Subcommand, ValueEnum};
 use punctual_protocol::Span;
@@ -16,7 +18,8 @@ use crate::clock;
 #[derive(Args)]
 #[command(after_help = "Examples:
   punctual token create --name deploy --role editor --app reports --expires-in 30d
-  punctual token list")]
+  punctual token list
+  punctual token reset --data /var/lib/punctual")]
 pub(crate) struct TokenArguments {
     #[command(flatten)]
     reach: Reach,
@@ -41,6 +44,15 @@ enum TokenCommand {
   punctual token revoke 3
   punctual token revoke 3 4 5")]
     Revoke(Revoke),
+    /// Make a new admin token without a server, for the owner of the machine whose admin token is lost.
+    #[command(after_help = "Examples:
+  punctual token reset --data /var/lib/punctual
+  sudo -u punctual punctual token reset --data /var/lib/punctual --revoke-others
+  punctual token reset --database postgres://punctual@db.example.com/punctual
+
+A node that runs on the data folder has to be stopped first. Beside a database server nodes may run: they
+know the new token within seconds.")]
+    Reset(reset::Reset),
 }
 
 #[derive(Args)]
@@ -76,10 +88,14 @@ struct Revoke {
 
 pub(super) fn run(arguments: TokenArguments) -> Outcome {
     let TokenArguments { reach, command } = arguments;
+    if let TokenCommand::Reset(reset) = command {
+        return reset.run(reach.wants_json());
+    }
     session::hold(&reach, async |session| match command {
         TokenCommand::Create(create) => create.answer(session).await,
         TokenCommand::List => list(session).await,
         TokenCommand::Revoke(revoke) => revoke.answer(session).await,
+        TokenCommand::Reset(_) => unreachable!("it asks no server"),
     })
 }
 

@@ -328,6 +328,7 @@ impl Life {
                 outcome,
                 message: message.into(),
                 executor: url,
+                app: send.address.as_ref().map(|address| address.app.clone()),
                 started_at,
                 retry_after: None,
                 further: Further::Welcome,

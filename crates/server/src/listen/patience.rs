@@ -1,4 +1,6 @@
-//! A socket with limited patience: the first bytes must come soon, and what is written must be read.
+//! A connection with limited patience: the first bytes must come soon, and what is written must be read.
+//!
+//! It lies around what HTTP reads and writes. Under TLS that is the decrypted side: the bytes of a handshake are no request.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +9,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// So many bytes show whether this is HTTP/1 or HTTP/2. Until then nobody else watches the time.
@@ -19,18 +20,33 @@ const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// A socket that gives up on those who dawdle.
-pub(super) struct Patient {
-    stream: TcpStream,
+/// How long a closed connection is read from. A socket that is closed with unread bytes is reset, and a client that is still
+/// sending would lose the answer that refuses what it sends.
+const LINGERS_FOR: Duration = Duration::from_secs(1);
+
+/// How often such a connection is read from before others have their turn.
+const READS_AT_ONCE: usize = 32;
+
+/// A connection that gives up on those who dawdle.
+pub(super) struct Patient<S> {
+    stream: S,
     seen: usize,
     first_bytes: Pin<Box<Sleep>>,
     /// Since a write could not go on.
     stuck: Option<Pin<Box<Sleep>>>,
+    /// Since our side is closed.
+    lingers: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub(super) fn new(stream: TcpStream) -> Patient {
-        Patient { stream, seen: 0, first_bytes: Box::pin(sleep(FIRST_BYTES_WITHIN)), stuck: None }
+impl<S> Patient<S> {
+    pub(super) fn new(stream: S) -> Patient<S> {
+        Patient {
+            stream,
+            seen: 0,
+            first_bytes: Box::pin(sleep(FIRST_BYTES_WITHIN)),
+            stuck: None,
+            lingers: None,
+        }
     }
 
     fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -46,11 +62,34 @@ impl Patient {
     }
 }
 
+impl<S: AsyncRead + Unpin> Patient<S> {
+    /// Reads past what still comes, until the client closes its side too or the time is up.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(lingers) = &mut self.lingers
+            && lingers.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        let mut bytes = [0; 8 << 10];
+        for _ in 0..READS_AT_ONCE {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // Others have their turn before a client that sends fast.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 fn late(said: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, said)
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -69,7 +108,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -93,10 +132,17 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.watch(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingers.is_none() {
+            match Pin::new(&mut self.stream).poll_shutdown(context) {
+                Poll::Ready(Ok(())) => self.lingers = Some(Box::pin(sleep(LINGERS_FOR))),
+                other => return other,
+            }
+        }
+        self.poll_linger(context).map(Ok)
     }
 }

@@ -163,6 +163,40 @@ fn lists_are_gathered_over_pages_up_to_the_limit() {
 }
 
 #[test]
+fn pages_without_rows_are_followed_to_the_end_of_the_list() {
+    let empty = |next: &str| json!({"items": [], "next_cursor": next});
+    let server = Server::start(vec![
+        answers("GET /api/v1/runs?state=failed&limit=100", 200, empty("c1")),
+        answers("GET /api/v1/runs?state=failed&limit=100&cursor=c1", 200, empty("c2")),
+        answers(
+            "GET /api/v1/runs?state=failed&limit=100&cursor=c2",
+            200,
+            json!({"items": [run(3, "failed", "500")], "next_cursor": "c3"}),
+        ),
+        answers("GET /api/v1/runs?state=failed&limit=99&cursor=c3", 200, page(json!([]))),
+    ]);
+    let output = punctual(&server.url, &["run", "list", "--state", "failed", "-o", "json"]);
+    assert_eq!(
+        (output.status.code(), json_of(&output)[0]["id"].as_u64(), stderr(&output)),
+        (Some(0), Some(3), "")
+    );
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn a_next_page_that_is_named_twice_ends_in_an_error_and_not_in_a_loop() {
+    let same = || json!({"items": [], "next_cursor": "c1"});
+    let server = Server::start(vec![
+        answers("GET /api/v1/jobs?limit=100", 200, same()),
+        answers("GET /api/v1/jobs?limit=100&cursor=c1", 200, same()),
+    ]);
+    let output = punctual(&server.url, &["job", "list"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    assert!(stderr(&output).contains("the same next page twice"), "{}", stderr(&output));
+    server.requests();
+}
+
+#[test]
 fn a_list_is_a_table_for_people() {
     let jobs = json!([job(17, "nightly", "0 9 * * *"), job(4, "hourly-summary", "0 * * * *")]);
     let server = Server::start(vec![answers("GET /api/v1/jobs?limit=100", 200, page(jobs))]);

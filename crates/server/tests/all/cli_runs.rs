@@ -278,7 +278,7 @@ fn every_shell_gets_its_completions() {
 fn every_help_has_examples() {
     let of_job = "create apply list get start stop run next history backfill delete";
     let of_run = "submit list get cancel retry reschedule log why";
-    let (of_app, of_token) = ("list get set executors pause resume delete", "create list revoke");
+    let (of_app, of_token) = ("list get set executors pause resume delete", "create list revoke reset");
     for (noun, verbs) in [("job", of_job), ("run", of_run), ("app", of_app), ("token", of_token)] {
         for verb in verbs.split(' ').map(Some).chain([None]) {
             let arguments: Vec<&str> = [noun].into_iter().chain(verb).chain(["--help"]).collect();

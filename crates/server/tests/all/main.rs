@@ -1,6 +1,8 @@
 //! The binary as its users meet it, in one program because linking is dear. One part of it:
 //! `cargo test -p punctual --test all serve::`.
 
+mod abuse;
+mod borrowed;
 mod change;
 mod cli_apps;
 mod cli_client;
@@ -11,7 +13,9 @@ mod console;
 mod cron;
 mod e2e;
 mod executors;
+mod far;
 mod house;
+mod keys;
 mod many;
 mod native;
 mod own;

@@ -11,7 +11,9 @@ use punctual_core::model::{
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Multiplier, Retry, Route};
-use punctual_node::ports::{Change, ClockEdit, JobRow, Plan, PlannedTo, Renewal, Revision, StoreError};
+use punctual_node::ports::{
+    ArrivalKind, Change, ClockEdit, JobRow, Plan, PlannedTo, Renewal, Revision, StoreError,
+};
 
 use super::subject::{
     A, B, C, SHARDS, Subject, TERM, absurd_instants, close, creation, definition, odd_texts, second,
@@ -90,6 +92,21 @@ pub(super) async fn a_job_that_is_not_there_or_deleted_cannot_be_changed(t: &mut
     t.stop(job, JobState::Deleted).await;
     refused(t, Change { state: JobState::Enabled, ..t.edit(job).await }).await;
     assert_eq!(t.row(job).await.version, 2);
+}
+
+pub(super) async fn a_deleted_job_leaves_word_for_the_holder_of_its_shard(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let (job, other) = (t.job("job", None).await, t.job("other", None).await);
+    t.stop(other, JobState::Stopped(StoppedReason::Asked)).await;
+    assert_eq!(t.store().arrivals(&leases, 10).await.unwrap(), [], "nothing else says anything");
+    t.stop(job, JobState::Deleted).await;
+    t.reopen().await;
+    let shard = t.row(job).await.shard;
+    let left = t.store().arrivals(&leases, 10).await.unwrap();
+    let said: Vec<_> = left.iter().map(|arrival| (arrival.shard, arrival.kind)).collect();
+    assert_eq!(said, [(shard, ArrivalKind::Deleted(job))]);
+    t.store().consume(&[left[0].id]).await.unwrap();
+    assert_eq!(t.store().arrivals(&leases, 10).await.unwrap(), []);
 }
 
 pub(super) async fn a_job_cannot_be_created_without_a_definition(t: &mut Subject) {

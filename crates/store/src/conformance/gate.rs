@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::model::{Hold, LogId, Outcome, RunId, Text, Then};
-use punctual_node::ports::{Gate, Gated, Keep, SentRow, Settled};
+use punctual_node::ports::{Gate, Gated, Keep, SentRow, Settled, Unpark};
 
 use super::subject::{A, JOB, Subject, close, gate, park, second, sent, token, unsent, wait};
 
@@ -162,7 +162,7 @@ pub(super) async fn a_run_that_is_parked_gives_its_place_back_and_asks_again(t: 
     t.settle(sent(run, 1, park(2, 1))).await;
     assert!(matches!(t.gate(hold(other, 1)).await, Gated::Through(_)));
     t.reopen().await;
-    t.store().unpark(leases[0], job, 9, second(5)).await.unwrap();
+    t.store().unpark(&Unpark::of(leases[0], job, 9, second(5))).await.unwrap();
     assert_eq!(t.gate(hold(run, 2)).await, Gated::Held("lane".into()));
     t.closed(other, Outcome::Succeeded).await;
     assert!(matches!(t.gate(hold(run, 2)).await, Gated::Through(_)));

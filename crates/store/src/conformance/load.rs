@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, Decided, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then};
+use punctual_core::model::{
+    Attempt, Decided, JobId, NewRun, Origin, Outcome, RunId, Settlement, ShardId, Then,
+};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Gated, OpenSend, RunRow, Settled, StoreError, Waiting};
+use punctual_node::ports::{Gated, OpenRuns, OpenSend, RunRow, Settled, StoreError, Unpark, Waiting};
 
 use super::subject::{
     A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, token, unsent, wait,
@@ -18,6 +20,31 @@ pub(super) async fn open_runs_come_in_the_order_of_time_and_then_id(t: &mut Subj
     let second_ = t.accepted(JOB, second(3)).await;
     let early = t.accepted(JOB, second(1)).await;
     assert_eq!(t.loaded(&leases).await, [early, first, second_, late]);
+}
+
+pub(super) async fn the_open_runs_of_a_job_are_found_stretch_by_stretch(t: &mut Subject) {
+    let (one, two) = (t.job("one", None).await, t.job("two", None).await);
+    // Soon, in a month and in years: on days of all kinds.
+    let mut ids = Vec::new();
+    for day in [0, 1, 30, 400, 4_000] {
+        ids.push(t.accepted(one, second(day * 86_400)).await);
+        t.accepted(two, second(day * 86_400)).await;
+    }
+    t.closed(ids[1], Outcome::Cancelled).await;
+    t.reopen().await;
+    let open: Vec<RunId> = ids.iter().copied().filter(|id| *id != ids[1]).collect();
+    for max in [1, 2, 3, 5, 6] {
+        let (mut found, mut after) = (Vec::new(), RunId::default());
+        loop {
+            let stretch = t.store().open_runs(one, after, max).await.unwrap();
+            found.extend(stretch.runs);
+            let Some(rest) = stretch.rest else { break };
+            assert!(after < rest, "a step forward");
+            after = rest;
+        }
+        assert_eq!(found, open, "{max} at a time");
+    }
+    assert_eq!(t.store().open_runs(JobId(99), RunId::default(), 10).await.unwrap(), OpenRuns::default());
 }
 
 pub(super) async fn what_is_loaded_says_all_that_the_wheel_needs(t: &mut Subject) {
@@ -256,7 +283,10 @@ pub(super) async fn the_earliest_parked_runs_are_called_back_first(t: &mut Subje
     let (id, settlement) = (elsewhere.id, unsent(elsewhere.id, 1, park(1, 1)));
     t.accept(elsewhere).await;
     t.settle(Settlement { shard: ShardId(1), ..settlement }).await;
-    let unpark = async |max| t.store().unpark(leases[0], job, max, second(50)).await.unwrap();
+    let unpark = async |max| {
+        let called = t.store().unpark(&Unpark::of(leases[0], job, max, second(50))).await.unwrap();
+        called.into_iter().map(|(_, run)| run).collect::<Vec<_>>()
+    };
     assert_eq!(unpark(0).await, []);
     assert_eq!(unpark(2).await, [ids[1], ids[3]]);
     assert_eq!(t.loaded(&leases).await, [ids[1], ids[3]]);
@@ -270,13 +300,35 @@ pub(super) async fn the_earliest_parked_runs_are_called_back_first(t: &mut Subje
     assert!(!t.loaded(&leases).await.contains(&id));
 }
 
+pub(super) async fn parked_runs_of_many_jobs_are_called_back_by_due_time_in_one_call(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let (one, other, left) =
+        (t.job("one", None).await, t.job("other", None).await, t.job("left", None).await);
+    let mut ids = Vec::new();
+    for (job, due) in [(one, 4), (other, 3), (one, 1), (other, 2), (one, 5), (left, 0)] {
+        let run = t.accepted(job, second(due)).await;
+        t.settle(Settlement { job, ..unsent(run, 1, park(1, 1)) }).await;
+        ids.push(run);
+    }
+    let unpark = async |jobs: &[(JobId, usize)], max| {
+        let unpark = Unpark { lease: leases[0], jobs: jobs.to_vec(), max, at: second(50) };
+        t.store().unpark(&unpark).await.unwrap()
+    };
+    assert_eq!(unpark(&[], 9).await, []);
+    assert_eq!(unpark(&[(one, 9), (other, 9)], 3).await, [(one, ids[2]), (other, ids[3]), (other, ids[1])]);
+    assert_eq!(unpark(&[(one, 1), (other, 9)], 9).await, [(one, ids[0])]);
+    assert_eq!(unpark(&[(other, 9), (one, 9)], 9).await, [(one, ids[4])]);
+    assert!(t.fetched(ids[5]).await.is_parked);
+    assert_eq!(t.loaded(&leases).await.len(), 5);
+}
+
 pub(super) async fn nothing_is_called_back_under_a_lease_that_is_not_current(t: &mut Subject) {
     let stale = t.hold_all(A).await;
     let job = t.job("job", None).await;
     let run = t.accepted(job, second(1)).await;
     t.settle(unsent(run, 1, park(1, 1))).await;
     let leases = t.hold_all(A).await;
-    let refused = t.store().unpark(stale[0], job, 9, second(5)).await;
+    let refused = t.store().unpark(&Unpark::of(stale[0], job, 9, second(5))).await;
     assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
     assert_eq!(t.loaded(&leases).await, []);
 }
@@ -287,7 +339,8 @@ pub(super) async fn a_parked_run_that_has_a_gate_is_adopted_once_it_is_called_ba
     let run = t.accepted(job, second(1)).await;
     t.gated(run, 1, 5).await;
     t.settle(sent(run, 1, park(2, 1))).await;
-    assert_eq!(t.store().unpark(leases[0], job, 9, second(5)).await.unwrap(), [run]);
+    let called = t.store().unpark(&Unpark::of(leases[0], job, 9, second(5))).await.unwrap();
+    assert_eq!(called, [(job, run)]);
     assert_eq!(t.loaded(&leases).await, []);
     let adopted = t.adopted(&leases).await;
     assert_eq!(adopted.sends[0].retry, Some((second(5), Attempt(2))));
@@ -314,6 +367,27 @@ pub(super) async fn whole_runs_are_fetched_with_what_they_bring_and_what_they_wa
     assert!(row.is_closed && row.is_gated);
     assert_eq!(t.store().fetch(&[RunId(1), id, RunId(u64::MAX >> 11)]).await.unwrap().len(), 1);
     assert_eq!(t.store().fetch(&[]).await.unwrap(), []);
+}
+
+pub(super) async fn an_outline_says_all_but_what_a_run_brings(t: &mut Subject) {
+    let job = t.job("job", None).await;
+    let bare = t.accepted(job, second(1)).await;
+    let laden = NewRun { payload: Some("p".repeat(100_000).into()), ..t.run(job, second(2)).await };
+    let laden_id = laden.id;
+    t.accept(laden).await;
+    t.gated(bare, 1, 5).await;
+    t.settle(sent(bare, 1, wait(9, 2))).await;
+    let closed = t.accepted(job, second(3)).await;
+    t.closed(closed, Outcome::Succeeded).await;
+    let ids = [bare, laden_id, closed, RunId(1)];
+    let mut outlines = t.store().outline(&ids).await.unwrap();
+    let mut whole = t.store().fetch(&ids).await.unwrap();
+    assert!(whole.iter().any(|row| row.payload.is_some()));
+    whole.iter_mut().for_each(|row| row.payload = None);
+    outlines.sort_by_key(|row| row.waiting.run);
+    whole.sort_by_key(|row| row.waiting.run);
+    assert_eq!(outlines, whole);
+    assert_eq!(outlines.len(), 3, "and nothing of one that is not there");
 }
 
 pub(super) async fn runs_of_absurd_instants_are_loaded_in_order(t: &mut Subject) {

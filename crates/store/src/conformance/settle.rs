@@ -93,6 +93,42 @@ pub(super) async fn a_report_of_a_run_that_no_gate_has_is_taken_from_anybody(t: 
     assert_eq!(t.closed(run, Outcome::Succeeded).await, DONE, "put off by one, sent by another");
 }
 
+pub(super) async fn a_report_with_another_token_than_the_gate_is_stale(t: &mut Subject) {
+    let run = t.accepted(JOB, second(1)).await;
+    t.gated(run, 1, 5).await;
+    let before = t.view(run).await;
+    for then in [Then::Close(close(Outcome::Succeeded, second(9))), wait(9, 2)] {
+        for epoch in [4, 6] {
+            let fence = Fence::Sent(Attempt(1), token(1, epoch));
+            let forged = Settlement { fence, ..sent(run, 1, then.clone()) };
+            assert_eq!(t.settle(forged).await, Settled::Stale, "epoch {epoch}");
+        }
+    }
+    assert_eq!(t.view(run).await, before);
+    t.reopen().await;
+    let other = Settlement {
+        fence: Fence::Sent(Attempt(1), token(1, 6)),
+        ..sent(run, 1, Then::Close(close(Outcome::Failed, second(9))))
+    };
+    assert_eq!(t.settle(other).await, Settled::Stale, "also when the gate was read again");
+    assert_eq!(t.closed(run, Outcome::Succeeded).await, DONE);
+}
+
+// The end of an attempt that nobody has made would close the run beside the attempt that somebody makes.
+pub(super) async fn a_report_of_an_attempt_that_the_run_does_not_wait_for_yet_is_stale(t: &mut Subject) {
+    let end = |run, attempt| sent(run, attempt, Then::Close(close(Outcome::Succeeded, second(9))));
+    let run = t.accepted(JOB, second(1)).await;
+    assert_eq!(t.settle(end(run, 2)).await, Settled::Stale, "the first was not sent yet");
+    t.gated(run, 1, 5).await;
+    assert_eq!(t.settle(end(run, 2)).await, Settled::Stale, "the first is on its way");
+    t.settle(sent(run, 1, wait(9, 2))).await;
+    assert_eq!(t.settle(end(run, 3)).await, Settled::Stale, "the second is waiting");
+    t.gated(run, 2, 5).await;
+    assert_eq!(t.settle(end(run, 3)).await, Settled::Stale, "the second is on its way");
+    assert_eq!(t.view(run).await.state, RunState::Running);
+    assert_eq!(t.settle(end(run, 2)).await, DONE);
+}
+
 pub(super) async fn a_settlement_from_elsewhere_tells_the_holder(t: &mut Subject) {
     let leases = t.hold_all(A).await;
     let run = NewRun { shard: ShardId(2), ..t.run(JOB, second(1)).await };
@@ -144,6 +180,7 @@ pub(super) async fn every_outcome_of_an_attempt_is_kept(t: &mut Subject) {
         let run = t.accepted(JOB, second(1)).await;
         let ended =
             AttemptRecord { outcome: *outcome, possible_duplicate: true, ..record(Attempt::MAX.0, *outcome) };
+        t.settle(unsent(run, 1, wait(5, Attempt::MAX.0))).await;
         let fence = Fence::Sent(Attempt::MAX, ended.token);
         let settlement = unsent(run, 1, Then::Close(close(Outcome::Failed, second(9))));
         t.settle(Settlement { fence, attempt: Some(ended.clone()), ..settlement }).await;

@@ -417,7 +417,7 @@ pub(super) fn park(attempt: u32, version: u64) -> Then {
 pub(super) fn record(number: u32, outcome: AttemptOutcome) -> AttemptRecord {
     AttemptRecord {
         number: Attempt(number),
-        token: token(number, 1),
+        token: token(number, 5),
         executor: "executor-1".into(),
         started_at: second(number.into()),
         ended_at: second(i64::from(number) + 1),

@@ -67,5 +67,6 @@ fn wish(kind: ArrivalKind) -> Wish {
         ArrivalKind::Run(run) => (0, run, None),
         ArrivalKind::Cancel(run) => (1, run, None),
         ArrivalKind::Reschedule(run, at) => (2, run, Some(at)),
+        ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), None),
     }
 }

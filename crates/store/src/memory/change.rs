@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{Change, Changed, PlannedTo, Revision, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, Revision, StoreError};
 
 use super::state::{Job, State};
 
@@ -21,6 +21,9 @@ impl State {
         }
         for parent in parents {
             self.log_change(parent);
+        }
+        if self.jobs[&id].state == JobState::Deleted {
+            self.leave(self.jobs[&id].shard, ArrivalKind::Deleted(id));
         }
         let change = ChangeId(self.log_change(id));
         Ok(Changed { job: id, version: self.jobs[&id].version, change })

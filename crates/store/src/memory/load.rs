@@ -5,7 +5,7 @@ use std::iter::successors;
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, RunId, ShardId};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Waiting};
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Unpark, Waiting};
 
 use super::leases::shards_of;
 use super::merge::least;
@@ -57,16 +57,24 @@ impl State {
         successors(first_from(JobId(0)), move |(_, job)| first_from(JobId(job.0.checked_add(1)?)))
     }
 
-    /// The earliest parked runs of a job on a shard, made ready.
-    pub(super) fn unpark(&mut self, shard: ShardId, job: JobId, max: usize, at: Timestamp) -> Vec<RunId> {
-        let of_job = (shard, job, Timestamp::MIN, RunId(0))..=(shard, job, Timestamp::MAX, RunId(u64::MAX));
-        let runs: Vec<RunId> = self.parked.range(of_job).take(max).map(|(_, _, _, run)| *run).collect();
-        for run in &runs {
+    /// The earliest parked runs of some jobs on a shard, made ready.
+    pub(super) fn unpark(&mut self, unpark: &Unpark) -> Vec<(JobId, RunId)> {
+        let shard = unpark.lease.shard;
+        let of_job = |(job, max): &(JobId, usize)| {
+            let all =
+                (shard, *job, Timestamp::MIN, RunId(0))..=(shard, *job, Timestamp::MAX, RunId(u64::MAX));
+            self.parked.range(all).take(*max).map(|(_, job, due, run)| (*due, *run, *job)).collect::<Vec<_>>()
+        };
+        let mut earliest: Vec<(Timestamp, RunId, JobId)> = unpark.jobs.iter().flat_map(of_job).collect();
+        earliest.sort_unstable();
+        earliest.truncate(unpark.max);
+        for (_, run, _) in &earliest {
             self.edit_run(*run, |run| {
+                let at = unpark.at;
                 run.wait = run.wait.map(|wait| Wait { ready_at: Some(at), is_called_back: true, ..wait });
             });
         }
-        runs
+        earliest.into_iter().map(|(_, run, job)| (job, run)).collect()
     }
 
     pub(super) fn run_row(&self, id: RunId) -> Option<RunRow> {

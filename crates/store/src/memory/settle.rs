@@ -88,6 +88,10 @@ fn holds(run: &Run, fence: Fence) -> bool {
     }
     match fence {
         Fence::Unsent(attempt) => !run.gates.contains_key(&attempt),
-        Fence::Sent(_, _) => true,
+        Fence::Sent(attempt, token) => match run.gates.get(&attempt) {
+            Some(GateKey::Sent(send)) => send.token == token,
+            Some(GateKey::Unsent) => false,
+            None => run.reaches(attempt),
+        },
     }
 }

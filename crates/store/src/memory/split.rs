@@ -1,8 +1,10 @@
 //! Broadcast runs: a whole that falls into parts, and the count of the parts that have not ended.
 
+use std::ops::Bound;
+
 use calendar::Timestamp;
-use punctual_core::model::{Close, Join, Outcome, RunId};
-use punctual_node::ports::{Gated, Split};
+use punctual_core::model::{Close, JobId, Join, Outcome, RunId};
+use punctual_node::ports::{Gated, OpenRuns, Split};
 
 use super::state::{Run, State};
 
@@ -46,6 +48,14 @@ impl State {
         let mut parts: Vec<&Run> = ids.iter().filter_map(|id| self.runs.get(id)).collect();
         parts.sort_by_key(|run| (run.part.as_ref().map(|part| part.index), run.new.id));
         parts
+    }
+
+    pub(super) fn open_runs(&self, job: JobId, after: RunId, max: usize) -> OpenRuns {
+        let later = self.runs.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, run)| run);
+        let looked_at: Vec<&Run> = later.filter(|run| run.new.job == job).take(max).collect();
+        let rest = looked_at.last().filter(|_| looked_at.len() == max).map(|run| run.new.id);
+        let open = looked_at.iter().filter(|run| run.close.is_none());
+        OpenRuns { runs: open.map(|run| run.new.id).collect(), rest }
     }
 
     pub(super) fn open_parts(&self, whole: RunId) -> Vec<RunId> {

@@ -204,6 +204,12 @@ impl Run {
         gated.max(waiting) > Some(attempt)
     }
 
+    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
+    /// wait for.
+    pub(super) fn reaches(&self, attempt: Attempt) -> bool {
+        attempt <= self.wait.map_or(Attempt::FIRST, |wait| wait.attempt)
+    }
+
     fn place(&self) -> Place {
         match (&self.close, self.wait) {
             (Some(_), _) => Place::Closed,

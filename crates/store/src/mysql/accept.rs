@@ -102,9 +102,10 @@ impl Verb for Accept<'_> {
 pub(super) fn leave(script: &mut Script, left: &[(ShardId, ArrivalKind)]) {
     let row = |(shard, kind): &(ShardId, ArrivalKind)| {
         let (kind, run, at) = match kind {
-            ArrivalKind::Run(run) => (0, run, 0),
-            ArrivalKind::Cancel(run) => (1, run, 0),
-            ArrivalKind::Reschedule(run, at) => (2, run, ms(*at)),
+            ArrivalKind::Run(run) => (0, *run, 0),
+            ArrivalKind::Cancel(run) => (1, *run, 0),
+            ArrivalKind::Reschedule(run, at) => (2, *run, ms(*at)),
+            ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
         };
         format!("({shard}, {kind}, {run}, {at})")
     };
@@ -146,6 +147,7 @@ fn arrival(row: &Record) -> Result<Arrival, Trouble> {
         0 => ArrivalKind::Run(run),
         1 => ArrivalKind::Cancel(run),
         2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.int(4)?)),
+        3 => ArrivalKind::Deleted(row.job(3)?),
         _ => return Err(corrupt("arrivals", id, "no such kind").into()),
     };
     Ok(Arrival { id, shard: row.shard(1)?, kind })

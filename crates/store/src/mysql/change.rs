@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun, Text};
-use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, StoreError};
 
+use super::accept::leave;
 use super::apps::ensure_app;
 use super::ask::{Moment, Verb};
 use super::close::Ends;
@@ -85,6 +86,9 @@ impl Verb for ChangeJob<'_> {
         self.write_bonds(&mut script, job);
         if let Some(definition) = change.definition.as_ref().filter(|_| !self.is_deleted()) {
             ensure_app(&mut script, &definition.app);
+        }
+        if self.is_deleted() {
+            leave(&mut script, &[(home(job, self.shards), ArrivalKind::Deleted(job))]);
         }
         let mut ends = Ends::new(self.key_ttl, line.slot());
         cradle.write(&mut script, at, &mut ends);

@@ -90,7 +90,8 @@ impl Table {
                  key_text longtext character set utf8mb4 collate utf8mb4_bin,
                  payload longtext character set utf8mb4 collate utf8mb4_bin,
                  unique key named (named_at, job),
-                 key by_due (due, id, shard)"
+                 key by_due (due, id, shard),
+                 key by_job (job, id)"
             }
             Table::Closes => {
                 "run bigint unsigned not null primary key,

@@ -1,14 +1,16 @@
-//! How the server goes about the two questions that are asked all the time: whether it takes the index that was made for them.
+//! How the server goes about the questions that are asked all the time, and about a list of one job's runs: whether it takes the index that was made for them.
 
 use calendar::Timestamp;
+use punctual_core::model::{JobId, RunId};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::Lease;
+use punctual_node::ports::{Lease, RunFilter};
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
 use super::load::Load;
 use super::plan::Due;
 use super::read::{Record, Said};
+use super::run_list::RunList;
 use super::trouble::Trouble;
 
 /// A table that the server looks into, and by which index.
@@ -24,7 +26,7 @@ pub struct Look {
     pub extra: String,
 }
 
-/// Asks how clocks that are due and open runs of a day are found.
+/// Asks how clocks that are due, open runs of a day and the runs of a job are found.
 pub(super) struct Explain<'a> {
     pub(super) leases: &'a [Lease],
     pub(super) until: Timestamp,
@@ -32,15 +34,19 @@ pub(super) struct Explain<'a> {
 }
 
 impl Verb for Explain<'_> {
-    type Answer = [Vec<Look>; 2];
+    type Answer = [Vec<Look>; 3];
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Self::Answer, Trouble> {
         let (leases, until) = (self.leases, self.until);
         let due = Due { leases, until, max: 1_000 }.statement();
         let from = Mark { due: Timestamp::from_millis(0), id: 0 };
         let load = Load { leases, from, until, max: 1_000 }.births(self.home);
+        let filter = RunFilter { job: Some(JobId(1)), ..RunFilter::default() };
+        let before = RunId(u64::MAX >> 1);
+        let list = RunList { filter: &filter, before: None, limit: 1 }.statement(self.home, before);
         let due = looks(&line.say(format!("explain {due}")).await?)?;
-        Ok([due, looks(&line.say(format!("explain {load}")).await?)?])
+        let load = looks(&line.say(format!("explain {load}")).await?)?;
+        Ok([due, load, looks(&line.say(format!("explain {list}")).await?)?])
     }
 }
 

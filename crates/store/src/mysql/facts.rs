@@ -74,6 +74,12 @@ impl Facts {
         gated.max(self.wait.map(|wait| wait.attempt)) > Some(attempt)
     }
 
+    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
+    /// wait for.
+    pub(super) fn reaches(&self, attempt: Attempt) -> bool {
+        attempt <= self.wait.map_or(Attempt::FIRST, |wait| wait.attempt)
+    }
+
     /// Whether somebody has the key of a gate.
     pub(super) fn is_taken(&self, attempt: Attempt) -> bool {
         self.unsent == Some(attempt) || self.sends.contains_key(&attempt)

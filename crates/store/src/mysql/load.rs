@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, LogId, Part, Payload, RunId, Token};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Unpark, Waiting};
 
 use super::ask::{Moment, Verb};
 use super::day::Table;
@@ -227,60 +227,82 @@ async fn open_sends(
     Ok(open)
 }
 
-/// Parked runs that are to be made ready.
-pub(super) struct Unpark {
-    pub(super) lease: Lease,
-    pub(super) job: JobId,
-    pub(super) max: usize,
-    pub(super) at: Timestamp,
-}
+/// Makes parked runs ready.
+pub(super) struct CallBack<'a>(pub(super) &'a Unpark);
 
-impl Verb for Unpark {
-    type Answer = Vec<RunId>;
-
-    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<RunId>, Trouble> {
-        let mut script = Script::transaction();
-        let held = script.push(current_leases(at, &[self.lease]));
-        let parked = script.push(format!(
-            "select run
-             from waiting
-             where shard = {} and ready_at is null and job = {}
-             order by due, run
-             limit {}
-             for update",
-            self.lease.shard, self.job, self.max
-        ));
-        let said = line.ask(script).await?;
-        check_leases(&said[held], &[self.lease])?;
-        let runs: Vec<RunId> = said[parked].rows.iter().map(|row| row.run(0)).collect::<Result<_, _>>()?;
-        let mut script = Script::new();
-        if !runs.is_empty() {
-            script.push(format!(
-                "update waiting set ready_at = {}, is_called_back = 1 where run in ({})",
-                ms(self.at),
-                list(&runs)
-            ));
-        }
-        script.push("commit");
-        line.ask(script).await?;
-        Ok(runs)
+impl CallBack<'_> {
+    /// The earliest of each job, and of all those the earliest.
+    fn earliest(&self) -> String {
+        let of_job = |(job, max): &(JobId, usize)| {
+            format!(
+                "(select due, run, job
+                  from waiting
+                  where shard = {} and ready_at is null and job = {job}
+                  order by due, run
+                  limit {max})",
+                self.0.lease.shard
+            )
+        };
+        let each: Vec<String> = self.0.jobs.iter().map(of_job).collect();
+        format!(
+            "select due, run, job from ({}) parked order by due, run limit {}",
+            each.join(" union all "),
+            self.0.max
+        )
     }
 }
 
-/// Whole runs.
-pub(super) struct Fetch<'a>(pub(super) &'a [RunId]);
+impl Verb for CallBack<'_> {
+    type Answer = Vec<(JobId, RunId)>;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<(JobId, RunId)>, Trouble> {
+        let Unpark { lease, jobs, at: ready_at, .. } = self.0;
+        let mut script = Script::transaction();
+        let held = script.push(current_leases(at, &[*lease]));
+        let found = (!jobs.is_empty()).then(|| script.push(self.earliest()));
+        let said = line.ask(script).await?;
+        check_leases(&said[held], &[*lease])?;
+        let rows = found.map_or(&[][..], |found| &said[found].rows);
+        let earliest: Vec<(JobId, RunId)> =
+            rows.iter().map(|row| Ok((row.job(2)?, row.run(1)?))).collect::<Result<_, Trouble>>()?;
+        let runs: Vec<RunId> = earliest.iter().map(|(_, run)| *run).collect();
+        let mut script = Script::new();
+        // A union locks nothing, so each may have been closed or called back since.
+        let still = (!runs.is_empty()).then(|| {
+            let of_runs = format!("where run in ({}) and ready_at is null", list(&runs));
+            let still = script.push(format!("select run from waiting {of_runs} for update"));
+            script.push(format!(
+                "update waiting set ready_at = {}, is_called_back = 1 {of_runs}",
+                ms(*ready_at)
+            ));
+            still
+        });
+        script.push("commit");
+        let said = line.ask(script).await?;
+        let rows = still.map_or(&[][..], |still| &said[still].rows);
+        let still: BTreeSet<RunId> = rows.iter().map(|row| row.run(0)).collect::<Result<_, _>>()?;
+        Ok(earliest.into_iter().filter(|(_, run)| still.contains(run)).collect())
+    }
+}
+
+/// Whole runs, or all but what they bring.
+pub(super) struct Fetch<'a> {
+    pub(super) runs: &'a [RunId],
+    pub(super) with_payload: bool,
+}
 
 impl Verb for Fetch<'_> {
     type Answer = Vec<RunRow>;
 
     async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<RunRow>, Trouble> {
-        let asked: BTreeSet<RunId> = self.0.iter().copied().collect();
+        let asked: BTreeSet<RunId> = self.runs.iter().copied().collect();
+        let payload = if self.with_payload { "r.payload" } else { "null" };
         let mut script = Script::snapshot();
         let days = at.days.watch(&mut script);
         let homes = at.days.by_home(asked.iter().copied());
         for (home, runs) in &homes {
             script.push(format!(
-                "select {BORN}, c.run is not null, r.payload, r.`of`, w.run is not null, w.ready_at, w.attempt,
+                "select {BORN}, c.run is not null, {payload}, r.`of`, w.run is not null, w.ready_at, w.attempt,
                         w.is_called_back
                  from {} r
                  left join {} c on c.run = r.id

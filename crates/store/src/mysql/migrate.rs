@@ -26,7 +26,7 @@ struct Migration {
     min_reader: u32,
 }
 
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration {
         version: 1,
         name: "0001_first",
@@ -49,6 +49,12 @@ const MIGRATIONS: [Migration; 4] = [
         version: 4,
         name: "0004_paused",
         sql: include_str!("../../migrations/mysql/0004_paused.sql"),
+        min_reader: 1,
+    },
+    Migration {
+        version: 5,
+        name: "0005_jobs_runs",
+        sql: include_str!("../../migrations/mysql/0005_jobs_runs.sql"),
         min_reader: 1,
     },
 ];
@@ -109,6 +115,9 @@ async fn apply(line: &mut Line, migration: &Migration, now: Option<i64>) -> Resu
     if migration.version == 1 {
         begin_days(line, now).await?;
     }
+    if migration.version == 5 {
+        index_jobs(line).await?;
+    }
     line.say(format!(
         "insert into schema_version (version, name, checksum, min_reader, applied_at)
          values ({}, {}, {}, {}, {DATABASE_NOW})",
@@ -141,6 +150,24 @@ async fn begin_days(line: &mut Line, now: Option<i64>) -> Result<(), Trouble> {
         "insert into meta (name, value) values ('far_from', {far_from}) on duplicate key update value = value"
     ));
     line.ask(script).await?;
+    Ok(())
+}
+
+/// Lets the runs of the days that are there be found by their job; those that are made later have that index.
+async fn index_jobs(line: &mut Line) -> Result<(), Trouble> {
+    let said = line
+        .say(
+            "select t.table_name
+             from information_schema.tables t
+             left join information_schema.statistics s
+                 on s.table_schema = t.table_schema and s.table_name = t.table_name
+                     and s.index_name = 'by_job' and s.seq_in_index = 1
+             where t.table_schema = database() and t.table_name regexp '^runs_([0-9]+|far)$' and s.index_name is null",
+        )
+        .await?;
+    for row in &said.rows {
+        line.say(format!("alter table {} add key by_job (job, id)", row.string(0)?)).await?;
+    }
     Ok(())
 }
 

@@ -65,7 +65,7 @@ impl Verb for RunList<'_> {
 impl RunList<'_> {
     /// How many rows one statement looks at: a filter passes over many, a plain page over none.
     fn chunk_len(&self) -> usize {
-        let is_plain = *self.filter == RunFilter::default();
+        let is_plain = RunFilter { job: None, ..self.filter.clone() } == RunFilter::default();
         if is_plain { self.limit.saturating_add(20).min(CHUNK) } else { CHUNK }
     }
 
@@ -105,13 +105,12 @@ impl RunList<'_> {
     }
 
     /// The highest runs of one table, each with whether it is wanted: so the server looks at so many and no more.
-    fn statement(&self, home: u32, before: RunId) -> String {
+    pub(super) fn statement(&self, home: u32, before: RunId) -> String {
         let RunFilter { job, apps, state, from, to, key } = self.filter;
         let mut condition = format!("r.origin <> {}", origin_code(Origin::Part));
         let mut joins = String::new();
-        if let Some(job) = job {
-            condition += &format!(" and r.job = {job}");
-        }
+        // By the job's index, and not through the runs of all others.
+        let of_job = job.map(|job| format!("and job = {job}")).unwrap_or_default();
         if let Some(from) = from {
             condition += &format!(" and r.fire_time >= {}", ms(*from));
         }
@@ -140,7 +139,7 @@ impl RunList<'_> {
             "select r.id, coalesce({condition}, 0)
              from (select id, job, origin, fire_time{key_column}
                    from {}
-                   where id < {before}
+                   where id < {before} {of_job}
                    order by id desc
                    limit {}) r
              {joins}

@@ -351,7 +351,10 @@ fn holds(facts: &Facts, fence: Fence) -> bool {
     }
     match fence {
         Fence::Unsent(attempt) => !facts.is_taken(attempt),
-        Fence::Sent(_, _) => true,
+        Fence::Sent(attempt, token) => match facts.sends.get(&attempt) {
+            Some((there, _)) => *there == token,
+            None => facts.reaches(attempt),
+        },
     }
 }
 

@@ -249,6 +249,7 @@ fn arrival(row: &tokio_postgres::Row) -> Result<Arrival, Trouble> {
         0 => ArrivalKind::Run(run),
         1 => ArrivalKind::Cancel(run),
         2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.number(4)?)),
+        3 => ArrivalKind::Deleted(row.job(3)?),
         _ => return Err(corrupt("arrivals", id, "no such kind").into()),
     };
     Ok(Arrival { id, shard: row.shard(1)?, kind })

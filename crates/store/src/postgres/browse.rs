@@ -309,7 +309,20 @@ fn chunk_below(filter: &RunFilter, before: i64) -> Ask {
         None => "true".to_owned(),
         Some(state) => format!("({STATE}) = {}", state_number(state)),
     };
-    Ask::new(format!(
+    Ask::new(runs_below(filter.job.is_some(), &state))
+        .with(before)
+        .with(CHUNK)
+        .with(filter.job.map(|job| i64::from(job.0)))
+        .with(filter.from.map(calendar::Timestamp::as_millis))
+        .with(filter.to.map(calendar::Timestamp::as_millis))
+        .with(filter.key.as_deref().map(text_code))
+        .with(apps)
+}
+
+/// Of one job: along its index, and not through the runs of all others.
+pub(super) fn runs_below(is_of_job: bool, state: &str) -> String {
+    let of_job = if is_of_job { "and job = $3" } else { "" };
+    format!(
         "select r.id,
                 r.origin <> 6
                 and ($3::bigint is null or r.job = $3)
@@ -321,19 +334,12 @@ fn chunk_below(filter: &RunFilter, before: i64) -> Ask {
          from (
              select id, job, fire_time, key, origin
              from all_runs
-             where id < $1
+             where id < $1 {of_job}
              order by id desc
              limit $2
          ) as r
          order by r.id desc"
-    ))
-    .with(before)
-    .with(CHUNK)
-    .with(filter.job.map(|job| i64::from(job.0)))
-    .with(filter.from.map(calendar::Timestamp::as_millis))
-    .with(filter.to.map(calendar::Timestamp::as_millis))
-    .with(filter.key.as_deref().map(text_code))
-    .with(apps)
+    )
 }
 
 /// The state of a run as [`state_number`] has it.

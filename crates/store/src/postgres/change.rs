@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{Change, Changed, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, StoreError};
 
 use super::Postgres;
 use super::apps::ensure_apps;
@@ -56,6 +56,9 @@ impl Postgres {
         let parents = parents(change, before.as_ref());
         for (run, close) in &change.clock.passed {
             sheet.insert_closed(run.clone(), close.clone());
+        }
+        if change.state == JobState::Deleted {
+            sheet.leave(home(id, self.shards), ArrivalKind::Deleted(id));
         }
         sheet.writes.changes.extend(parents);
         sheet.writes.changes.push(id);

@@ -161,6 +161,7 @@ fn wish(kind: ArrivalKind) -> (i64, RunId, i64) {
         ArrivalKind::Run(run) => (0, run, 0),
         ArrivalKind::Cancel(run) => (1, run, 0),
         ArrivalKind::Reschedule(run, at) => (2, run, at.as_millis()),
+        ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
     }
 }
 

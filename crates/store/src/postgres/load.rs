@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, Join, LogId, Part, Payload, RunId, Token};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Waiting};
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Unpark, Waiting};
 use tokio_postgres::Row;
 
 use super::Postgres;
@@ -267,39 +267,45 @@ impl Postgres {
     pub(super) async fn try_unpark(
         &self,
         line: &Line<'_>,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, Trouble> {
+        unpark: &Unpark,
+    ) -> Result<Vec<(JobId, RunId)>, Trouble> {
+        let lease = unpark.lease;
         let mut flight = Flight::begin();
         let current = flight.add(current_leases(&distinct(&[lease]), self.told_now()));
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let called = flight.add(
+            // Between the choice and the update a run may be closed or called back: the update asks again.
             Ask::new(
                 "with picked as (
-                     select run
-                     from waiting
-                     where shard = $1 and job = $2 and ready_at is null
-                       and exists (
-                           select from shards s
-                           join nodes n on n.node = s.owner
-                           where s.shard = $1 and s.epoch = $5
-                             and n.expires_at > coalesce($6, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
-                       )
-                     order by due, run
-                     limit $3
-                     for no key update
+                     select parked.run
+                     from unnest($2, $3) as wanted (job, most)
+                     cross join lateral (
+                         select run, due
+                         from waiting
+                         where shard = $1 and job = wanted.job and ready_at is null
+                         order by due, run
+                         limit wanted.most
+                     ) parked
+                     where exists (
+                         select from shards s
+                         join nodes n on n.node = s.owner
+                         where s.shard = $1 and s.epoch = $6
+                           and n.expires_at > coalesce($7, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
+                     )
+                     order by parked.due, parked.run
+                     limit $4
                  )
                  update waiting w
-                 set ready_at = $4, is_called_back = true
+                 set ready_at = $5, is_called_back = true
                  from picked
-                 where w.run = picked.run
-                 returning w.due, w.run",
+                 where w.run = picked.run and w.ready_at is null
+                 returning w.due, w.run, w.job",
             )
             .with(i64::from(lease.shard.0))
-            .with(i64::from(job.0))
-            .with(i64::try_from(max).unwrap_or(i64::MAX))
-            .with(at.as_millis())
+            .with(unpark.jobs.iter().map(|(job, _)| i64::from(job.0)).collect::<Vec<i64>>())
+            .with(unpark.jobs.iter().map(|(_, max)| number(*max)).collect::<Vec<i64>>())
+            .with(number(unpark.max))
+            .with(unpark.at.as_millis())
             .with(lease.epoch.0 as i64)
             .with(self.told_now()),
         );
@@ -308,21 +314,21 @@ impl Postgres {
         check(&mut landed, current, &[lease])?;
         let mut runs = Vec::new();
         for row in landed.take(called) {
-            runs.push((row.instant(0)?, row.run(1)?));
+            runs.push((row.instant(0)?, row.run(1)?, row.job(2)?));
         }
         runs.sort_unstable();
-        Ok(runs.into_iter().map(|(_, run)| run).collect())
+        Ok(runs.into_iter().map(|(_, run, job)| (job, run)).collect())
     }
 
-    pub(super) async fn try_fetch(&self, line: &Line<'_>, ids: &[RunId]) -> Result<Vec<RunRow>, Trouble> {
+    pub(super) async fn try_fetch(
+        &self,
+        line: &Line<'_>,
+        ids: &[RunId],
+        rows_of: &'static str,
+    ) -> Result<Vec<RunRow>, Trouble> {
         let mut flight = Flight::snapshot();
         let of_runs = |sql: &'static str| Ask::new(sql).with_runs(ids);
-        let rows = flight.add(of_runs(
-            "select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint,
-                    payload is not null, payload, of
-             from all_runs
-             where id = any($1) and id between $2 and $3",
-        ));
+        let rows = flight.add(of_runs(rows_of));
         let closes =
             flight.add(of_runs("select run from all_closes where run = any($1) and run between $2 and $3"));
         let waits_seat = flight.add(of_runs(
@@ -358,6 +364,23 @@ impl Postgres {
         Ok(fetched)
     }
 }
+
+macro_rules! rows_with {
+    ($payload:literal) => {
+        concat!(
+            "select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint,
+                    payload is not null, ",
+            $payload,
+            ", of
+             from all_runs
+             where id = any($1) and id between $2 and $3"
+        )
+    };
+}
+
+/// Whole runs, and the same without reading what they bring.
+pub(super) const WHOLE: &str = rows_with!("payload");
+pub(super) const OUTLINE: &str = rows_with!("null::text");
 
 /// A part from three columns.
 pub(super) fn part(row: &Row, first: usize) -> Result<Part, Trouble> {

@@ -41,6 +41,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "0004_paused",
         sql: include_str!("../../migrations/postgres/0004_paused.sql"),
     },
+    Migration {
+        version: 5,
+        name: "0005_jobs_runs",
+        sql: include_str!("../../migrations/postgres/0005_jobs_runs.sql"),
+    },
 ];
 
 /// The newest schema that this program knows.

@@ -11,12 +11,13 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, Page, Paused, Plan, Planned, Pruned,
+    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
     Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
-    Soonest, Split, Store, StoreError, Thinned, TokenRow,
+    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 
 use super::Postgres;
+use super::load::{OUTLINE, WHOLE};
 use super::trouble::Trouble;
 use crate::together::{Answer, Writer};
 
@@ -117,18 +118,16 @@ impl Store for Postgres {
         engine!(self, |line| self.try_adopt(&line, leases))
     }
 
-    async fn unpark(
-        &self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, StoreError> {
-        engine!(self, |line| self.try_unpark(&line, lease, job, max, at))
+    async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
+        engine!(self, |line| self.try_unpark(&line, unpark))
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        engine!(self, |line| self.try_fetch(&line, runs))
+        engine!(self, |line| self.try_fetch(&line, runs, WHOLE))
+    }
+
+    async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        engine!(self, |line| self.try_fetch(&line, runs, OUTLINE))
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
@@ -145,6 +144,10 @@ impl Store for Postgres {
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
         engine!(self, |line| self.try_open_parts(&line, run))
+    }
+
+    async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
+        engine!(self, |line| self.try_open_runs(&line, job, after, max))
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {

@@ -7,7 +7,7 @@ use punctual_node::ports::{ArrivalKind, Settled};
 use super::Postgres;
 use super::gather::Wanted;
 use super::line::Line;
-use super::sheet::{RunNow, Sheet, Wait};
+use super::sheet::{Key, RunNow, Sheet, Wait};
 use super::trouble::Trouble;
 
 impl Postgres {
@@ -134,6 +134,10 @@ fn holds(run: &RunNow, fence: Fence) -> bool {
     }
     match fence {
         Fence::Unsent(attempt) => !run.gates.contains_key(&attempt),
-        Fence::Sent(_, _) => true,
+        Fence::Sent(attempt, token) => match run.gates.get(&attempt) {
+            Some(Key::Sent(there, _)) => *there == token,
+            Some(Key::Unsent) => false,
+            None => run.reaches(attempt),
+        },
     }
 }

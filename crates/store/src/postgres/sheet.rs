@@ -61,6 +61,12 @@ impl RunNow {
         gated.max(self.wait.map(|wait| wait.attempt)) > Some(attempt)
     }
 
+    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
+    /// wait for.
+    pub(super) fn reaches(&self, attempt: Attempt) -> bool {
+        attempt <= self.wait.map_or(Attempt::FIRST, |wait| wait.attempt)
+    }
+
     pub(super) fn is_flying(&self) -> bool {
         !self.is_closed && !self.gates.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Broadcast runs: a whole that falls into parts, and the count of the parts that have not ended.
 
-use punctual_core::model::{AttemptRecord, Close, Join, Outcome, RunId};
-use punctual_node::ports::{Gated, Split};
+use punctual_core::model::{AttemptRecord, Close, JobId, Join, Outcome, RunId};
+use punctual_node::ports::{Gated, OpenRuns, Split};
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, run_code};
@@ -38,6 +38,38 @@ impl Postgres {
         for row in landed.take(closed) {
             let closed = row.run(0)?;
             open.retain(|run| *run != closed);
+        }
+        Ok(open)
+    }
+
+    pub(super) async fn try_open_runs(
+        &self,
+        line: &Line<'_>,
+        job: JobId,
+        after: RunId,
+        max: usize,
+    ) -> Result<OpenRuns, Trouble> {
+        let ask = Ask::new(
+            "select r.id, not exists (select from all_closes c where c.run = r.id)
+             from (
+                 select id
+                 from all_runs
+                 where job = $1 and id > $2
+                 order by id
+                 limit $3
+             ) as r
+             order by r.id",
+        );
+        let ask = ask.with(i64::from(job.0)).with(run_code(after)).with(max as i64);
+        let rows = line.ask(ask).await?;
+        let mut open = OpenRuns::default();
+        for row in &rows {
+            if row.flag(1)? {
+                open.runs.push(row.run(0)?);
+            }
+        }
+        if rows.len() == max {
+            open.rest = rows.last().map(|row| row.run(0)).transpose()?;
         }
         Ok(open)
     }

@@ -1,7 +1,7 @@
 //! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, Origin, RunId, ShardId};
+use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 use rusqlite::{OptionalExtension, params};
 use rustc_hash::FxHashSet;
@@ -78,6 +78,7 @@ fn kind(code: i64, run: RunId, at: Timestamp) -> Option<ArrivalKind> {
         0 => Some(ArrivalKind::Run(run)),
         1 => Some(ArrivalKind::Cancel(run)),
         2 => Some(ArrivalKind::Reschedule(run, at)),
+        3 => u32::try_from(run.0).ok().map(|job| ArrivalKind::Deleted(JobId(job))),
         _ => None,
     }
 }

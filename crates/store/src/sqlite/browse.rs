@@ -573,16 +573,11 @@ fn chunk_below(
     let [from, to] = [filter.from, filter.to].map(|at| at.map(Timestamp::as_millis));
     let mut days = select.query(params![RunId(before as u64).day(), from, to])?;
     while let Some(day) = days.next()? {
-        // What is asked for comes before the payload, so no payload is read for it.
-        let mut select = conn.prepare_cached(&format!(
-            "select id, job, fire_time, key, origin
-             from runs_{}
-             where id < ?1
-             order by id desc
-             limit ?2",
-            day.get::<_, u32>(0)?
-        ))?;
-        let mut rows = select.query([before, CHUNK as i64])?;
+        let mut select = conn.prepare_cached(&runs_below(day.get(0)?, filter.job.is_some()))?;
+        let mut rows = match filter.job {
+            Some(job) => select.query([before, CHUNK as i64, i64::from(job.0)])?,
+            None => select.query([before, CHUNK as i64])?,
+        };
         while let Some(row) = rows.next()? {
             let id = RunId(bits(row, 0)?);
             chunk.lowest = Some(id);
@@ -596,6 +591,22 @@ fn chunk_below(
         }
     }
     Ok(chunk)
+}
+
+/// The highest runs of a day below a place, of one job or of all. What is asked for comes before the payload, so no payload is
+/// read for it.
+fn runs_below(day: u32, is_of_job: bool) -> String {
+    let (index, condition) = match is_of_job {
+        true => (format!("indexed by runs_{day}_job"), "and job = ?3"),
+        false => (String::new(), ""),
+    };
+    format!(
+        "select id, job, fire_time, key, origin
+         from runs_{day} {index}
+         where id < ?1 {condition}
+         order by id desc
+         limit ?2"
+    )
 }
 
 fn is_wanted_run(row: &Row<'_>, filter: &RunFilter) -> rusqlite::Result<bool> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{Change, Changed, PlannedTo, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::apps::ensure_app;
@@ -33,12 +33,16 @@ impl Keeper {
         if let Some(definition) = change.definition.as_ref().filter(|_| change.state != JobState::Deleted) {
             ensure_app(&self.conn, &definition.app)?;
         }
+        let shard = home(job, self.shards);
         let mut pen = self.pen();
         for (run, close) in &change.clock.passed {
             pen.write_closed(run, close)?;
         }
         for parent in parents {
             pen.log_change(parent)?;
+        }
+        if change.state == JobState::Deleted {
+            pen.leave(shard, ArrivalKind::Deleted(job))?;
         }
         let id = pen.log_change(job)?;
         Ok(Changed { job, version, change: ChangeId(id) })

@@ -428,7 +428,9 @@ fn schema(day: u32, table: Table) -> String {
                  of integer,
                  payload text
              ) strict;
-             create unique index runs_{day}_named on runs_{day} (fire_time, job) where origin in (0, 3) and decided <> 4;"
+             create unique index runs_{day}_named on runs_{day} (fire_time, job) where origin in (0, 3) and decided <> 4;
+             {}",
+            index_of_jobs(day)
         ),
         // Both indexes hold blocks of entries (`super::layer`), by the place of the last.
         Table::Due => format!(
@@ -548,6 +550,12 @@ fn schema(day: u32, table: Table) -> String {
 /// measured, a microsecond for each gate, and nothing for an end.
 pub(super) fn index_of_logs(day: u32) -> String {
     format!("create index sends_{day}_log on sends_{day} (log);")
+}
+
+/// Finds the runs of a job, for lists and for what a deleted job left. Entries of a job lie in the order of their ids, so that it
+/// grows at one place for each job: measured in bare SQLite, 0.3 µs for each run of one job, 2 to 3 µs where jobs take turns.
+pub(super) fn index_of_jobs(day: u32) -> String {
+    format!("create index runs_{day}_job on runs_{day} (job);")
 }
 
 /// One statement for each day that a batch touches, kept at hand while the batch lasts.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use punctual_node::ports::StoreError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use super::day::{Table, has_table, index_of_logs};
+use super::day::{Table, has_table, index_of_jobs, index_of_logs};
 use super::trouble::told;
 
 /// Versions below can lose committed pages when a writer meets a checkpoint (the WAL-reset race).
@@ -21,6 +21,7 @@ const MIGRATIONS: &[(u32, &str)] = &[
     (5, include_str!("../../migrations/sqlite/0005_cluster.sql")),
     (6, include_str!("../../migrations/sqlite/0006_retention.sql")),
     (7, include_str!("../../migrations/sqlite/0007_paused.sql")),
+    (8, include_str!("../../migrations/sqlite/0008_jobs_runs.sql")),
 ];
 
 /// What a migration does to the tables of days, whose names no file can know.
@@ -32,7 +33,10 @@ struct OfDays {
 }
 
 /// All of them. They come after the file of their migration.
-const MIGRATIONS_OF_DAYS: &[OfDays] = &[OfDays { migration: 4, table: Table::Sends, sql: index_of_logs }];
+const MIGRATIONS_OF_DAYS: &[OfDays] = &[
+    OfDays { migration: 4, table: Table::Sends, sql: index_of_logs },
+    OfDays { migration: 8, table: Table::Runs, sql: index_of_jobs },
+];
 
 /// Prepared statements that a connection keeps. Days have statements of their own, and a batch of one-shots may
 /// touch hundreds of days.

@@ -8,13 +8,13 @@ use std::slice::Iter;
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, LogId, Origin, Payload, RunId, ShardId, Text, Token};
 use punctual_core::wheel::Mark;
-use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Waiting};
+use punctual_node::ports::{Adopted, Lease, Loaded, OpenRuns, OpenSend, RunRow, Unpark, Waiting};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows, params};
 use rustc_hash::FxHashSet;
 
 use super::births::{Birth, Entry, Place};
 use super::code::{bits, decided_from, instant, instant_or_none, origin_from};
-use super::day::{Days, Table};
+use super::day::{Day, Days, Table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
 use super::layer::{unpack_births, unreadable};
@@ -254,18 +254,21 @@ impl Keeper {
         }))
     }
 
-    pub(super) fn unpark(
-        &mut self,
-        lease: Lease,
-        job: JobId,
-        max: usize,
-        at: Timestamp,
-    ) -> Result<Vec<RunId>, Trouble> {
-        self.check(&[lease])?;
-        Ok(unpark(&self.conn, lease.shard, job, max, at)?)
+    pub(super) fn unpark(&mut self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, Trouble> {
+        self.check(&[unpark.lease])?;
+        let earliest = earliest_parked(&self.conn, unpark)?;
+        let mut update = self.conn.prepare_cached(
+            "update waiting
+             set ready_at = ?2, is_called_back = 1
+             where run = ?1",
+        )?;
+        for (_, run) in &earliest {
+            update.execute(params![run.0 as i64, unpark.at.as_millis()])?;
+        }
+        Ok(earliest)
     }
 
-    pub(super) fn fetch(&mut self, runs: &[RunId]) -> Result<Vec<RunRow>, Trouble> {
+    pub(super) fn fetch(&mut self, runs: &[RunId], brings: Brings) -> Result<Vec<RunRow>, Trouble> {
         let Keeper { conn, side: Side { days, known, .. }, .. } = self;
         // By id, so that neighbours are read from the same page.
         let mut ids = runs.to_vec();
@@ -275,7 +278,7 @@ impl Keeper {
         let mut of_day = None;
         for run in ids {
             if of_day.as_ref().is_none_or(|(day, _)| *day != run.day()) {
-                of_day = Some((run.day(), select_run(conn, days, run.day())?));
+                of_day = Some((run.day(), select_run(conn, days, run.day(), brings)?));
             }
             let Some((_, Some(select))) = &mut of_day else { continue };
             let Some((mut waiting, payload)) = read_run(select, run)? else { continue };
@@ -301,35 +304,60 @@ impl Keeper {
         }
         Ok(rows)
     }
+
+    pub(super) fn open_runs(&mut self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, Trouble> {
+        let Keeper { conn, side: Side { days, known, .. }, .. } = self;
+        let may_have = |(number, day): &(u32, &Day)| after.day() <= *number && day.has_open();
+        let numbers: Vec<u32> = days.iter().filter(may_have).map(|(number, _)| number).collect();
+        let (mut open, mut room) = (OpenRuns::default(), max);
+        for number in numbers {
+            let mut select = conn.prepare_cached(&format!(
+                "select id
+                 from runs_{number} indexed by runs_{number}_job
+                 where job = ?1 and id > ?2
+                 order by id
+                 limit ?3"
+            ))?;
+            let run = |row: &Row<'_>| Ok(RunId(row.get::<_, i64>(0)? as u64));
+            let rows = select.query_map(params![job.0, after.0 as i64, room as i64], run)?;
+            let runs: Vec<RunId> = rows.collect::<rusqlite::Result<_>>()?;
+            for run in &runs {
+                if !known.of(conn, days, *run)?.is_closed {
+                    open.runs.push(*run);
+                }
+            }
+            room -= runs.len();
+            if room == 0 {
+                open.rest = runs.last().copied();
+                break;
+            }
+        }
+        Ok(open)
+    }
 }
 
-/// Makes the earliest parked runs of a job on a shard ready; which.
-fn unpark(
-    conn: &Connection,
-    shard: ShardId,
-    job: JobId,
-    max: usize,
-    at: Timestamp,
-) -> rusqlite::Result<Vec<RunId>> {
+/// The parked runs that are to be made ready, earliest first.
+fn earliest_parked(conn: &Connection, unpark: &Unpark) -> rusqlite::Result<Vec<(JobId, RunId)>> {
     let mut select = conn.prepare_cached(
-        "select run
+        "select due, run
          from waiting
          where shard = ?1 and job = ?2 and ready_at is null
          order by due, run
          limit ?3",
     )?;
-    let max = i64::try_from(max).unwrap_or(i64::MAX);
-    let rows = select.query_map(params![shard.0, job.0, max], |row| row.get::<_, i64>(0))?;
-    let runs: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
-    let mut update = conn.prepare_cached(
-        "update waiting
-         set ready_at = ?2, is_called_back = 1
-         where run = ?1",
-    )?;
-    for run in &runs {
-        update.execute(params![run, at.as_millis()])?;
+    let mut found: Vec<(i64, i64, JobId)> = Vec::new();
+    for (job, max) in &unpark.jobs {
+        let max = i64::try_from((*max).min(unpark.max)).unwrap_or(i64::MAX);
+        let rows = select.query_map(params![unpark.lease.shard.0, job.0, max], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, *job))
+        })?;
+        for row in rows {
+            found.push(row?);
+        }
     }
-    Ok(runs.into_iter().map(|run| RunId(run as u64)).collect())
+    found.sort_unstable();
+    found.truncate(unpark.max);
+    Ok(found.into_iter().map(|(_, run, job)| (job, RunId(run as u64))).collect())
 }
 
 /// A run as it was born, at its first attempt.
@@ -365,8 +393,15 @@ fn run_of(
     days: &Days,
     run: RunId,
 ) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
-    let Some(mut select) = select_run(conn, days, run.day())? else { return Ok(None) };
+    let Some(mut select) = select_run(conn, days, run.day(), Brings::Left)? else { return Ok(None) };
     read_run(&mut select, run)
+}
+
+/// Whether what runs bring is read with them.
+#[derive(Clone, Copy)]
+pub(super) enum Brings {
+    Read,
+    Left,
 }
 
 /// What reads a run of a day, if it has any.
@@ -374,12 +409,17 @@ fn select_run<'c>(
     conn: &'c Connection,
     days: &Days,
     number: u32,
+    brings: Brings,
 ) -> rusqlite::Result<Option<CachedStatement<'c>>> {
     if !days.has(number, Table::Runs) {
         return Ok(None);
     }
+    let payload = match brings {
+        Brings::Read => "payload",
+        Brings::Left => "null",
+    };
     let select = conn.prepare_cached(&format!(
-        "select job, shard, fire_time, due, origin, decided, priority, payload
+        "select job, shard, fire_time, due, origin, decided, priority, {payload}, payload is not null
          from runs_{number}
          where id = ?1"
     ))?;
@@ -410,7 +450,7 @@ fn read_run(
             priority,
             origin,
             decided,
-            has_payload: payload.is_some(),
+            has_payload: row.get(8)?,
             is_called_back: false,
         };
         Ok(Some((waiting, payload)))

@@ -197,6 +197,7 @@ impl Pen<'_> {
             ArrivalKind::Run(run) => (0, run, 0),
             ArrivalKind::Cancel(run) => (1, run, 0),
             ArrivalKind::Reschedule(run, at) => (2, run, at.as_millis()),
+            ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
         };
         let mut insert = self.conn.prepare_cached(
             "insert or ignore into arrivals (id, shard, kind, run, at)

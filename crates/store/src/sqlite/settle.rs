@@ -2,11 +2,12 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then,
+    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then, Token,
 };
 use punctual_node::ports::{ArrivalKind, Settled};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::code::bits;
 use super::day::Table;
 use super::keeper::{Keeper, Side};
 use super::known::{Bit, Standing};
@@ -29,8 +30,7 @@ impl Pen<'_> {
         if standing.is_closed || !self.is_there(run)? {
             return Ok(Settled::Stale);
         }
-        // Most runs never waited and have no gate, and then every fence holds.
-        if standing.is_engaged && !self.holds(run, settlement.fence)? {
+        if !self.holds(standing, run, settlement.fence)? {
             return Ok(Settled::Stale);
         }
         let (consecutive_failures, joined) = match &settlement.then {
@@ -99,11 +99,18 @@ impl Pen<'_> {
         self.side.tallies.failures(self.conn, settlement.job)
     }
 
-    /// Whether what the settlement relies on is so. Only asked for runs that are entangled.
-    fn holds(&self, run: RunId, fence: Fence) -> rusqlite::Result<bool> {
-        let begun = begun(self.conn, self.side, run)?;
-        let is_taken = matches!(fence, Fence::Unsent(_)) && begun.gated.contains(&fence.attempt());
-        Ok(!begun.is_beyond(fence.attempt()) && !is_taken)
+    /// Whether what the settlement relies on is so. Most runs never waited and have no gate: those need no look.
+    fn holds(&self, standing: Standing, run: RunId, fence: Fence) -> rusqlite::Result<bool> {
+        let begun = match standing.is_engaged {
+            true => begun(self.conn, self.side, run)?,
+            false => Begun::default(),
+        };
+        let gate = begun.token(fence.attempt());
+        let is_so = match fence {
+            Fence::Unsent(_) => gate.is_none(),
+            Fence::Sent(attempt, token) => gate.map_or(begun.reaches(attempt), |there| there == token),
+        };
+        Ok(is_so && !begun.is_beyond(fence.attempt()))
     }
 
     /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.
@@ -152,16 +159,29 @@ impl Pen<'_> {
     }
 }
 
-/// The attempts of an open run that were gated or are waited for.
+/// The attempts of an open run that were gated, each with its token, or are waited for.
+#[derive(Default)]
 pub(super) struct Begun {
-    pub(super) gated: Vec<Attempt>,
-    pub(super) waiting: Option<Attempt>,
+    gated: Vec<(Attempt, Token)>,
+    waiting: Option<Attempt>,
 }
 
 impl Begun {
     /// Whether an attempt after this one was gated or is waited for.
     pub(super) fn is_beyond(&self, attempt: Attempt) -> bool {
-        self.gated.last().copied().max(self.waiting) > Some(attempt)
+        let gated = self.gated.last().map(|(last, _)| *last);
+        gated.max(self.waiting) > Some(attempt)
+    }
+
+    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
+    /// wait for.
+    fn reaches(&self, attempt: Attempt) -> bool {
+        attempt <= self.waiting.unwrap_or(Attempt::FIRST)
+    }
+
+    /// The token of the gate that an attempt has.
+    fn token(&self, attempt: Attempt) -> Option<Token> {
+        self.gated.iter().find(|(gated, _)| *gated == attempt).map(|(_, token)| *token)
     }
 }
 
@@ -171,14 +191,14 @@ pub(super) fn begun(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Res
     let mut gated = Vec::new();
     if side.days.has(number, Table::Sends) {
         let mut select = conn.prepare_cached(&format!(
-            "select attempt
+            "select attempt, token
              from sends_{number}
              where run = ?1
              order by attempt"
         ))?;
         let mut rows = select.query([run.0 as i64])?;
         while let Some(row) = rows.next()? {
-            gated.push(Attempt(row.get(0)?));
+            gated.push((Attempt(row.get(0)?), Token(bits(row, 1)?)));
         }
     }
     let mut select = conn.prepare_cached("select attempt from waiting where run = ?1")?;

@@ -32,9 +32,12 @@ fn what_is_due_is_found_by_its_index_alone() {
         }
         store.accept(runs, Vec::new()).await.unwrap();
         database.ask("analyze table clocks, runs_2510, closes_2510, flights, waiting").await;
-        let [due, load] = store.explain(&leases, second(60), 2_510).await.unwrap();
+        let [due, load, list] = store.explain(&leases, second(60), 2_510).await.unwrap();
         check(&due, "clocks", "clocks_by_due");
         check(&load, "r", "by_due");
+        let by_job =
+            |look: &Look| look.index.as_deref() == Some("by_job") && !look.extra.contains("filesort");
+        assert!(list.iter().any(|look| look.table == "runs_2510" && by_job(look)), "{list:?}");
         for table in ["c", "f", "w"] {
             let look = load.iter().find(|look| look.table == table);
             let by_key = |look: &Look| look.access == "eq_ref" && look.index.as_deref() == Some("PRIMARY");

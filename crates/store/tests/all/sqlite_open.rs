@@ -111,6 +111,36 @@ fn make_first_schema(path: &std::path::Path) {
 }
 
 #[test]
+fn a_database_of_an_earlier_version_loses_the_tokens_that_it_kept_and_finds_runs_by_job() {
+    let folder = Folder::new();
+    let store = Sqlite::open(&folder.database(), options(Limits::default())).unwrap();
+    block_on(store.accept(vec![one_shot(1, second(0))], Vec::new())).unwrap();
+    drop(store);
+    let token = "pct_kept-by-an-earlier-version";
+    let conn = Connection::open(folder.database()).unwrap();
+    conn.execute_batch(&format!(
+        r#"drop index runs_{}_job;
+           delete from schema_version where version >= 8;
+           insert into requests (by, key, digest, begun_at, status, body)
+           values ('token:1', 'made', x'00', 0, 201, '{{"id":2,"token":"{token}"}}'),
+                  ('token:1', 'other', x'00', 0, 200, 'another answer');"#,
+        RunId::day_of(second(0))
+    ))
+    .unwrap();
+    drop(conn);
+    let holds = |text: &str| {
+        let bytes = std::fs::read(folder.database()).unwrap();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    };
+    assert!(holds(token) && holds("another answer"));
+    let store = Sqlite::open(&folder.database(), options(Limits::default())).unwrap();
+    let of_job = RunFilter { job: Some(JobId(1)), ..RunFilter::default() };
+    assert_eq!(block_on(store.run_list(&of_job, None, 10)).unwrap().items.len(), 1);
+    drop(store);
+    assert!(!holds(token) && holds("another answer"), "no page of the file has it any more");
+}
+
+#[test]
 fn a_database_of_the_first_schema_has_an_app_for_every_job_and_finds_gates_by_number() {
     let folder = Folder::new();
     make_first_schema(&folder.database());

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Own, Settlement,
-    ShardId, Skip, StoppedReason, Token, keep,
+    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Own, RunId,
+    Settlement, ShardId, Skip, StoppedReason, Then, Token, keep,
 };
 use punctual_core::policy::Retry;
-use punctual_node::ports::{Accepted, Address, Gated, Planned, Settled, Split};
+use punctual_node::ports::{Accepted, Address, Gated, Planned, Settled, Split, Unpark};
 
 use super::story::{
     DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, breaks, broadcast, definition, executed,
@@ -471,6 +471,20 @@ fn x4_there_is_no_executor_although_there_is_one() {
 }
 
 #[test]
+fn x5_an_attempt_ends_by_the_word_of_an_executor_of_another_app() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let mut forged =
+        story.lost(run, story.now(), AttemptOutcome::Succeeded, story.close(Outcome::Succeeded, ""));
+    if let Some(record) = &mut forged.attempt {
+        record.executor = crate::check::INTRUDER.into();
+    }
+    breaks("X5", story.settle(forged));
+}
+
+#[test]
 fn i11_what_was_given_up_is_sent_again_and_does_not_say_so() {
     let mut story = Story::of(executed());
     let run = story.planned();
@@ -673,6 +687,54 @@ fn i23_a_run_is_left_over_whose_parts_have_ended() {
     story.tell(moved).unwrap();
     story.at(story.now() + MINUTE + 500);
     breaks("I23 whole", story.finish());
+}
+
+#[test]
+fn i32_a_run_waits_for_a_place_though_few_are_sent() {
+    let mut story = Story::of(definition());
+    story.planned();
+    story.at(story.now() + MINUTE + 500);
+    let rest = Quiet {
+        since: Moment::default(),
+        healthy: vec![true],
+        is_narrow: true,
+        moves_at_rest: story.checker.lease_moves(),
+        unanswered: 0,
+    };
+    breaks("I32", story.finish_as(&rest));
+}
+
+// --- parked runs ---
+
+/// Two one-shots that were due one after the other, both parked.
+fn two_parked(story: &mut Story) -> [RunId; 2] {
+    [1, 2].map(|seconds| {
+        let run = story.new_run(START + seconds * 1_000, Origin::OneShot);
+        let id = run.id;
+        story.tell(Request::Accept(vec![run], vec![])).unwrap();
+        let fence = Fence::Unsent(Attempt::FIRST);
+        let then = Then::Park { attempt: Attempt::FIRST, version: 1 };
+        story.settle(story.settlement(id, fence, None, then)).unwrap();
+        id
+    })
+}
+
+#[test]
+fn i31_the_later_of_two_parked_runs_is_called_back() {
+    let mut story = Story::of(definition());
+    let [_, late] = two_parked(&mut story);
+    let unpark = Unpark::of(story.lease, story.job, 1, Timestamp::from_millis(START + 9_000));
+    let called = Answer::Unpark(vec![(story.job, late)]);
+    breaks("I31", story.claim(&Request::Unpark(unpark), called));
+}
+
+#[test]
+fn i31_a_parked_run_stays_though_there_is_room() {
+    let mut story = Story::of(definition());
+    let [early, _] = two_parked(&mut story);
+    let unpark = Unpark::of(story.lease, story.job, 9, Timestamp::from_millis(START + 9_000));
+    let called = Answer::Unpark(vec![(story.job, early)]);
+    breaks("I31", story.claim(&Request::Unpark(unpark), called));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What becomes of each run in hand: its job is asked, then whether there is a place for it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::engine::fire::{Wanted, wanted};
+use punctual_core::due::AppNumber;
+use punctual_core::engine::fire::{Rank, Wanted, wanted};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
@@ -18,10 +20,14 @@ use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
-use crate::memory::{Flight, Memory, Place, Run};
+use crate::memory::{Flight, Memory, Place, Run, UNKNOWN_APP};
+use crate::places::HttpPlace;
 use crate::ports::{Address, Dispatched, Gate, Kill};
 use crate::settings::Planted;
 use crate::step::Ended;
+
+/// How many runs are parked in one step for lack of room.
+const PARKED_AT_ONCE: usize = 5_000;
 
 impl Node {
     /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
@@ -112,7 +118,7 @@ impl Turn<'_> {
             is_gated: run.flags.has_gate,
             is_adopted: true,
             possible_duplicate: run.flags.may_repeat,
-            pool: None,
+            http: None,
             deadline: reap::deadline(job, &own, self.now, self.settings.grace),
             unclear: None,
             lost_because: None,
@@ -197,6 +203,8 @@ impl Turn<'_> {
         let address = memory.chosen.remove(&id);
         memory.seekers.remove(id);
         let pool = memory.pool_of(run, *now);
+        let app = memory.app_number(run.job);
+        let http = pool.map(|pool| HttpPlace { pool, app, job: run.job, is_noted: false });
         memory.fly(
             id,
             Flight {
@@ -208,7 +216,7 @@ impl Turn<'_> {
                 is_gated: log.is_some(),
                 is_adopted: false,
                 possible_duplicate: run.flags.may_repeat,
-                pool,
+                http,
                 deadline: reap::deadline(job, &own, *now, self.settings.grace),
                 unclear: None,
                 lost_because: None,
@@ -254,18 +262,18 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(last.run, &run, then));
     }
 
-    /// When the queues are full, the last in line wait in the store, so that what can go is not behind what cannot. They
-    /// are called back when there is room again. A queue that empties within two seconds holds nobody up for long, and
-    /// to park from it would double what is written for each run.
+    /// When memory is full of runs that cannot go, some of them wait in the store, so that what can go is not behind them.
+    /// They are called back when there is room again. A queue that empties soon holds nobody up for long, and to park from
+    /// it would double what is written for each run.
     fn park_surplus(&mut self) {
-        let is_flowing = self.memory.flow.takes(self.settings.ready_max());
-        if !self.memory.is_ready_full(self.settings) || is_flowing {
+        let (memory, settings) = (&*self.memory, self.settings);
+        if !memory.is_clogged(settings, self.now) || memory.flow.takes(memory.waiting_count()) {
             return;
         }
-        let surplus = self.memory.waiting_count() - self.settings.ready_max() / 2;
-        let stalled = self.memory.seekers.last_stalled(surplus);
-        let ids = stalled.into_iter().chain(self.memory.ready.iter().rev().map(|rank| rank.run));
-        let last: Vec<_> = ids.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
+        let surplus = (memory.waiting_count() - settings.ready_max() / 2 + 1).min(PARKED_AT_ONCE);
+        let stalled = memory.seekers.last_stalled(surplus);
+        let last = stalled.into_iter().chain(memory.last_in_line(surplus));
+        let last: Vec<_> = last.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
         for (id, ended) in last {
             self.memory.seekers.remove(id);
             self.memory.make_busy(id);
@@ -273,14 +281,12 @@ impl Turn<'_> {
         }
     }
 
-    /// A run that waits for a place in a pool, or for its share as one that is caught up with; and what becomes of it:
-    /// its lateness is judged now, since waiting for a place is none.
+    /// A run that waits and may be parked; and what becomes of it: its lateness is judged now, since waiting for a place is
+    /// none.
     fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
         let run = self.memory.runs.get(&id).copied()?;
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
-        let has_to_wait = run.place == Place::Seeking
-            || run.decided == Decided::CaughtUp
-            || self.memory.pool_of(&run, self.now).is_some();
+        let has_to_wait = matches!(run.place, Place::Seeking | Place::Ready);
         let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
         let then = match self.ask(id, &run, job) {
             Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
@@ -408,13 +414,40 @@ impl Flight {
     }
 }
 
-/// The end of a run that is not wanted (any more). Skipped says that it never ran, so what was tried before is failed.
+/// The end of a run that is not wanted (any more). Skipped says that it never ran, so what was tried before is failed. What a
+/// deleted job left is cancelled with it.
 pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
-    let outcome = if run.attempt > Attempt::FIRST { Outcome::Failed } else { Outcome::Skipped };
+    let outcome = match reason {
+        _ if run.attempt > Attempt::FIRST => Outcome::Failed,
+        Skip::JobDeleted => Outcome::Cancelled,
+        _ => Outcome::Skipped,
+    };
     Close { outcome, reason: Text::Borrowed(reason.name()), closed_at: now, range: None }
 }
 
 impl Memory {
+    /// The last in line of the due queue, so many. They are taken from the apps that have the most in it, down to the same
+    /// number for each; and of an app, what a schedule fires only after everything else.
+    fn last_in_line(&self, many: usize) -> Vec<RunId> {
+        let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
+        for rank in self.ready.iter() {
+            let Some(run) = self.runs.get(&rank.run) else { continue };
+            let is_other = run.origin != Origin::Schedule;
+            let app = self.known_app_number(run.job).unwrap_or(UNKNOWN_APP);
+            apps.entry(app).or_default().push((is_other, rank));
+        }
+        let mut apps: Vec<Vec<(bool, Rank)>> = apps.into_values().collect();
+        apps.iter_mut().for_each(|ranks| ranks.sort_unstable());
+        let mut last = Vec::new();
+        while last.len() < many
+            && let Some(most) = apps.iter_mut().max_by_key(|ranks| ranks.len())
+            && let Some((_, rank)) = most.pop()
+        {
+            last.push(rank.run);
+        }
+        last
+    }
+
     /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before
     /// it was ready, or ever since it was made. A holder may act on what it knew of the job for as long as its term; but
     /// who called a run back because of a change knew of that change, and whoever came after knows it too.
@@ -455,5 +488,5 @@ fn executor_of(job: &Job) -> Text {
 fn is_at_threshold(job: &Job, run: &Run, now: Timestamp) -> bool {
     let late = now.as_millis().saturating_sub(run.ready_at.as_millis());
     let threshold = job.definition.misfire.threshold.max(GRACE).as_millis() as i64;
-    run.decided == Decided::NotYet && run.attempt == Attempt::FIRST && late >= threshold - 1
+    run.decided != Decided::CaughtUp && run.attempt == Attempt::FIRST && late >= threshold - 1
 }

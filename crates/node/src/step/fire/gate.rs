@@ -141,12 +141,7 @@ impl Turn<'_> {
 
     /// Forgets a run that may have a gate: it is found again by adopting or by loading, if it is open.
     pub(super) fn leave_behind(&mut self, id: RunId, run: &Run) {
-        self.memory.forget(id);
-        self.memory.read_again(run.shard, run.ready_at);
-        if let Some(held) = self.memory.held.get_mut(&run.shard) {
-            held.is_adopted = false;
-            self.memory.wakes.load = true;
-        }
+        self.memory.leave_behind(id, run);
     }
 
     /// The place is taken by a run that is not ours to count.

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::engine::fire::{Rank, Wanted, wanted};
-use punctual_core::model::{RunId, Target};
-use punctual_core::policy::{Placement, Pool, pool};
+use punctual_core::due::{AppNumber, Next, Verdict};
+use punctual_core::engine::fire::{Rank, Wanted, decided_when_due, wanted};
+use punctual_core::model::{JobId, RunId, Target};
+use punctual_core::policy::pool::{is_within_app_share, is_within_job_share};
+use punctual_core::policy::{Places, Pool, Room};
+use punctual_core::wheel::{Handed, Wheel};
 
 use super::Help;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Run};
-use crate::ports::Boot;
+use crate::memory::{Memory, Run, UNKNOWN_APP};
+use crate::ports::{Boot, StoreError};
 use crate::settings::{Planted, Settings};
 
 /// When caught-up runs had their share of a step, the rest of them waits this long.
@@ -33,31 +36,122 @@ pub(super) struct Picked {
     pub(super) runs: Vec<RunId>,
     /// Whether it is as many as go in one: there may be more.
     pub(super) is_full: bool,
+    /// Jobs that have something due, and nobody knows yet which pool and app they belong to.
+    pub(super) unsorted: Vec<JobId>,
 }
 
-/// What was chosen from the queue.
-struct Choice {
-    picked: Vec<RunId>,
+/// The smallest step of time.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// How many leave the wheel in one round.
+const LET_OUT_MAX: usize = 10_000;
+
+/// How often the jobs in line for the slow pool are asked whether they belong there.
+const PACE_EVERY_MS: i64 = 1_000;
+
+/// A round of picking: what it is about, and what it has taken so far.
+struct Round<'a> {
+    memory: &'a Memory,
+    settings: &'a Settings,
+    now: Timestamp,
+    help: Help,
+    /// With the places of what this round takes.
+    places: Places,
+    taken: Vec<(Pool, AppNumber, JobId)>,
+    picked: usize,
+    caught_up: usize,
     /// Whether the store has to be asked about one of them.
     asks_store: bool,
-    /// See [`Memory::fast_below`].
-    fast_below: Option<Rank>,
-    /// Whether everything that was passed over so far waits for the fast pool.
-    is_unbroken: bool,
+    /// See [`Picked::unsorted`].
+    unsorted: Vec<JobId>,
 }
 
-impl Choice {
-    fn pass_over(&mut self, rank: Rank, pool: Pool) {
-        self.is_unbroken &= pool == Pool::Fast;
-        if self.is_unbroken {
-            self.fast_below = self.fast_below.max(Some(rank));
+impl Round<'_> {
+    fn new<'a>(
+        memory: &'a Memory,
+        settings: &'a Settings,
+        now: Timestamp,
+        help: Help,
+        places: Places,
+    ) -> Round<'a> {
+        let (taken, unsorted) = (Vec::new(), Vec::new());
+        let (picked, caught_up, asks_store) = (0, 0, false);
+        Round { memory, settings, now, help, places, taken, picked, caught_up, asks_store, unsorted }
+    }
+
+    /// How many go in a round with these.
+    fn max(&self) -> usize {
+        let max = self.settings.fire_max;
+        if self.asks_store { max } else { max.min(AT_ONCE_MAX) }
+    }
+
+    fn judge(&mut self, next: &Next) -> Verdict {
+        let memory = self.memory;
+        if self.picked >= self.max() {
+            return Verdict::Stop;
         }
+        if next.rank.is_caught_up && self.caught_up >= self.settings.catch_up_max {
+            // Behind it in this line there is nothing fresh.
+            return Verdict::PassPool;
+        }
+        let Some(run) = memory.runs.get(&next.rank.run) else { return Verdict::Take };
+        if self.help == Help::None && !memory.goes_alone(run, self.now) {
+            return Verdict::PassJob;
+        }
+        let Some(app) = memory.known_app_number(next.job) else {
+            self.unsorted.push(next.job);
+            return Verdict::PassJob;
+        };
+        let pool = memory.pool_of(run, self.now);
+        if (pool, app) != (next.pool, next.app) {
+            return Verdict::Move(pool, app);
+        }
+        if let Some(verdict) = self.without_place(next) {
+            return verdict;
+        }
+        self.caught_up += usize::from(next.rank.is_caught_up);
+        self.asks_store |= memory.asks_store(next.rank.run, run);
+        self.picked += 1;
+        Verdict::Take
+    }
+
+    /// Takes a place for it; or who is passed over, because there is none.
+    fn without_place(&mut self, next: &Next) -> Option<Verdict> {
+        let Some(pool) = next.pool else {
+            let free = self.settings.stalled_max().saturating_sub(self.memory.seekers.stalled_count());
+            let held = self.memory.seekers.stalled_of(next.job);
+            return (held > 0 && !is_within_job_share(held, free)).then_some(Verdict::PassJob);
+        };
+        let room = self.places.room(pool, next.app, next.job);
+        let is_shared = !self.memory.has_planted(Planted::SlowCallsStay);
+        match room {
+            Room::Full => return Some(Verdict::PassPool),
+            Room::AppShare if is_shared => return Some(Verdict::PassApp),
+            Room::JobShare if is_shared => return Some(Verdict::PassJob),
+            Room::Free | Room::AppShare | Room::JobShare => {}
+        }
+        self.places.take(pool, next.app, next.job);
+        self.taken.push((pool, next.app, next.job));
+        None
+    }
+
+    /// The places as they were: each send takes its own when it goes out.
+    fn end(mut self) -> Places {
+        for (pool, app, job) in self.taken {
+            self.places.give_back(pool, app, job);
+        }
+        self.places
     }
 }
 
 impl Settings {
-    /// How many runs may be due and waiting for a place.
+    /// How many runs that are due may wait in memory for a place.
     pub(crate) fn ready_max(&self) -> usize {
+        self.due_max.max(self.fire_max)
+    }
+
+    /// How many runs may wait in memory for executors that take no more.
+    pub(crate) fn stalled_max(&self) -> usize {
         (self.limits.fast_queue as usize + self.limits.slow_queue as usize).max(self.fire_max)
     }
 }
@@ -71,6 +165,7 @@ impl Node {
             return Picked::default();
         }
         let Some(now) = memory.trusted_now(boot) else { return Picked::default() };
+        memory.move_slow_calls(now);
         memory.end_listening(boot);
         memory.call_stalled();
         self.let_out(&mut memory, now);
@@ -82,87 +177,88 @@ impl Node {
         }
         memory.wakes.load |= memory.has_room_again();
         memory.wakes.load |= help == Help::Store && memory.fetches_at(boot).is_some_and(|at| at <= boot);
-        let choice = self.choose(&memory, now, help);
-        let is_full = choice.picked.len() >= self.round_max(&choice);
-        let Choice { picked, fast_below, .. } = choice;
-        memory.fast_below = fast_below;
-        memory.wakes.tend |= memory.has_room_for_parked(&self.settings, picked.is_empty());
-        let is_waiting = memory.waiting_count() > picked.len();
+        let Picked { runs: picked, is_full, unsorted } = self.choose(&mut memory, now, help);
+        if memory.has_room_for_parked(&self.settings, picked.is_empty()) && memory.parked.find_room() {
+            memory.wakes.tend = true;
+        }
+        let is_waiting = memory.waiting_count() > 0;
         memory.flow.note(boot, picked.len(), is_waiting);
         for id in &picked {
             memory.make_busy(*id);
         }
-        Picked { runs: picked, is_full }
+        Picked { runs: picked, is_full, unsorted }
     }
 
-    /// How many go in a round with these.
-    fn round_max(&self, choice: &Choice) -> usize {
-        if choice.asks_store { self.settings.fire_max } else { self.settings.fire_max.min(AT_ONCE_MAX) }
-    }
-
-    /// Lets what is due leave the wheel, as much as may wait for a place.
-    fn let_out(&self, memory: &mut Memory, now: Timestamp) {
-        if memory.waiting_count() == 0 {
-            memory.turn = 0;
+    /// Finds out which pool and app jobs belong to, and puts their runs in line there.
+    pub(super) async fn sort_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        if jobs.is_empty() {
+            return Ok(());
         }
+        self.know_jobs(jobs.iter().copied()).await?;
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
+        for job in jobs {
+            let app = memory.app_number(*job);
+            let pool = memory.is_http(*job).then(|| memory.pool_for(*job, now));
+            memory.ready.rehome(*job, pool, app);
+        }
+        Ok(())
+    }
+
+    /// Lets what is due leave the wheel, as much as may wait for a place. Where a job or an app has its share of that, the
+    /// rest of its runs stays in the wheel, and does not keep others in it.
+    fn let_out(&self, memory: &mut Memory, now: Timestamp) {
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
-        memory.wheel.advance(now, room, &mut due);
-        let (is_short, turn) = (room > 0 && due.len() == room, memory.turn);
+        let wheel = &mut std::mem::replace(&mut memory.wheel, Wheel::new(1, Timestamp::MIN));
+        let may_have = |group: u32, handed: Handed| memory.may_line_up(JobId(group), room, handed);
+        wheel.advance_within(now, room.min(LET_OUT_MAX), may_have, &mut due);
+        std::mem::swap(&mut memory.wheel, wheel);
         for timer in due {
             let id = RunId(timer.id);
-            if let Some(run) = memory.runs.get_mut(&id) {
-                run.turn = turn;
-            }
+            memory.judge_lateness(id, now);
             if memory.has_planted(Planted::LooksBackOneSlot) && is_behind(timer.due, now) {
                 leave_for_next_turn(memory, id);
             } else {
                 memory.make_ready(id);
             }
         }
-        // What had to stay goes behind these, however long it has been due: else one app's backlog would always be first.
-        memory.turn = turn.saturating_add(u32::from(is_short));
     }
 
-    /// The runs that may go now, in their order.
-    fn choose(&self, memory: &Memory, now: Timestamp, help: Help) -> Choice {
-        let fast_below = memory.fast_below;
-        let mut choice = Choice { picked: Vec::new(), asks_store: false, fast_below, is_unbroken: true };
-        let (mut taken, mut caught_up) = ([0_u32; 2], 0);
-        let has_place = |pool: Pool, taken: &[u32; 2]| {
-            let open = memory.open[pool as usize] + taken[pool as usize];
-            pool::place(&self.settings.limits, pool, open, 0) == Placement::Send
-        };
-        let (mut ranks, mut has_jumped) = (memory.ready.range(..), false);
-        while let Some(rank) = ranks.next() {
-            let has_share = !rank.is_caught_up || caught_up < self.settings.catch_up_max;
-            if choice.picked.len() >= self.round_max(&choice) || !has_share {
-                break;
+    /// Takes the runs that may go now out of the due queue, in their order; and whether there may be more.
+    fn choose(&self, memory: &mut Memory, now: Timestamp, help: Help) -> Picked {
+        memory.sort_slow_jobs(now);
+        let mut ready = std::mem::take(&mut memory.ready);
+        let places = std::mem::take(&mut memory.places);
+        let mut round = Round::new(memory, &self.settings, now, help, places);
+        let picked = ready.pick(|next| round.judge(next));
+        let is_full = round.picked >= round.max();
+        let unsorted = std::mem::take(&mut round.unsorted);
+        (memory.places, memory.ready) = (round.end(), ready);
+        Picked { runs: picked.into_iter().map(|(_, rank)| rank.run).collect(), is_full, unsorted }
+    }
+
+    /// The first run that may go now, if there is one.
+    fn first_choice(&self, memory: &mut Memory, now: Timestamp) -> Option<Rank> {
+        let mut ready = std::mem::take(&mut memory.ready);
+        let places = std::mem::take(&mut memory.places);
+        let mut round = Round::new(memory, &self.settings, now, Help::Store, places);
+        let mut first = None;
+        ready.pick(|next| match round.judge(next) {
+            Verdict::Take => {
+                first = Some(next.rank);
+                Verdict::Stop
             }
-            if !has_jumped && !has_place(Pool::Fast, &taken) {
-                has_jumped = true;
-                if let Some(below) = choice.fast_below.filter(|below| below > rank) {
-                    ranks = memory.ready.range(below..);
-                    continue;
-                }
+            // To find out where it belongs is something to do, too.
+            Verdict::PassJob if !round.unsorted.is_empty() => {
+                first = Some(next.rank);
+                Verdict::Stop
             }
-            let Some(run) = memory.runs.get(&rank.run) else { continue };
-            if help == Help::None && !memory.goes_alone(run, now) {
-                choice.is_unbroken = false;
-                continue;
-            }
-            if let Some(pool) = memory.pool_of(run, now) {
-                if !has_place(pool, &taken) {
-                    choice.pass_over(*rank, pool);
-                    continue;
-                }
-                taken[pool as usize] += 1;
-            }
-            caught_up += usize::from(rank.is_caught_up);
-            choice.asks_store |= memory.asks_store(rank.run, run);
-            choice.picked.push(rank.run);
-        }
-        choice
+            verdict => verdict,
+        });
+        (memory.places, memory.ready) = (round.end(), ready);
+        first
     }
 
     /// When this step wants to be called again.
@@ -176,19 +272,20 @@ impl Node {
             return held_until;
         }
         // Where no place is free, nothing is chosen: places become free by ends, and those wake this step.
-        let in_queue = match memory.ready.first() {
-            Some(first) if !self.choose(&memory, now, Help::Store).picked.is_empty() => {
-                Some(boot.plus(if first.is_caught_up { CATCH_UP_PAUSE } else { NEXT_ROUND }))
-            }
-            _ => None,
-        };
+        let in_queue = self
+            .first_choice(&mut memory, now)
+            .map(|first| boot.plus(if first.is_caught_up { CATCH_UP_PAUSE } else { NEXT_ROUND }));
         let is_full = memory.is_ready_full(&self.settings);
-        let in_wheel = memory.wheel.next_due().filter(|_| !is_full);
+        let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
+        let none = Handed { total: 0, of_group: 0 };
+        let may_have = |group: u32| memory.may_line_up(JobId(group), room, none);
+        let in_wheel = memory.wheel.next_due_within(may_have).filter(|_| !is_full);
         let between = memory.between.first().map(|(ready_at, _)| *ready_at);
-        let waiting = [in_wheel, between].into_iter().flatten().min();
+        let slow = memory.fast_calls.front().map(|call| call.slow_at.saturating_add(MOMENT));
+        let waiting = [in_wheel, between, slow].into_iter().flatten().min();
         let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
         // What cannot go may have to make way for what could.
-        let overfull = is_full.then(|| memory.flow.next_look());
+        let overfull = memory.is_clogged(&self.settings, now).then(|| memory.flow.next_look());
         let listened = memory.natives.listened();
         let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
         [in_queue, waiting, overfull, listened, fetches].into_iter().flatten().fold(idle, Boot::min)
@@ -197,8 +294,49 @@ impl Node {
 
 impl Memory {
     /// Whether nothing more may leave the wheel before something that is due goes.
-    pub(super) fn is_ready_full(&self, settings: &Settings) -> bool {
+    fn is_ready_full(&self, settings: &Settings) -> bool {
         self.waiting_count() >= settings.ready_max()
+    }
+
+    /// Whether what waits fills memory, so that what is due and could go stays in the store behind it.
+    pub(super) fn is_clogged(&self, settings: &Settings, now: Timestamp) -> bool {
+        let is_cut_off = self.wheel.mark().is_some_and(|mark| mark.due <= now);
+        is_cut_off && self.waiting_count() * 2 >= settings.ready_max()
+    }
+
+    /// Whether one more run of a job may wait in the due queue, which has room for so many more, beside those that a round
+    /// has let out of the wheel.
+    fn may_line_up(&self, job: JobId, room: usize, handed: Handed) -> bool {
+        let free = room.saturating_sub(handed.total);
+        let of_job = self.ready.len_of_job(job) + handed.of_group;
+        let app = self.known_app_number(job).unwrap_or(UNKNOWN_APP);
+        let of_app = self.ready.len_of_app(app) + handed.of_group;
+        is_within_job_share(of_job, free) && is_within_app_share(of_app, free)
+    }
+
+    /// A run becomes due: what it waits for a place from now on is no lateness.
+    fn judge_lateness(&mut self, id: RunId, now: Timestamp) {
+        let Some(run) = self.runs.get(&id).copied() else { return };
+        let Some(Known::Job(job)) = self.jobs.get(run.job) else { return };
+        let decided = decided_when_due(job, &self.candidate(id, &run), now);
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.decided = decided;
+        }
+    }
+
+    /// Jobs that are no longer slow leave the line for the slow pool, which may be full.
+    fn sort_slow_jobs(&mut self, now: Timestamp) {
+        let is_time = |last: Timestamp| now.as_millis().saturating_sub(last.as_millis()) >= PACE_EVERY_MS;
+        if !self.paced_at.is_none_or(is_time) {
+            return;
+        }
+        self.paced_at = Some(now);
+        let is_fast = |job: &JobId| self.pool_for(*job, now) == Pool::Fast;
+        let fast: Vec<JobId> = self.ready.jobs_in(Some(Pool::Slow)).filter(is_fast).collect();
+        for job in fast {
+            let app = self.app_number(job);
+            self.ready.rehome(job, Some(Pool::Fast), app);
+        }
     }
 
     /// How many are due and cannot go yet: there is no place for them, or no executor takes more.
@@ -235,14 +373,14 @@ impl Memory {
     /// can go and something else could.
     fn has_room_for_parked(&self, settings: &Settings, is_idle: bool) -> bool {
         let room = settings.ready_max() / if is_idle { 2 } else { 4 };
-        self.waiting_count() < room.max(1) && self.parked.values().any(|parked| parked.is_due)
+        self.waiting_count() < room.max(1)
     }
 
     /// The pool whose places a send of the run takes; none for what is not sent over HTTP.
     pub(super) fn pool_of(&self, run: &Run, now: Timestamp) -> Option<Pool> {
         match self.jobs.get(run.job) {
             Some(Known::Job(job)) if matches!(job.definition.target, Target::Http(_)) => {
-                Some(self.paces.get(&run.job).map_or(Pool::Fast, |pace| pace.pool(now)))
+                Some(self.pool_for(run.job, now))
             }
             _ => None,
         }

@@ -90,7 +90,7 @@ impl Turn<'_> {
                 is_gated: true,
                 is_adopted: false,
                 possible_duplicate: run.flags.may_repeat,
-                pool: None,
+                http: None,
                 // Its parts have theirs.
                 deadline: Timestamp::MAX,
                 unclear: None,

@@ -137,6 +137,39 @@ async fn reports_about_what_it_does_not_hold_change_nothing() {
 }
 
 #[tokio::test]
+async fn an_executor_of_another_app_learns_nothing_and_changes_nothing() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    // Nobody of its app is there, so the run waits.
+    let victim = server.create(job("victim", "ok", json!({}))).await;
+    let open_run = run(&server, victim, json!(null)).await;
+    let before = server.run(open_run).await;
+    for attempt in [1, 2] {
+        let held = |run: u64| json!({"run": run, "attempt": attempt, "token": (1 << 20) + attempt});
+        let holds = json!([held(open_run), held(open_run + 1_000)]);
+        let mut socket = connect(&server, "").await.expect("let in");
+        say(&mut socket, &hello(json!({"app": "evil", "holds": holds}))).await;
+        let welcome = hear(&mut socket).await.expect("an answer");
+        assert_eq!(welcome["stale"], holds, "an open number looks like a free one");
+        say(
+            &mut socket,
+            &json!({"type": "log", "run": open_run, "attempt": attempt, "from": 1, "lines": ["forged"]}),
+        )
+        .await;
+        let mut report = held(open_run);
+        report["outcome"] = "succeeded".into();
+        say(&mut socket, &json!({"type": "reports", "reports": [report]})).await;
+        let kept = hear(&mut socket).await.expect("an answer");
+        assert_eq!(kept, json!({"type": "kept", "reports": [held(open_run)]}));
+    }
+    assert_eq!(server.run(open_run).await, before);
+    eventually("two hellos and two reports are counted", async || {
+        server.get("/metrics").await.text().contains("punctual_reports_refused_total 4")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_wrong_token_is_refused_and_a_revoked_one_ends_the_session() {
     let folder = Folder::new();
     std::fs::write(folder.path().join("c.toml"), "[executors]\naccess_token = \"right\"\n").unwrap();

@@ -28,7 +28,7 @@ use punctual_store::{Memory, StoreClock};
 use super::values::{
     address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
 };
-use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb};
+use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb, unpark};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
 
 /// Whether a store counts its gates and arrivals as the memory does.
@@ -163,10 +163,8 @@ impl Pair {
             }
             Verb::Adopt { shards, stale } => self.adopt(&self.current(shards, stale)).await,
             Verb::Unpark { shard, stale, job, max, at: when } => {
-                let lease = self.current(1 << shard, stale)[0];
-                let (job, max) = (JobId(u32::from(job) + 1), usize::from(max));
-                let _ =
-                    self.same(async |store: &dyn Whole| store.unpark(lease, job, max, at(when)).await).await;
+                let unpark = unpark(self.current(1 << shard, stale)[0], (job, max), at(when));
+                let _ = self.same(async |store: &dyn Whole| store.unpark(&unpark).await).await;
             }
             Verb::Gate(drawn) => {
                 let dump = self.dump();
@@ -516,7 +514,12 @@ impl Pair {
         let job = run.map_or(JobId(1), |run| run.job);
         let version = dump.jobs.iter().find(|there| there.id == job).map_or(1, |job| job.version);
         let attempt = Attempt(u32::from(drawn.attempt));
-        let token = Token::new(Epoch(1), attempt);
+        let gate = dumped.and_then(|run| run.gates.iter().find(|gate| gate.attempt == attempt));
+        let token = match drawn.at {
+            // Somebody else's.
+            1 => Token::new(Epoch(9), attempt),
+            _ => gate.map_or(Token::new(Epoch(1), attempt), |gate| gate.token),
+        };
         let next = if drawn.is_sent { attempt.next() } else { attempt };
         let then = match drawn.then {
             0..=4 => Then::Close(self.close(Outcome::ALL[usize::from(drawn.then)])),
@@ -754,6 +757,12 @@ impl Pair {
             for attempt in (1..4).map(Attempt) {
                 self.same(async |store: &dyn Whole| store.log(*id, attempt).await).await.unwrap();
             }
+        }
+        for job in (1..=6).map(JobId) {
+            let open = async |store: &dyn Whole| store.open_runs(job, RunId::default(), 1_000).await;
+            self.same(open).await.unwrap();
+            let of_job = RunFilter { job: Some(job), ..RunFilter::default() };
+            self.pages(&of_job, 3).await;
         }
         self.sent(&ids).await;
         let storage = async |store: &dyn Whole| {

@@ -1,6 +1,9 @@
 //! The verbs that are drawn for the model test, as small numbers from small spaces.
 
+use calendar::Timestamp;
 use proptest::prelude::*;
+use punctual_core::model::JobId;
+use punctual_node::ports::{Lease, Unpark};
 
 use super::JOBS;
 
@@ -194,4 +197,14 @@ fn people() -> impl Strategy<Value = Verb> {
         2 => (run(), 1..4_u8, prop::option::of(any::<bool>()))
             .prop_map(|(run, attempt, is_confirmed)| Verb::NoteKill { run, attempt, is_confirmed }),
     ]
+}
+
+/// What [`Verb::Unpark`] asks for: runs of one job, or of the first three with a limit for each.
+pub(super) fn unpark(lease: Lease, (job, max): (u8, u8), at: Timestamp) -> Unpark {
+    let max = usize::from(max);
+    let jobs = match job {
+        0 => vec![(JobId(1), 1), (JobId(2), max), (JobId(3), 9)],
+        job => vec![(JobId(u32::from(job)), max)],
+    };
+    Unpark { lease, jobs, max, at }
 }

@@ -66,6 +66,23 @@ fn what_is_due_is_found_by_the_indexes() {
         let index = format!("runs_{}_pkey", first.id.day());
         assert!(plan.contains(&index) && !plan.contains("Seq Scan on runs"), "{plan}");
         assert!(!plan.contains(&format!("runs_{}", first.id.day() + 1)), "{plan}");
+        let of_job = Postgres::list_of_job()
+            .replace("$1", &end.to_string())
+            .replace("$2", "100")
+            .replace("$3", "7")
+            .replace("$4::bigint", "null::bigint")
+            .replace("$5::bigint", "null::bigint")
+            .replace("$6::text", "null::text")
+            .replace("$7::text[]", "null::text[]")
+            .replace("$4", "0")
+            .replace("$5", "0")
+            .replace("$6", "''")
+            .replace("$7", "array['']");
+        let plan = explain(&of_job).await;
+        let index = format!("runs_{}_job_id_idx", first.id.day());
+        // The far table is empty, and so is read as it is.
+        let walked = format!("Seq Scan on runs_{}", first.id.day());
+        assert!(plan.contains(&index) && !plan.contains(&walked), "{plan}");
         drop((store, client));
         house.database.drop().await;
     });

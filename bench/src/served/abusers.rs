@@ -1,0 +1,146 @@
+//! Clients that take from a node what they can get: connections, streams, memory, and its time. Each comes again when it
+//! was sent away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+
+use super::wire::Target;
+use crate::Failure;
+
+/// How long an abuser rests before it comes again.
+const REST: Duration = Duration::from_secs(1);
+
+/// How long it takes until all have come.
+const COMING: Duration = Duration::from_secs(2);
+
+/// How much of a body is sent by somebody who shows no token.
+const BODY: usize = 1_250_000;
+
+/// How long the line is that a stream never ends.
+const HALF_LINE: usize = 64 << 10;
+
+/// How many attempts a callback names.
+const NAMED: usize = 300_000;
+
+/// What is done to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abuse {
+    /// Connects and says nothing.
+    Silence,
+    /// Speaks HTTP/2, answers pings, and asks for nothing.
+    Idle,
+    /// Listens to events.
+    Listen,
+    /// Sends a long body without a token, but for its last byte.
+    Body,
+    /// Begins a stream of lines and ends no line.
+    HalfLine,
+    /// Reports hundreds of thousands of attempts that never were.
+    Callback,
+}
+
+/// Those who abuse a node, until the value goes.
+pub(crate) struct Abusers {
+    tasks: JoinSet<()>,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Abusers {
+    pub(crate) fn new() -> Abusers {
+        Abusers { tasks: JoinSet::new(), rounds: Arc::default() }
+    }
+
+    /// Lets so many clients do one thing to a node, again and again.
+    pub(crate) fn join(&mut self, count: u64, abuse: Abuse, target: &Target, tokens: Tokens) {
+        // Made once: who abuses a node on the same machine must not take its cores.
+        let said: Arc<[u8]> = words(abuse, &target.authority, tokens).into();
+        for number in 0..count {
+            // Not all in one instant: that would measure how fast this machine makes connections.
+            let begins_after =
+                COMING * u32::try_from(number).unwrap_or(0) / u32::try_from(count).unwrap_or(1);
+            let (target, rounds, said) = (target.clone(), Arc::clone(&self.rounds), Arc::clone(&said));
+            self.tasks.spawn(async move {
+                tokio::time::sleep(begins_after).await;
+                loop {
+                    // Whatever comes of it, it is tried again: that is what makes it abuse.
+                    let _ = match abuse {
+                        Abuse::Idle => idle(&target).await,
+                        _ => write_and_wait(&target, &said).await,
+                    };
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(REST).await;
+                }
+            });
+        }
+    }
+
+    /// How often somebody was sent away, or gave up.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+}
+
+/// What abusers may show, where they show anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens {
+    pub(crate) api: &'static str,
+    pub(crate) executor: &'static str,
+}
+
+/// What an abuser says, where it speaks HTTP/1.
+fn words(abuse: Abuse, host: &str, tokens: Tokens) -> Vec<u8> {
+    let post =
+        |path: &str, headers: String| format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n\r\n");
+    let bearer = format!("authorization: Bearer {}", tokens.api);
+    match abuse {
+        Abuse::Silence | Abuse::Idle => Vec::new(),
+        Abuse::Listen => {
+            format!("GET /api/v1/events HTTP/1.1\r\nhost: {host}\r\n{bearer}\r\n\r\n").into_bytes()
+        }
+        Abuse::Body => {
+            let headers = format!("content-type: application/json\r\ncontent-length: {}", BODY + 1);
+            [post("/api/v1/session", headers).as_bytes(), &vec![b' '; BODY]].concat()
+        }
+        Abuse::HalfLine => {
+            let headers =
+                format!("{bearer}\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked");
+            let size = format!("{HALF_LINE:x}\r\n");
+            [post("/api/v1/runs", headers).as_bytes(), size.as_bytes(), &vec![b' '; HALF_LINE], b"\r\n"]
+                .concat()
+        }
+        Abuse::Callback => {
+            let ids: Vec<String> = (1..=NAMED).map(|id| format!("{{\"logId\":{id}}}")).collect();
+            let body = format!("[{}]", ids.join(","));
+            let (token, length) = (tokens.executor, body.len());
+            let headers =
+                format!("XXL-JOB-ACCESS-TOKEN: {token}\r\nconnection: close\r\ncontent-length: {length}");
+            [post("/api/callback", headers).as_bytes(), body.as_bytes()].concat()
+        }
+    }
+}
+
+/// Says something, and then reads until the node ends the connection.
+async fn write_and_wait(target: &Target, said: &[u8]) -> Result<(), Failure> {
+    let mut stream = target.connect().await?;
+    stream.write_all(said).await?;
+    stream.flush().await?;
+    let mut read = [0; 4 << 10];
+    while stream.read(&mut read).await? > 0 {}
+    Ok(())
+}
+
+async fn idle(target: &Target) -> Result<(), Failure> {
+    let stream = TokioIo::new(target.connect().await?);
+    let (sender, connection) = http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), stream).await?;
+    connection.await?;
+    drop(sender);
+    Ok(())
+}

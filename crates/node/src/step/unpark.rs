@@ -1,0 +1,177 @@
+//! Calling back: parked runs become ready again, of many jobs in one statement, by due time, as many as there is room for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use calendar::Timestamp;
+use punctual_core::model::{JobId, JobState, RunId, ShardId, Target};
+use punctual_core::wheel::Mark;
+
+use crate::Node;
+use crate::jobs::Known;
+use crate::memory::Memory;
+use crate::parked::{Parked, WaitsFor};
+use crate::ports::{Lease, StoreError, Unpark};
+use crate::settings::Settings;
+
+/// How many jobs are asked about in one step.
+const JOBS_MAX: usize = 1_000;
+
+/// How many runs are called back in one statement.
+const CALLED_MAX: usize = 10_000;
+
+/// A job is asked for at least so many in one statement, however many jobs share it.
+const SHARE_MIN: usize = 16;
+
+/// Parked runs that one statement can call back: those of a shard that become ready at the same moment.
+#[derive(Debug)]
+struct Calling {
+    lease: Lease,
+    at: Timestamp,
+    /// The jobs, and how many runs of each there is room for.
+    jobs: Vec<(JobId, usize)>,
+    /// Jobs whose runs wait in the due queue, which has a limit.
+    queued: BTreeSet<JobId>,
+}
+
+impl Node {
+    /// Lets those ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for them.
+    pub(super) async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.promote_held_back();
+        let due = self.memory().parked.due(JOBS_MAX);
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.know_jobs(due.iter().map(|parked| parked.job)).await?;
+        let callings = self.memory().callings_of(&due, &self.settings, now);
+        for calling in callings {
+            self.call(calling, now).await?;
+        }
+        Ok(())
+    }
+
+    fn promote_held_back(&self) {
+        let boot = self.boot();
+        let mut memory = self.memory();
+        let due: Vec<JobId> =
+            memory.held_back.iter().filter(|(_, at)| **at <= boot).map(|(job, _)| *job).collect();
+        for job in due {
+            memory.held_back.remove(&job);
+            memory.promote(job);
+        }
+    }
+
+    async fn call(&self, calling: Calling, now: Timestamp) -> Result<(), StoreError> {
+        let Some(unpark) = self.memory().begin_calling(&calling, &self.settings) else { return Ok(()) };
+        let called = self.ports.store.unpark(&unpark).await;
+        self.memory().callings += 1;
+        let runs = match called {
+            Ok(called) => {
+                let runs: BTreeSet<RunId> = called.iter().map(|(_, run)| *run).collect();
+                let from = Mark { due: unpark.at, id: 0 };
+                self.reload(&[unpark.lease], from, now, &runs).await.map(|()| called)
+            }
+            Err(error) => Err(error),
+        };
+        let mut memory = self.memory();
+        match runs {
+            Ok(called) => {
+                memory.end_calling(&calling, &unpark, &called);
+                Ok(())
+            }
+            Err(error) => {
+                // What was called back all the same is found by loading, what was not is called again.
+                let shard = unpark.lease.shard;
+                memory.read_again(shard, unpark.at);
+                let again = |(job, _): &(JobId, usize)| memory.parked.wait_for(*job, shard, WaitsFor::Call);
+                unpark.jobs.iter().for_each(again);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Memory {
+    /// What of these can be called back now, statement by statement.
+    fn callings_of(&mut self, due: &[Parked], settings: &Settings, now: Timestamp) -> Vec<Calling> {
+        let mut callings: BTreeMap<(ShardId, Timestamp), Calling> = BTreeMap::new();
+        for parked in due {
+            let Parked { job, shard, since_change } = *parked;
+            let (is_stopped, changed_at, is_queued) = match self.jobs.get(job) {
+                Some(Known::Job(job)) => {
+                    let is_http = matches!(job.definition.target, Target::Http(_));
+                    (matches!(job.state, JobState::Stopped(_)), job.changed_at, is_http)
+                }
+                // Its runs are called back to be closed.
+                Some(Known::Poisoned(_) | Known::Missing) => (false, now, false),
+                None => continue,
+            };
+            let queued = self.active.get(&job).map_or(0, |active| active.queue.len());
+            let room = settings.queue_max.saturating_sub(queued);
+            let Some(lease) = self.lease(shard).filter(|_| !is_stopped && room * 2 >= settings.queue_max)
+            else {
+                // When it is started, or has room, they are due again.
+                self.parked.wait_for(job, shard, WaitsFor::Job);
+                continue;
+            };
+            let at = if since_change { changed_at } else { now };
+            let new = Calling { lease, at, jobs: Vec::new(), queued: BTreeSet::new() };
+            let calling = callings.entry((shard, at)).or_insert(new);
+            calling.jobs.push((job, room.max(1)));
+            if is_queued || self.seekers.stalled_count() > 0 {
+                calling.queued.insert(job);
+            }
+        }
+        callings.into_values().collect()
+    }
+
+    /// Notes that these are being called back; what the store is asked, if there is room for any.
+    fn begin_calling(&mut self, calling: &Calling, settings: &Settings) -> Option<Unpark> {
+        let room = (settings.ready_max() / 2).saturating_sub(self.waiting_count());
+        let has_room = |job: &JobId| room > 0 || !calling.queued.contains(job);
+        let max = if calling.queued.is_empty() { CALLED_MAX } else { room.clamp(1, CALLED_MAX) };
+        // Of many jobs each is asked for a part: else the store would read as many runs of each as fit in all.
+        let share = (max * 4 / calling.jobs.len().max(1)).max(SHARE_MIN);
+        let (asked, roomless): (Vec<_>, Vec<_>) = calling.jobs.iter().partition(|(job, _)| has_room(job));
+        let shard = calling.lease.shard;
+        for (job, _) in roomless {
+            self.parked.wait_for(job, shard, WaitsFor::Room);
+        }
+        if asked.is_empty() {
+            return None;
+        }
+        self.callings += 1;
+        for (job, _) in &asked {
+            // A run of it that is parked from here on is noted, and seen when this is done.
+            self.parked.wait_for(*job, shard, WaitsFor::Job);
+        }
+        let jobs = asked.into_iter().map(|(job, most)| (job, most.min(share))).collect();
+        Some(Unpark { lease: calling.lease, jobs, max, at: calling.at })
+    }
+
+    fn end_calling(&mut self, calling: &Calling, unpark: &Unpark, called: &[(JobId, RunId)]) {
+        let shard = unpark.lease.shard;
+        let is_missing = |run: &RunId| !self.runs.contains_key(run);
+        let missing: Vec<RunId> = called.iter().map(|(_, run)| *run).filter(is_missing).collect();
+        missing.into_iter().for_each(|run| self.look_up_later(run));
+        if let Some(held) = self.held.get_mut(&shard) {
+            // Those that have gates are adopted.
+            held.is_adopted = false;
+            self.wakes.load = true;
+        }
+        let mut counts: BTreeMap<JobId, usize> = BTreeMap::new();
+        for (job, _) in called {
+            *counts.entry(*job).or_default() += 1;
+        }
+        for (job, most) in &unpark.jobs {
+            let is_all = called.len() < unpark.max && counts.get(job).copied().unwrap_or(0) < *most;
+            if !is_all {
+                // Those that wait for room are called when firing has found some.
+                let is_queued = calling.queued.contains(job);
+                self.parked.wait_for(*job, shard, if is_queued { WaitsFor::Room } else { WaitsFor::Call });
+                self.wakes.tend |= !is_queued;
+            } else if !self.parked.is_due(*job, shard) {
+                self.parked.forget(*job, shard);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The requests of one connection: whether one is under way, and since when none is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
+
+/// Counts the requests of a connection.
+pub(super) struct Traffic {
+    begun: Instant,
+    under_way: AtomicUsize,
+    /// When the last request ended, in milliseconds since the connection began.
+    ended: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn new() -> Arc<Traffic> {
+        let (under_way, ended) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Traffic { begun: Instant::now(), under_way, ended })
+    }
+
+    /// A request, until its answer has gone out.
+    pub(super) fn begin(self: &Arc<Traffic>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Comes when there has been no request for so long. Looks once in a while, so that requests cost nothing but a count.
+    pub(super) async fn idle(&self, span: Duration) {
+        loop {
+            let since = match self.under_way.load(Ordering::Relaxed) {
+                0 => self.begun + Duration::from_millis(self.ended.load(Ordering::Relaxed)),
+                _ => Instant::now(),
+            };
+            if since.elapsed() >= span {
+                return;
+            }
+            tokio::time::sleep_until(since + span).await;
+        }
+    }
+}
+
+/// A request that is under way.
+pub(super) struct UnderWay(Arc<Traffic>);
+
+impl UnderWay {
+    /// Keeps it under way until the answer's body has gone out.
+    pub(super) fn until<B>(self, body: B) -> Answered<B> {
+        Answered { body, _under_way: self }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let ended = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.ended.store(ended, Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer.
+pub(super) struct Answered<B> {
+    body: B,
+    _under_way: UnderWay,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Answered<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_from_the_end_of_its_last_request_on() {
+        let (traffic, begun) = (Traffic::new(), Instant::now());
+        traffic.idle(SPAN).await;
+        assert_eq!(begun.elapsed(), SPAN, "one without any request too");
+        let request = traffic.begin();
+        let ends = async {
+            tokio::time::sleep(Duration::from_secs(500)).await;
+            drop(request);
+            Instant::now()
+        };
+        let ((), ended) = tokio::join!(traffic.idle(SPAN), ends);
+        assert_eq!(ended.elapsed(), SPAN);
+    }
+}
