@@ -88,6 +88,10 @@ impl Life {
         let ended: Vec<Value> =
             self.held.values().filter_map(|(held, outcome)| Some(report(held, (*outcome)?))).collect();
         if !ended.is_empty() {
+            // A log is not acknowledged: lines that were in flight when the last session ended are sent again.
+            for report in ended.iter().filter(|report| report["outcome"] == "succeeded") {
+                say(socket, &log_of(report)).await?;
+            }
             say(socket, &json!({"type": "reports", "reports": ended})).await?;
         }
         loop {
@@ -121,8 +125,7 @@ impl Life {
                 seen.most = seen.most.max(self.held.values().filter(|(_, end)| end.is_none()).count());
             }
             if run["handler"] == "ok" {
-                let line = json!({"type": "log", "run": id, "attempt": run["attempt"], "from": 1, "lines": ["done far away"]});
-                say(socket, &line).await?;
+                say(socket, &log_of(run)).await?;
                 self.end(socket, id, "succeeded").await?;
             }
         }
@@ -136,6 +139,10 @@ impl Life {
         *end = Some(outcome);
         say(socket, &json!({"type": "reports", "reports": [report(held, outcome)], "credits": 1})).await
     }
+}
+
+fn log_of(run: &Value) -> Value {
+    json!({"type": "log", "run": run["run"], "attempt": run["attempt"], "from": 1, "lines": ["done far away"]})
 }
 
 fn report(held: &Value, outcome: &str) -> Value {
