@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 24] = [
+pub const ALL: [Bug; 26] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -39,6 +39,8 @@ pub const ALL: [Bug; 24] = [
     Bug::Node(Planted::SlowCallsStay),
     Bug::Seam(Plant::CalledJobByJob),
     Bug::Node(Planted::ClaimsBelieved),
+    Bug::Node(Planted::SupposedAsSent),
+    Bug::Node(Planted::ResultsForgotten),
 ];
 
 impl Bug {

@@ -53,5 +53,7 @@ found! {
     a_runs_own_policy_forgotten_by_whoever_did_not_send_it: Bug::Node(Planted::OwnForgotten), within 200;
     hanging_calls_that_keep_the_fast_pool: Bug::Node(Planted::SlowCallsStay), within 200;
     parked_runs_called_back_job_by_job: Bug::Seam(Plant::CalledJobByJob), within 200;
+    a_supposed_attempt_recorded_as_sent: Bug::Node(Planted::SupposedAsSent), within 20;
+    results_forgotten_with_their_shard: Bug::Node(Planted::ResultsForgotten), within 200;
     an_executor_believed_about_runs_of_another_app: Bug::Node(Planted::ClaimsBelieved), within 20;
 }

@@ -11,7 +11,7 @@ use punctual_core::event::Event;
 use punctual_core::model::{Attempt, JobId, Outcome, RunId, RunState};
 use punctual_node::ports::{AttemptRow, RunView};
 
-use crate::convert::run::lag_ms;
+use crate::convert::run::{is_supposed, lag_ms};
 
 /// How long a step is.
 pub(crate) const STEP_MS: i64 = 5 * 60 * 1_000;
@@ -118,7 +118,7 @@ impl Ledger {
         }
         let Some(step) = pages.step_before(at) else { return };
         step.close(outcome, view.range.map_or(1, |(_, count)| count));
-        step.sent += view.attempts.len() as u64;
+        step.sent += view.attempts.iter().filter(|attempt| !is_supposed(attempt)).count() as u64;
         if let Some(lag) = lag_ms(view).and_then(|lag| u64::try_from(lag).ok()) {
             step.lag(Duration::from_millis(lag));
         }
@@ -185,10 +185,10 @@ fn took(attempt: &AttemptRow) -> Option<u32> {
 impl Pages {
     fn take(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::Sent { run, attempt, lag, .. } => {
+            Event::Sent { run, lag, is_first, .. } => {
                 let step = self.step_at(at);
                 step.sent += 1;
-                if *attempt == Attempt::FIRST {
+                if *is_first {
                     step.lag(*lag);
                 }
                 if self.sent.len() >= SENT_MAX {
@@ -331,7 +331,7 @@ mod tests {
 
     fn sent(run: u64, lag_ms: u64) -> Event {
         let (run, job, attempt) = (RunId(run), JobId(1), Attempt::FIRST);
-        Event::Sent { run, job, attempt, lag: Duration::from_millis(lag_ms) }
+        Event::Sent { run, job, attempt, lag: Duration::from_millis(lag_ms), is_first: true }
     }
 
     fn closed(run: u64, outcome: Outcome) -> Event {

@@ -48,6 +48,8 @@ pub enum Event {
         attempt: Attempt,
         /// How long after it was due.
         lag: Duration,
+        /// Whether it is the first send of the run that is certain.
+        is_first: bool,
     },
     /// An attempt ended badly and another will follow.
     Retrying {

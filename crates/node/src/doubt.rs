@@ -5,6 +5,7 @@
 //! - It says that it has none, twice: lost, if it has ever been seen to tell the difference, or if it was away since the
 //!   attempt was sent, or if nobody knows whether the attempt was sent at all. Some executors always say that they are
 //!   idle, and those are not believed.
+//! - To learn whether it tells the difference, it is asked about a young attempt once, before anything is in doubt.
 //! - It does not answer for long, or is no longer registered and does not answer: lost.
 
 use std::time::Duration;
@@ -61,6 +62,8 @@ impl Doubts {
 pub(crate) struct Patience {
     /// How long an attempt is left alone, and between two questions.
     pub(crate) doubt: Duration,
+    /// The same, for an executor that has not yet been seen to tell the difference: from it only that is learned.
+    pub(crate) learn: Duration,
     /// How long an executor may be unreachable.
     pub(crate) away: Duration,
 }
@@ -82,19 +85,24 @@ impl Memory {
         let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
         let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
         for (id, flight) in &self.flights {
-            if passed(flight.sent_at, now) < patience.doubt {
+            let since = flight.heard_since();
+            if passed(since, now) < patience.learn {
                 continue;
             }
             let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
+            // One that was not registered when its attempt was taken over may be by now.
+            let address = self.executor_at(&address.app, &address.url);
             if address.dialect == Dialect::Native {
                 // It is there by its session.
                 continue;
             }
             let key = (address.url.clone(), run.job);
             let asked = self.doubts.asked.get(&key).copied();
-            let since = asked.unwrap_or(flight.sent_at).max(flight.sent_at);
-            if passed(since, now) >= patience.doubt && seen.insert(key) {
-                due.push((since, run.job, (**address).clone()));
+            let is_strange = asked.is_none() && !self.doubts.honest.contains(&address.url);
+            let pause = if is_strange { patience.learn } else { patience.doubt };
+            let since = asked.unwrap_or(since).max(since);
+            if passed(since, now) >= pause && seen.insert(key) {
+                due.push((since, run.job, address));
             }
         }
         // Those that have waited longest, in an order that does not depend on the map's.
@@ -121,7 +129,7 @@ impl Memory {
         let of = |(id, flight): (&RunId, &Flight)| {
             let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
             let is_of = self.runs.get(id).is_some_and(|run| run.job == job);
-            (is_there && is_of && passed(flight.sent_at, now) >= patience.doubt).then_some(*id)
+            (is_there && is_of && passed(flight.heard_since(), now) >= patience.doubt).then_some(*id)
         };
         let mut ids: Vec<RunId> = self.flights.iter().filter_map(of).collect();
         ids.sort_unstable();
@@ -132,7 +140,8 @@ impl Memory {
         let flight = self.flights.get(&id)?;
         let address = flight.address.clone()?;
         let was_away = self.doubts.away.get(&address.url).is_some_and(|away| *away >= flight.sent_at);
-        let is_believed = self.doubts.honest.contains(&address.url) || was_away || flight.is_adopted;
+        let is_believed =
+            self.doubts.honest.contains(&address.url) || was_away || flight.adopted_at.is_some();
         let is_credulous = self.has_planted(Planted::IdleBelieved);
         let is_registered = self.registry.executor(&address.app, &address.url).is_some();
         let doubt = self.doubts.of.entry(id).or_default();

@@ -47,7 +47,7 @@ pub use settings::{Planted, RegistrySettings, Settings};
 
 use desk::Crowd;
 use memory::Memory;
-use ports::{Apps, Boot, Clock, Dispatch, Entropy, Peers, Store};
+use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Store};
 
 /// Everything a node needs from outside.
 #[derive(Clone)]
@@ -64,6 +64,8 @@ pub struct Ports {
     pub dispatch: Arc<dyn Dispatch>,
     /// The way to the other nodes.
     pub peers: Arc<dyn Peers>,
+    /// How far it has fired.
+    pub fired: Arc<dyn FiredMark>,
 }
 
 /// One node of the cluster.
@@ -102,6 +104,11 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         memory.trusted_now(boot).is_some() && !memory.has_left
+    }
+
+    /// Whether it may act, and has asked who is there.
+    pub fn is_ready(&self) -> bool {
+        self.is_in() && self.memory().looked_at.is_some()
     }
 
     /// Whether the store has not answered for longer than it should: what is asked of it now is not worth waiting for.

@@ -23,11 +23,12 @@ use crate::desk::AccessTokens;
 use crate::doubt::Doubts;
 use crate::flow::Flow;
 use crate::ids::Blocks;
+use crate::inbox::Received;
 use crate::jobs::{Jobs, Known};
 use crate::natives::Natives;
 use crate::parked::ParkedJobs;
 use crate::places::FastCall;
-use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Paused, Report, Waiting};
+use crate::ports::{Address, AppRow, Boot, Gate, Lease, NodeRow, OpenSend, Paused, Waiting};
 use crate::reads::{Read, Reads};
 use crate::retention::Thinning;
 pub(crate) use crate::run::{Flags, Flight, Place, Run};
@@ -147,6 +148,12 @@ pub(crate) struct Memory {
     pub(crate) busy: BTreeSet<RunId>,
     pub(crate) flights: FxHashMap<RunId, Flight>,
     pub(crate) deadlines: BTreeSet<(Timestamp, RunId)>,
+    /// HTTP calls without a gate that were in flight when their shard was lost, and are still in flight.
+    pub(crate) outlived: FxHashMap<RunId, Flight>,
+    /// When runs were due whose attempts so far are only supposed: the first certain one is as late as that.
+    pub(crate) supposed: FxHashMap<RunId, Timestamp>,
+    /// Until when other nodes that come back from an outage of the store may settle what they know.
+    pub(crate) returning_until: Option<Boot>,
     pub(crate) active: FxHashMap<JobId, Active>,
     pub(crate) parked: ParkedJobs,
     /// Who is there.
@@ -179,7 +186,9 @@ pub(crate) struct Memory {
     pub(crate) fast_calls: VecDeque<FastCall>,
     /// When the jobs in line for the slow pool were last asked whether they belong there.
     pub(crate) paced_at: Option<Timestamp>,
-    pub(crate) inbox: VecDeque<Report>,
+    pub(crate) inbox: VecDeque<Received>,
+    /// Runs whose reports the settling step has in hand.
+    pub(crate) settling: Vec<RunId>,
     /// Until when they wait, for sends to go first.
     pub(crate) settles_by: Option<Boot>,
     /// Whether the last round of firing left something that is due.
@@ -260,6 +269,9 @@ impl Memory {
             busy: BTreeSet::new(),
             flights: FxHashMap::default(),
             deadlines: BTreeSet::new(),
+            outlived: FxHashMap::default(),
+            supposed: FxHashMap::default(),
+            returning_until: None,
             active: FxHashMap::default(),
             parked: ParkedJobs::default(),
             registry: Registry::default(),
@@ -280,6 +292,7 @@ impl Memory {
             fast_calls: VecDeque::new(),
             paced_at: None,
             inbox: VecDeque::new(),
+            settling: Vec::new(),
             settles_by: None,
             has_more_due: false,
             heard_of: Vec::new(),
@@ -371,7 +384,21 @@ impl Memory {
         run.flags.is_doubtful = is_doubtful;
         run.flags.may_be_gated = self.unsure.remove(&waiting.run);
         self.runs.insert(waiting.run, run);
-        self.arm(waiting.run);
+        if !self.fly_on(waiting.run) {
+            self.arm(waiting.run);
+        }
+    }
+
+    /// A run comes back whose call this node has kept in flight all the time, while its shard was lost: it goes on as if
+    /// nothing had been.
+    fn fly_on(&mut self, id: RunId) -> bool {
+        let Some(run) = self.runs.get(&id).copied() else { return false };
+        let Some(flight) = self.outlived.remove(&id).filter(|flight| flight.attempt == run.attempt) else {
+            return false;
+        };
+        self.active.entry(run.job).or_default().running.insert(id);
+        self.fly(id, flight);
+        true
     }
 
     /// Puts a run of ours into the wheel for the time it is ready at.
@@ -448,9 +475,10 @@ impl Memory {
                 executor: open.executor.clone(),
                 address,
                 is_gated: true,
-                is_adopted: true,
+                adopted_at: Some(now),
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
                 http: None,
+                is_answered: false,
                 deadline,
                 unclear: None,
                 lost_because: None,
@@ -680,6 +708,8 @@ impl Memory {
         self.unchoose(id);
         self.parts.forget(id);
         self.natives.forget(id);
+        self.outlived.remove(&id);
+        self.supposed.remove(&id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.owns.remove(&id);
         self.ahead.take(id);
@@ -754,7 +784,11 @@ impl Memory {
         let of_shard = |(id, run): (&RunId, &Run)| (run.shard == shard).then_some(*id);
         let ids: Vec<RunId> = self.runs.iter().filter_map(of_shard).collect();
         for id in ids {
+            let flight = self.flights.get(&id).filter(|flight| flight.is_ungated_call()).cloned();
             self.forget(id);
+            if !self.has_planted(Planted::ResultsForgotten) {
+                self.outlived.extend(flight.map(|flight| (id, flight)));
+            }
         }
     }
 

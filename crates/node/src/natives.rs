@@ -501,7 +501,7 @@ impl Memory {
 
     fn report_unsent(&mut self, id: RunId, now: Timestamp) {
         let Some(flight) = self.flights.get(&id) else { return };
-        self.inbox.push_back(Report {
+        let report = Report {
             receipt: Receipt::default(),
             run: id,
             attempt: flight.attempt,
@@ -513,8 +513,8 @@ impl Memory {
             started_at: now,
             retry_after: None,
             further: Further::Unsent,
-        });
-        self.wakes.settle = true;
+        };
+        self.receive(report, Some(now));
     }
 
     /// Everybody asks again who waits for an executor of this app to take more.

@@ -49,8 +49,12 @@ impl Memory {
             && call.slow_at < now
         {
             self.fast_calls.pop_front();
-            let flight = self.flights.get_mut(&call.run).filter(|flight| flight.attempt == call.attempt);
-            let Some(place) = flight.and_then(|flight| flight.http.as_mut()) else { continue };
+            // How long the store takes to hear of an answer says nothing about the target.
+            let is_out = |flight: &&mut Flight| flight.attempt == call.attempt && !flight.is_answered;
+            let flight = self.flights.get_mut(&call.run).filter(is_out);
+            let place = flight.and_then(|flight| flight.http.as_mut());
+            // A call that outlived the loss of its shard was counted twice.
+            let Some(place) = place.filter(|place| place.pool == Pool::Fast) else { continue };
             let job = place.job;
             place.pool = self.places.outlive(place.app, job);
             let (is_noted, stays) = (std::mem::replace(&mut place.is_noted, true), place.pool == Pool::Fast);

@@ -47,6 +47,28 @@ pub trait Entropy: Send + Sync {
     fn bits(&self) -> u64;
 }
 
+/// How far a node that shares its store with nobody has fired. It outlives the process and not the machine, so after a kill
+/// it says what the dead process cannot have sent.
+pub trait FiredMark: Send + Sync {
+    /// Nothing that is due later was ever sent without a gate; none if that is not known.
+    fn through(&self) -> Option<Timestamp>;
+
+    /// What is due up to here may be sent without a gate from now on.
+    fn reach(&self, due: Timestamp);
+}
+
+/// For nodes that share their store: how far another machine has fired cannot be read here.
+#[derive(Clone, Copy, Debug)]
+pub struct Unmarked;
+
+impl FiredMark for Unmarked {
+    fn through(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn reach(&self, _due: Timestamp) {}
+}
+
 /// The way to executors and agents. Nothing here waits: answers come back as reports through the inbox.
 pub trait Dispatch: Send + Sync {
     /// Takes attempts and sends each at most once by itself; whoever wants another try asks again.

@@ -101,6 +101,13 @@ impl From<&Waiting> for Run {
     }
 }
 
+impl Flight {
+    /// Since when this node could have heard of it. What was reported while nobody was there comes again, and needs time.
+    pub(crate) fn heard_since(&self) -> Timestamp {
+        self.adopted_at.map_or(self.sent_at, |adopted_at| adopted_at.max(self.sent_at))
+    }
+}
+
 /// An attempt on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
@@ -111,11 +118,13 @@ pub(crate) struct Flight {
     /// The executor that has it; none for an agent, and for a run that fell into parts.
     pub(crate) address: Option<Arc<Address>>,
     pub(crate) is_gated: bool,
-    /// Whether an earlier holder sent it.
-    pub(crate) is_adopted: bool,
+    /// When it was taken over, if an earlier holder sent it.
+    pub(crate) adopted_at: Option<Timestamp>,
     pub(crate) possible_duplicate: bool,
     /// The place that it holds, if it is an HTTP call.
     pub(crate) http: Option<HttpPlace>,
+    /// Whether it is a call that was answered, and only the store has not heard of it.
+    pub(crate) is_answered: bool,
     pub(crate) deadline: Timestamp,
     /// What its executor answered that is neither yes nor no.
     pub(crate) unclear: Option<Text>,

@@ -115,6 +115,8 @@ pub struct RegistrySettings {
     pub away: Duration,
     /// How long a native executor whose session broke may take to come back.
     pub resume: Duration,
+    /// How long executors may take to say again what they could not say while no node was there.
+    pub repeat: Duration,
     /// How long executors may take to say what they hold, after another node's shards were taken over.
     pub listen: Duration,
 }
@@ -132,6 +134,8 @@ impl Default for RegistrySettings {
             doubt: Duration::from_secs(30),
             away: Duration::from_secs(45),
             resume: Duration::from_secs(3),
+            // XXL-JOB's own executor does so every 30 s.
+            repeat: Duration::from_secs(40),
             listen: Duration::from_secs(2),
         }
     }
@@ -171,4 +175,8 @@ pub enum Planted {
     SlowCallsStay,
     /// What an executor says it holds, and what it reports, is believed whoever it is.
     ClaimsBelieved,
+    /// An attempt that may have been sent is recorded as one that was.
+    SupposedAsSent,
+    /// Calls in flight are forgotten with their shard, and reports in hand do not keep silence from counting.
+    ResultsForgotten,
 }

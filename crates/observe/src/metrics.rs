@@ -353,7 +353,7 @@ mod tests {
         let metrics = Metrics::new();
         let (run, job) = (RunId(1), JobId(2));
         metrics.record(&[
-            Event::Sent { run, job, attempt: Attempt::FIRST, lag: Duration::from_millis(3) },
+            Event::Sent { run, job, attempt: Attempt::FIRST, lag: Duration::from_millis(3), is_first: true },
             Event::Closed { run, job, outcome: Outcome::Succeeded, reason: Text::Borrowed("") },
             Event::StoreFailed { step: "fire", reason: Text::Borrowed("gone") },
             Event::Executor { app: "a".into(), address: "http://e".into(), what: ChangeKind::Joined },

@@ -221,7 +221,7 @@ pub struct Run {
     pub state: RunState,
     /// Why, where the state alone does not say.
     pub reason: String,
-    /// How long after it was due its first attempt began.
+    /// How long after it was due its first attempt began that is certain.
     pub lag_ms: Option<i64>,
     /// Whether an attempt may have arrived more than once.
     pub possible_duplicate: bool,
@@ -354,6 +354,9 @@ pub struct Attempt {
     pub message: String,
     /// Whether it may have arrived before.
     pub possible_duplicate: bool,
+    /// Whether nobody knows that it was sent: the node that held the run died, and may have sent it at `started_at` or not.
+    #[serde(default)]
+    pub supposed: bool,
     /// What came of a wish to end it, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<Kill>,

@@ -7,6 +7,7 @@ mod config;
 mod console;
 mod demo;
 mod executors;
+mod fired;
 mod first;
 mod keep;
 mod listen;

@@ -12,8 +12,14 @@ const FILE: u32 = 0o600;
 const OTHERS: u32 = 0o077;
 
 /// What may lie in a data folder.
-const FILES: [&str; 5] =
-    ["punctual.db", "punctual.db-wal", "punctual.db-shm", "punctual.db.lock", "admin-token"];
+const FILES: [&str; 6] = [
+    "punctual.db",
+    "punctual.db-wal",
+    "punctual.db-shm",
+    "punctual.db.lock",
+    "punctual.fired",
+    "admin-token",
+];
 
 /// From now on this process makes files and folders for its own user only.
 pub(crate) fn begin() {

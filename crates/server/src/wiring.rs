@@ -12,7 +12,7 @@ use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_core::registry::ChangeKind;
 use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink, Switch, stream, xxl};
-use punctual_node::ports::{Digest, Door, Entropy, Heard, Hint, Logs, NodeRow, Peers};
+use punctual_node::ports::{Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, NodeRow, Peers, Unmarked};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::postgres::PostgresPeers;
@@ -26,6 +26,7 @@ use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::console::Site;
 use crate::executors::Crew;
+use crate::fired::FiredFile;
 use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
@@ -78,6 +79,7 @@ pub(crate) fn build(
             let (peers, natives) = (peers(config, kept, place, &inbox)?, Arc::clone(&switch.natives));
             if kept.is_shared { Arc::new(Meeting { peers, natives }) } else { peers }
         },
+        fired: fired(config, kept),
     };
     let node = Arc::new(Node::new(ports, settings(config, place), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
@@ -220,6 +222,20 @@ const CLOCK_EVERY: Duration = Duration::from_secs(5);
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
 /// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
+/// How far this node has fired; known only where it shares its store with nobody.
+fn fired(config: &Config, kept: &Kept) -> Arc<dyn FiredMark> {
+    if kept.is_shared {
+        return Arc::new(Unmarked);
+    }
+    match FiredFile::open(&config.data.join("punctual.fired")) {
+        Ok(file) => Arc::new(file),
+        Err(error) => {
+            tracing::warn!(%error, "cannot keep a fired mark: after a kill more runs count as possibly sent");
+            Arc::new(Unmarked)
+        }
+    }
+}
+
 fn guard(config: &Config, place: &Place, more: &[&str]) -> Result<Guard, String> {
     let allows_loopback = config.listen.ip().is_loopback();
     let rules: Vec<String> =
@@ -354,7 +370,11 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
 }
 
 fn is_ready(node: &Node) -> Result<(), String> {
-    if node.is_in() { Ok(()) } else { Err("the node has not joined, or the store does not answer it".into()) }
+    match (node.is_in(), node.is_ready()) {
+        (_, true) => Ok(()),
+        (true, false) => Err("the node has not yet read which executors are there".into()),
+        (false, false) => Err("the node has not joined, or the store does not answer it".into()),
+    }
 }
 
 fn settings(config: &Config, place: &Place) -> Settings {

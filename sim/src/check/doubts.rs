@@ -1,6 +1,6 @@
 //! Executors: what they answered when they were asked, and what may be concluded from it.
 
-use punctual_core::model::{AttemptOutcome, AttemptRecord, Close, JobId, Target, Text, Token};
+use punctual_core::model::{AttemptOutcome, AttemptRecord, Close, JobId, Target, Text};
 use punctual_core::policy::Route;
 use punctual_node::ports::Dispatched;
 use rustc_hash::FxHashMap;
@@ -91,7 +91,7 @@ impl Checker {
         let is_for_executors = matches!(job.current().definition.target, Target::Executor(_));
         let was_said = run.said.contains(&(record.number, record.token, record.outcome));
         // Without a token it is one that may never have been sent.
-        if !is_for_executors || job.is_poisoned || was_said || record.token == Token(0) || !self.is_steady {
+        if !is_for_executors || job.is_poisoned || was_said || record.is_supposed() || !self.is_steady {
             return Ok(());
         }
         let (from, until) = (millis(record.started_at), millis(record.ended_at));

@@ -122,6 +122,8 @@ pub struct RunFacts {
     pub taken: Vec<ReceiptFact>,
     /// What executors said: attempt, token, outcome.
     pub said: Vec<(Attempt, Token, AttemptOutcome)>,
+    /// Nodes that have heard that an attempt succeeded, and when.
+    pub known: Vec<(Who, Attempt, Micros)>,
     /// How it ended.
     pub close: Option<CloseFact>,
     /// What it is a part of.
@@ -154,6 +156,7 @@ impl RunFacts {
             sends: Vec::new(),
             taken: Vec::new(),
             said: Vec::new(),
+            known: Vec::new(),
             close: None,
             part: None,
             parts: Vec::new(),
@@ -258,12 +261,17 @@ impl Checker {
             "attempt {attempt} of run {id} is gated, and {} is next",
             run.attempt
         );
+        // A call that outlived the loss of its shard is written down as it was sent.
+        let was_sent = run.sends.iter().any(|send| (send.by, send.token) == (begun.by, token));
         hold!(
             "I12",
-            token == Token::new(gate.lease.epoch, attempt),
+            token == Token::new(gate.lease.epoch, attempt) || was_sent,
             "run {id} is gated with the token {token}"
         );
         run.gates.push((attempt, token));
+        // It was to be parked, and nobody was told that it was.
+        run.is_parked = false;
+        self.parked.remove(&(run.job, run.shard, run.due, run.id));
         if run.admitted_among == 0 {
             // Its place is taken with the gate, and kept until it closes or is parked.
             run.admitted_among = gate.holds.iter().map(|hold| hold.slots as usize).max().unwrap_or(0);
@@ -497,6 +505,15 @@ impl Checker {
     pub fn said(&mut self, id: RunId, attempt: Attempt, token: Token, outcome: AttemptOutcome) {
         if let Ok(index) = self.index("L1", id, "reported") {
             self.runs[index].said.push((attempt, token, outcome));
+        }
+    }
+
+    /// A node has a report in hand.
+    pub fn heard(&mut self, by: Who, id: RunId, attempt: Attempt, outcome: AttemptOutcome, now: Micros) {
+        if outcome == AttemptOutcome::Succeeded
+            && let Some(index) = self.by_id.get(&id)
+        {
+            self.runs[*index as usize].known.push((by, attempt, now));
         }
     }
 

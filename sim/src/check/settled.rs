@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use punctual_core::model::{
-    AttemptOutcome, AttemptRecord, Close, Fence, JobId, Origin, Outcome, RunId, ScheduleKind, Settlement,
-    Skip, StoppedReason, Target, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Fence, JobId, Origin, Outcome, RunId, ScheduleKind,
+    Settlement, Skip, StoppedReason, Target, Then,
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_node::ports::Unpark;
 
 use super::jobs::{Version, is_reason, millis};
 use super::runs::CloseFact;
-use super::{Begun, Checked, Checker, INTRUDER, Moment, RunFacts, hold, misfire, show};
+use super::{Begun, Checked, Checker, INTRUDER, Moment, RunFacts, Who, hold, misfire, show};
+use crate::link::Micros;
 
 /// How far in the store's future a moment may be written, in milliseconds.
 const AHEAD_MS: i64 = 1_000;
@@ -41,6 +42,7 @@ impl Checker {
         self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
             self.check_record(run, record)?;
+            check_known(begun, run, record, &settlement.then)?;
             self.check_given_up(begun, index, record)?;
         }
         let run = &self.runs[index];
@@ -191,6 +193,13 @@ impl Checker {
             record.ended_at,
             show(self.latest)
         );
+        let is_gated = run.gates.contains(&(number, record.token));
+        let is_sent = run.sends.iter().any(|send| (send.attempt, send.token) == (number, record.token));
+        hold!(
+            "H1",
+            record.is_supposed() || is_sent || is_gated || !run.parts.is_empty(),
+            "attempt {number} of run {id} is on record as sent, and the world has not seen it: {record:?}"
+        );
         // A result is an executor's word; only loss and a wish can be ours.
         let is_word = matches!(
             record.outcome,
@@ -266,7 +275,7 @@ impl Checker {
         let job = &self.jobs[&run.job];
         let waited = ready_at - millis(record.ended_at);
         let is_for_executors = matches!(job.current().definition.target, Target::Executor(_));
-        let is_unsent = record.token == Token(0);
+        let is_unsent = record.is_supposed();
         let is_lost = record.outcome == AttemptOutcome::Lost && (is_unsent || !is_for_executors);
         // The clock was set back to before it was sent: then that is when it ends, in the records.
         let is_set_back = !self.is_steady && waited < 0 && record.started_at == record.ended_at;
@@ -312,6 +321,24 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// A node that has heard how an attempt ended does not give it up and try again.
+fn check_known(begun: Begun, run: &RunFacts, record: &AttemptRecord, then: &Then) -> Checked {
+    let is_given_up = matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut);
+    let is_repeated = matches!(then, Then::Wait { .. }) && run.part.is_none();
+    let has_heard = |(by, attempt, at): &(Who, Attempt, Micros)| {
+        (*by, *attempt) == (begun.by, record.number) && *at < begun.at.now
+    };
+    hold!(
+        "H2",
+        !(is_given_up && is_repeated && run.known.iter().any(has_heard)),
+        "node {} gives up attempt {} of run {} and tries again, and has heard that it succeeded",
+        begun.by,
+        record.number,
+        run.id
+    );
+    Ok(())
 }
 
 /// Whether an attempt was turned back at its gate: refused by us, and never sent.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use punctual_node::ports::Boot;
+use punctual_node::ports::{Boot, Unmarked};
 use punctual_node::{Node, Ports};
 
 use super::clients::Said;
@@ -123,6 +123,7 @@ impl World {
                 apps: distant,
                 dispatch: ports.clone(),
                 peers: ports,
+                fired: Arc::new(Unmarked),
             },
             self.setup.settings.clone(),
             self.zones.clone(),

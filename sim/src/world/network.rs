@@ -301,6 +301,8 @@ impl World {
             let (outcome, message) = (report.outcome, report.message);
             return self.call_back(machine, index, Callback { log, outcome, message });
         }
+        let who = self.who(machine);
+        self.checker.heard(who, report.run, report.attempt, report.outcome, self.now);
         if let Some(node) = &self.machines[machine].node {
             node.report(report);
         }

@@ -83,10 +83,15 @@ fn payload(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
 }
 
-/// How long after it was due its first attempt began.
+/// How long after it was due its first attempt began. An attempt that is only supposed says nothing about that.
 pub(crate) fn lag_ms(view: &RunView) -> Option<i64> {
-    let began = view.attempts.iter().map(started_at).min()?;
+    let began = view.attempts.iter().filter(|row| !is_supposed(row)).map(started_at).min()?;
     Some(began.as_millis().saturating_sub(view.due.as_millis()).max(0))
+}
+
+/// Whether nobody knows that the attempt was ever sent.
+pub(crate) fn is_supposed(row: &AttemptRow) -> bool {
+    matches!(row, AttemptRow::Ended(record) if record.is_supposed())
 }
 
 pub(crate) fn started_at(row: &AttemptRow) -> Timestamp {
@@ -115,6 +120,7 @@ fn attempt(row: &AttemptRow) -> wire::Attempt {
             outcome: Some(attempt_outcome(*outcome)),
             message: message.to_string(),
             possible_duplicate: *possible_duplicate,
+            supposed: is_supposed(row),
             kill: None,
         },
         AttemptRow::Open { number, started_at, executor, .. } => wire::Attempt {
@@ -125,6 +131,7 @@ fn attempt(row: &AttemptRow) -> wire::Attempt {
             outcome: None,
             message: String::new(),
             possible_duplicate: false,
+            supposed: false,
             kill: None,
         },
     }

@@ -6,7 +6,7 @@ use punctual_node::AppView;
 use punctual_node::ports::{AttemptRow, RunView};
 use punctual_protocol::{Evidence, Span, Why};
 
-use super::run::{lag_ms, started_at};
+use super::run::{is_supposed, lag_ms, started_at};
 
 /// The sentence about a run, as it stands at `now`; `lack` says what its executors lack, if it goes to such.
 pub(crate) fn why(view: &RunView, now: Timestamp, lack: Option<&str>) -> Why {
@@ -125,16 +125,15 @@ fn tries(view: &RunView) -> String {
     match all.as_slice() {
         [] | [_] => "at the first attempt".into(),
         [first, .., last] => {
-            let (number, outcome) = (last.number, words(first.outcome));
+            let (number, outcome) = (last.number, words(first));
             format!("at attempt {number}; the first {outcome}{}", quoted(&first.message))
         }
     }
 }
 
 fn reason(view: &RunView) -> String {
-    let last = ended(view)
-        .last()
-        .map(|record| format!("the last {}{}", words(record.outcome), quoted(&record.message)));
+    let last =
+        ended(view).last().map(|record| format!("the last {}{}", words(record), quoted(&record.message)));
     match (&*view.reason, last) {
         ("", Some(last)) => last,
         ("", None) => "the reason was not kept".into(),
@@ -149,13 +148,14 @@ fn last_word(view: &RunView) -> String {
             format!("attempt {number} went to {executor} at {started_at}")
         }
         Some(AttemptRow::Ended(record)) => {
-            format!("attempt {} {}{}", record.number, words(record.outcome), quoted(&record.message))
+            format!("attempt {} {}{}", record.number, words(record), quoted(&record.message))
         }
     }
 }
 
-fn words(outcome: AttemptOutcome) -> &'static str {
-    match outcome {
+fn words(record: &AttemptRecord) -> &'static str {
+    match record.outcome {
+        _ if record.is_supposed() => "may have been sent or not",
         AttemptOutcome::Succeeded => "succeeded",
         AttemptOutcome::Failed => "failed",
         AttemptOutcome::TimedOut => "did not end in time",
@@ -197,9 +197,10 @@ fn evidence(view: &RunView) -> Vec<Evidence> {
             AttemptRow::Ended(record) => (record.number, &record.executor),
             AttemptRow::Open { number, executor, .. } => (*number, executor),
         };
-        all.push(said(Some(started_at(row)), format!("attempt {number} went to {executor}")));
+        let went = if is_supposed(row) { "may have gone" } else { "went" };
+        all.push(said(Some(started_at(row)), format!("attempt {number} {went} to {executor}")));
         if let AttemptRow::Ended(record) = row {
-            let what = format!("attempt {number} {}{}", words(record.outcome), quoted(&record.message));
+            let what = format!("attempt {number} {}{}", words(record), quoted(&record.message));
             all.push(said(Some(record.ended_at), what));
         }
     }

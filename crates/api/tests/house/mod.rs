@@ -484,6 +484,7 @@ pub(crate) async fn open_before(
         apps: Arc::new(House),
         dispatch: Arc::new(House),
         peers: Arc::new(House),
+        fired: Arc::new(punctual_node::ports::Unmarked),
     };
     let zones = Arc::new(Zones::bundled());
     let node = Arc::new(Node::new(ports, punctual_node::Settings::default(), Arc::clone(&zones)));

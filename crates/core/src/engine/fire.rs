@@ -38,22 +38,23 @@ pub enum Wanted {
 /// Asks the job about a run that is due, before every attempt: it may have been stopped, edited or deleted since the
 /// run was written or last tried.
 pub fn wanted(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
-    if let Some(refused) = by_state(job, run) {
-        return refused;
-    }
-    if run.attempt > Attempt::FIRST {
-        return Wanted::Start(run.decided);
-    }
-    if let Some(refused) = by_windows(job, run, now) {
+    if let Some(refused) = refused(job, run, now) {
         return refused;
     }
     match run.origin {
-        _ if run.decided != Decided::NotYet => Wanted::Start(run.decided),
+        _ if run.attempt > Attempt::FIRST || run.decided != Decided::NotYet => Wanted::Start(run.decided),
         Origin::Schedule | Origin::OneShot => by_lateness(job, run, now),
         Origin::Manual | Origin::Backfill | Origin::Retry | Origin::Parent | Origin::Part => {
             Wanted::Start(Decided::OnTime)
         }
     }
+}
+
+/// What the job has against the run, its lateness aside. A run that an earlier holder may have sent is asked only this:
+/// at-least-once work is repeated however late that is.
+pub fn refused(job: &Job, run: &Candidate, now: Timestamp) -> Option<Wanted> {
+    let is_begun = run.attempt > Attempt::FIRST;
+    by_state(job, run).or_else(|| if is_begun { None } else { by_windows(job, run, now) })
 }
 
 fn by_state(job: &Job, run: &Candidate) -> Option<Wanted> {

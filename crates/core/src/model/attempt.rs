@@ -53,3 +53,10 @@ pub struct AttemptRecord {
     /// Whether an earlier send of the same run may have arrived too.
     pub possible_duplicate: bool,
 }
+
+impl AttemptRecord {
+    /// Whether the attempt is only supposed: the node that held the run died, and may have sent it or not.
+    pub fn is_supposed(&self) -> bool {
+        self.token == Token::SUPPOSED
+    }
+}

@@ -41,6 +41,8 @@ enum Help {
 #[derive(Default)]
 struct Decision {
     sends: Vec<Dispatched>,
+    /// When the last of those was due that go without a gate.
+    ungated_through: Option<Timestamp>,
     ends: Vec<Ended>,
     gates: Vec<Gate>,
     /// Broadcast runs, and who gets a part of each.
@@ -106,10 +108,8 @@ impl Node {
     /// While the store is away, what is loaded and needs nothing from it goes on, as long as our lease lasts.
     fn fire_alone(&self) -> Boot {
         let picked = self.pick(Help::None).runs;
-        let Decision { sends, .. } = self.decide(&picked, &Payloads::default(), Help::None);
-        if !sends.is_empty() {
-            self.ports.dispatch.send(sends);
-        }
+        let Decision { sends, ungated_through, .. } = self.decide(&picked, &Payloads::default(), Help::None);
+        self.send(sends, ungated_through);
         // Whatever changed its mind at the last moment waits for the store.
         self.put_back(&picked);
         let soon = self.boot().plus(ALONE_EVERY);
@@ -121,11 +121,9 @@ impl Node {
             return Ok(());
         }
         let payloads = self.prepare(picked).await?;
-        let Decision { sends, ends, gates, splits, probes, kills, covered, poisoned } =
+        let Decision { sends, ungated_through, ends, gates, splits, probes, kills, covered, poisoned } =
             self.decide(picked, &payloads, Help::Store);
-        if !sends.is_empty() {
-            self.ports.dispatch.send(sends);
-        }
+        self.send(sends, ungated_through);
         if !ends.is_empty() {
             self.write_ends(ends).await?;
         }
@@ -148,6 +146,16 @@ impl Node {
             self.stop_because(job, StoppedReason::Quarantined(reason)).await?;
         }
         Ok(())
+    }
+
+    /// Hands attempts over, after the mark says how far they reach.
+    fn send(&self, sends: Vec<Dispatched>, ungated_through: Option<Timestamp>) {
+        if let Some(due) = ungated_through {
+            self.ports.fired.reach(due);
+        }
+        if !sends.is_empty() {
+            self.ports.dispatch.send(sends);
+        }
     }
 
     fn is_clogged(&self) -> bool {

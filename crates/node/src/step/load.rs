@@ -210,6 +210,11 @@ impl Node {
     fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend, own: &Own, now: Timestamp) -> Timestamp {
         let sent_at = open.sent_at.min(now);
         match jobs.get(open.run.job) {
+            // An executor says again what it could not say while nobody was there.
+            Some(Known::Job(job)) if job.executor().is_some() => {
+                let regular = deadline(job, own, sent_at, self.settings.grace);
+                regular.max(now.saturating_add(self.settings.registry.repeat))
+            }
             Some(Known::Job(job)) => deadline(job, own, sent_at, self.settings.grace),
             // Nobody can say how long it may take; the grace is all it gets.
             _ => sent_at.saturating_add(self.settings.grace),

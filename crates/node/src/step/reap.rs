@@ -4,6 +4,8 @@ use punctual_core::engine::reap::{Silent, lost};
 use punctual_core::engine::settle::{End, settle};
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Then};
 
+use rustc_hash::FxHashSet;
+
 use crate::Node;
 use crate::jobs::Known;
 use crate::ports::{Boot, Kill, StoreError};
@@ -32,8 +34,16 @@ impl Node {
         let (now, silent) = {
             let mut memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
+            let has_silence = memory.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now);
+            if !has_silence {
+                return Ok(());
+            }
+            // While the store was away nothing could be settled, and that is no silence.
+            let is_deaf = memory.has_planted(Planted::ResultsForgotten);
+            let reported = if is_deaf { FxHashSet::default() } else { memory.reported() };
             let due = memory.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
-            (now, due.take(self.settings.settle_max).map(|(_, id)| *id).collect::<Vec<RunId>>())
+            let silent = due.map(|(_, id)| *id).filter(|id| !reported.contains(id));
+            (now, silent.take(self.settings.settle_max).collect::<Vec<RunId>>())
         };
         if silent.is_empty() {
             return Ok(());
@@ -95,7 +105,7 @@ impl Node {
                 continue;
             };
             // An executor goes on without the node that sent it its work.
-            let by_loss_of_node = flight.is_adopted && flight.address.is_none();
+            let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node };
             let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter());
             if memory.has_planted(Planted::ResendAtMostOnce) {

@@ -22,6 +22,10 @@ const EXPIRED_AFTER: Duration = Duration::from_millis(10);
 /// Renewals are no closer together, whatever the clocks of others say.
 const RENEW_MIN: Duration = Duration::from_millis(100);
 
+/// How long after an outage of the store the nodes that come back have to settle what they know, before any of them sends
+/// again what may have been sent.
+const RETURNING: Duration = Duration::from_secs(5);
+
 /// When somebody who has left looks again.
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -175,6 +179,7 @@ impl Node {
         if std::mem::take(&mut memory.failures) > 0 {
             // It answers again, so nobody waits any longer.
             memory.paused_until = answered;
+            memory.wakes.settle = true;
         }
         let me = memory.id;
         let lost: Vec<ShardId> = renewed
@@ -209,6 +214,8 @@ impl Node {
             memory.wakes.tend |= !was_trusted;
         }
         memory.nodes.clone_from(&renewed.nodes);
+        // Who is there could not be asked before the time was known.
+        memory.wakes.watch |= is_first;
         is_first || !renewed.changes.is_empty()
     }
 
@@ -219,6 +226,7 @@ impl Node {
             // This life has ended in the store; another begins.
             StoreError::Fenced(_) => {
                 memory.concede(draw_id(&*self.ports.entropy));
+                memory.returning_until = Some(boot.plus(RETURNING));
                 boot
             }
             // We go on until our own deadline, and then hold: whether the row lives, the next answer says.
@@ -293,11 +301,13 @@ impl Node {
         if is_takeover {
             memory.natives.listen_until(boot.plus(self.settings.registry.listen));
         }
+        let fired = self.ports.fired.through().map(just_after);
         for Acquired { lease, mark, checkpoint } in acquired {
             memory.leave(lease.shard);
+            let bounded = mark.map(|mark| fired.map_or(mark, |fired| fired.min(mark)));
             let held = Held {
                 epoch: lease.epoch,
-                inherited: mark.unwrap_or(Timestamp::MIN),
+                inherited: bounded.unwrap_or(Timestamp::MIN),
                 loaded: *checkpoint,
                 reach: *checkpoint,
                 is_in_question: false,
@@ -351,6 +361,10 @@ fn next_checkpoint(held: &Held, place: Mark) -> Option<Mark> {
     let place = place.min(Mark { due: held.swept, id: 0 });
     let moved = place.due.as_millis().saturating_sub(held.checkpoint.due.as_millis());
     (held.is_adopted && place < held.loaded && moved > CHECKPOINT_STEP_MS).then_some(place)
+}
+
+fn just_after(instant: Timestamp) -> Timestamp {
+    instant.saturating_add(Duration::from_millis(1))
 }
 
 fn told(stepped: Stepped) -> Event {

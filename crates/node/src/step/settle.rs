@@ -14,7 +14,9 @@ use punctual_core::model::{
 use punctual_core::policy::pool::SLOW_SEND;
 
 use crate::Node;
+use crate::doubt::passed;
 use crate::entitled::Moment;
+use crate::inbox::Received;
 use crate::jobs::Known;
 use crate::memory::{Memory, Place, Run};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
@@ -130,29 +132,34 @@ impl Node {
             return boot.plus(self.settings.load_ahead);
         }
         if self.memory().has_planted(Planted::AcknowledgedEarly) {
-            self.ports.dispatch.acknowledge(reports.iter().map(|report| report.receipt).collect());
+            self.ports.dispatch.acknowledge(reports.iter().map(|received| received.report.receipt).collect());
         }
-        if let Err(error) = self.settle_reports(&reports).await {
+        let settled = self.settle_reports(&reports).await;
+        self.memory().settling.clear();
+        if let Err(error) = settled {
             self.lost_or_paused("settle", &error);
             let mut memory = self.memory();
             if !memory.has_planted(Planted::AcknowledgedEarly) {
-                reports.into_iter().rev().for_each(|report| memory.inbox.push_front(report));
+                reports.into_iter().rev().for_each(|received| memory.inbox.push_front(received));
             }
             return memory.paused_until;
         }
         if self.memory().inbox.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
     }
 
-    fn take_reports(&self) -> Vec<Report> {
+    fn take_reports(&self) -> Vec<Received> {
         let mut memory = self.memory();
         let count = memory.inbox.len().min(self.settings.settle_max);
-        memory.inbox.drain(..count).collect()
+        let taken: Vec<Received> = memory.inbox.drain(..count).collect();
+        memory.settling.clear();
+        memory.settling.extend(taken.iter().map(|received| received.report.run));
+        taken
     }
 
-    async fn settle_reports(&self, reports: &[Report]) -> Result<(), StoreError> {
+    async fn settle_reports(&self, reports: &[Received]) -> Result<(), StoreError> {
         let (strangers, unread) = {
             let memory = self.memory();
-            let ids = || reports.iter().map(|report| report.run);
+            let ids = || reports.iter().map(|received| received.report.run);
             let is_unread = |id: &RunId| memory.runs.get(id).is_some_and(|run| run.flags.is_unread);
             let strangers: BTreeSet<RunId> = ids().filter(|id| !memory.runs.contains_key(id)).collect();
             (strangers, ids().filter(is_unread).collect::<Vec<_>>())
@@ -161,19 +168,21 @@ impl Node {
         let strangers = self.ask_for(strangers).await?;
         let jobs: Vec<JobId> = {
             let memory = self.memory();
-            let of = |report: &Report| {
+            let of = |Received { report, .. }: &Received| {
                 let here = memory.runs.get(&report.run).map(|run| run.job);
                 here.or_else(|| strangers.rows.get(&report.run).map(|row| row.waiting.job))
             };
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        let Judged { ends, late, unsure } = self.judge(reports, &strangers);
+        let Judged { ends, late, refused, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
-        if !late.is_empty() {
-            self.ports.dispatch.acknowledge(late);
+        let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
+        if !receipts.is_empty() {
+            self.ports.dispatch.acknowledge(receipts);
         }
         let mut memory = self.memory();
+        memory.note_judged(&late, &refused, &paces);
         memory.wakes.settle |= !unsure.is_empty();
         memory.inbox.extend(unsure);
         Ok(())
@@ -189,15 +198,19 @@ impl Node {
         Ok(Strangers { ids, owns, rows: rows.into_iter().map(|row| (row.waiting.run, row)).collect() })
     }
 
-    /// Turns reports into ends. Those that come too late change nothing.
-    fn judge(&self, reports: &[Report], strangers: &Strangers) -> Judged {
+    /// Turns reports into ends. Those that come too late change nothing. Nothing else is changed here: where the store does
+    /// not take the ends, the same reports are judged again.
+    fn judge<'a>(&self, reports: &'a [Received], strangers: &Strangers) -> Judged<'a> {
         let Strangers { ids: fetched, rows, owns } = strangers;
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
         let moment = Moment { now, is_trusted: memory.trusted_now(boot).is_some() };
-        let (mut judged, mut refused) = (Judged::default(), Vec::new());
-        for report in reports {
+        let memory = &*memory;
+        let mut judged = Judged::default();
+        for received in reports {
+            let Received { report, at } = received;
+            let ended_at = at.unwrap_or(now).min(now);
             let known = memory.runs.get(&report.run).copied();
             let run = known.or_else(|| {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
@@ -211,44 +224,40 @@ impl Node {
             };
             if known.is_none() && !fetched.contains(&report.run) {
                 // It left memory while we were asking.
-                judged.unsure.push(report.clone());
+                judged.unsure.push(received.clone());
                 continue;
             }
             let (Some(run), true) = (run, is_current) else {
-                memory.events.push(Event::LateReport { run: report.run, attempt: report.attempt });
-                judged.late.push(report.receipt);
+                judged.late.push(report);
                 continue;
             };
             let job = match memory.jobs.get(run.job).cloned() {
                 Some(Known::Job(job)) => job,
                 Some(Known::Poisoned(_) | Known::Missing) => {
-                    if !memory.may_report_for_nobody(report) {
-                        refused.push(report);
-                        judged.late.push(report.receipt);
-                        continue;
+                    match memory.may_report_for_nobody(report) {
+                        true => judged.ends.push(self.end_without_job(received, &run, now)),
+                        false => judged.refused.push(report),
                     }
-                    judged.ends.push(self.end_without_job(report, &run, now));
                     continue;
                 }
                 // It changed while we were asking.
                 None => {
-                    judged.unsure.push(report.clone());
+                    judged.unsure.push(received.clone());
                     continue;
                 }
             };
             let seen = (&run, rows.get(&report.run).filter(|_| known.is_none()));
             if !memory.may_report(report, &job, seen, moment) {
-                refused.push(report);
-                judged.late.push(report.receipt);
+                judged.refused.push(report);
                 continue;
             }
             let own = owns.get(&report.run).copied().or_else(|| memory.own_if_read(report.run));
             let Some(own) = own else {
                 // It came anew while we were asking.
-                judged.unsure.push(report.clone());
+                judged.unsure.push(received.clone());
                 continue;
             };
-            let attempt = record(report, memory.may_be_repetition(report), now);
+            let attempt = record(report, memory.may_be_repetition(report), ended_at);
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
@@ -256,11 +265,9 @@ impl Node {
                 by_loss_of_node: report.further == Further::Unsent,
             };
             let then = settle(&job, &own, &end, now, self.jitter());
-            let took = now.as_millis().saturating_sub(attempt.started_at.as_millis());
-            let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
             let http = memory.flights.get(&report.run).and_then(|flight| flight.http);
             if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
-                memory.note_pace(run.job, now, took);
+                judged.paces.push((run.job, ended_at, passed(attempt.started_at, ended_at)));
             }
             let is_foreign = !memory.held.contains_key(&run.shard);
             let mut ended =
@@ -269,13 +276,13 @@ impl Node {
             ended.is_gone = report.further == Further::Gone;
             judged.ends.push(ended);
         }
-        memory.tell_refused_reports(&refused);
         judged
     }
 
     /// A job that cannot be asked wants no further attempt.
-    fn end_without_job(&self, report: &Report, run: &Run, now: Timestamp) -> Ended {
-        let attempt = record(report, false, now);
+    fn end_without_job(&self, received: &Received, run: &Run, now: Timestamp) -> Ended {
+        let report = &received.report;
+        let attempt = record(report, false, received.at.unwrap_or(now).min(now));
         let outcome = match report.outcome {
             AttemptOutcome::Succeeded => Outcome::Succeeded,
             AttemptOutcome::Cancelled => Outcome::Cancelled,
@@ -567,12 +574,16 @@ struct Strangers {
 
 /// What became of reports.
 #[derive(Default)]
-struct Judged {
+struct Judged<'a> {
     ends: Vec<Ended>,
     /// They come too late and change nothing.
-    late: Vec<Receipt>,
+    late: Vec<&'a Report>,
+    /// They come from executors that were not given the attempt, and change nothing.
+    refused: Vec<&'a Report>,
+    /// How long HTTP calls took, each with its job and when it ended.
+    paces: Vec<(JobId, Timestamp, Duration)>,
     /// Nothing can be said of them yet.
-    unsure: Vec<Report>,
+    unsure: Vec<Received>,
 }
 
 #[derive(Default)]
@@ -625,14 +636,14 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
     }
 }
 
-fn record(report: &Report, possible_duplicate: bool, now: Timestamp) -> AttemptRecord {
-    let started_at = report.started_at.min(now);
+fn record(report: &Report, possible_duplicate: bool, ended_at: Timestamp) -> AttemptRecord {
+    let started_at = report.started_at.min(ended_at);
     AttemptRecord {
         number: report.attempt,
         token: report.token,
         executor: report.executor.clone(),
         started_at,
-        ended_at: now.max(started_at),
+        ended_at,
         outcome: report.outcome,
         message: report.message.clone(),
         possible_duplicate,
@@ -647,6 +658,16 @@ impl Memory {
             (None, Some(run)) if run.attempt == report.attempt => run.flags.may_repeat,
             // Its shard has moved since it was sent. What was known of the attempts before it is not written down.
             _ => report.attempt > Attempt::FIRST,
+        }
+    }
+
+    /// Applies what follows from reports beside their ends, once the ends are written.
+    fn note_judged(&mut self, late: &[&Report], refused: &[&Report], paces: &[(JobId, Timestamp, Duration)]) {
+        let told = |report: &&Report| Event::LateReport { run: report.run, attempt: report.attempt };
+        self.events.extend(late.iter().map(told));
+        self.tell_refused_reports(refused);
+        for (job, ended_at, took) in paces {
+            self.note_pace(*job, *ended_at, *took);
         }
     }
 
@@ -671,7 +692,7 @@ impl Memory {
             return self.look_up_later(whole);
         };
         let is_good = join.succeeded == join.total;
-        self.inbox.push_back(Report {
+        let report = Report {
             receipt: Receipt::default(),
             run: whole,
             attempt: flight.attempt,
@@ -684,8 +705,8 @@ impl Memory {
             retry_after: None,
             // Each part had its tries.
             further: Further::Useless,
-        });
-        self.wakes.settle = true;
+        };
+        self.receive(report, None);
     }
 
     /// Remembers that a job has runs which are parked.

@@ -28,6 +28,9 @@ const CROWD: usize = 10_000;
 /// How many runs give up waiting in one round.
 const GIVE_UP_MAX: usize = 1_000;
 
+/// How old an attempt must be for its executor to be asked about it to learn whether it tells the truth.
+const LEARN: Duration = Duration::from_secs(3);
+
 /// How long what executors said is remembered.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
@@ -192,7 +195,8 @@ impl Node {
     }
 
     fn patience(&self) -> Patience {
-        Patience { doubt: self.settings.registry.doubt, away: self.settings.registry.away }
+        let settings = &self.settings.registry;
+        Patience { doubt: settings.doubt, learn: LEARN.min(settings.doubt), away: settings.away }
     }
 
     /// Takes what dispatch heard.
@@ -266,9 +270,13 @@ impl Node {
 
     /// Wishes attempts to end.
     pub(crate) fn kill(&self, kills: Vec<crate::ports::Kill>) {
+        let mut kills = kills;
         {
             let mut memory = self.memory();
-            for kill in kills.iter().filter(|kill| kill.address.is_some()) {
+            for kill in &mut kills {
+                let Some(address) = &mut kill.address else { continue };
+                // One that was not registered when its attempt was taken over may be by now.
+                *address = memory.executor_at(&address.app, &address.url);
                 memory.events.push(Event::KillAsked { run: kill.run, job: kill.job, attempt: kill.attempt });
             }
         }
@@ -282,7 +290,8 @@ impl Memory {
         for change in changes {
             let Change { app, address, kind } = change;
             let (app, address) = (Text::Owned(app.to_string()), Text::Owned(address.to_string()));
-            if kind != ChangeKind::Missed {
+            // Before the first look at the registry nobody knows whether it was away.
+            if kind != ChangeKind::Missed && self.looked_at.is_some() {
                 // Whatever it had before this, it may have no longer.
                 self.doubts.note_away(&address, now);
             }

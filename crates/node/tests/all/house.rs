@@ -14,8 +14,8 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
-    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Peers, Probe, Receipt, Report,
-    RunFilter, RunView,
+    Boot, Browse, Clock, Dispatch, Dispatched, Entropy, FiredMark, Further, Hint, Kill, Peers, Probe,
+    Receipt, Report, RunFilter, RunView, Unmarked,
 };
 use punctual_node::{Node, Ports, Settings};
 use punctual_store::memory::Memory;
@@ -115,6 +115,7 @@ pub(crate) struct House {
     entropy: Arc<Counter>,
     settings: Settings,
     receipts: AtomicU64,
+    fired: Arc<dyn FiredMark>,
 }
 
 impl House {
@@ -134,7 +135,13 @@ impl House {
             entropy: Arc::new(Counter(AtomicU64::new(7))),
             settings,
             receipts: AtomicU64::new(1),
+            fired: Arc::new(Unmarked),
         }
+    }
+
+    /// With a mark that says how far its nodes have fired.
+    pub(crate) fn marked(self, fired: Arc<dyn FiredMark>) -> House {
+        House { fired, ..self }
     }
 
     /// A node that has joined and holds what is free.
@@ -144,7 +151,8 @@ impl House {
         let store: Arc<Memory> = Arc::clone(&self.store);
         let apps: Arc<Memory> = Arc::clone(&self.store);
         let dispatch: Arc<Outside> = Arc::clone(&self.outside);
-        let ports = Ports { clock, entropy, store, apps, dispatch, peers: Arc::new(Silence) };
+        let fired = Arc::clone(&self.fired);
+        let ports = Ports { clock, entropy, store, apps, dispatch, peers: Arc::new(Silence), fired };
         let node = Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()));
         self.step(&node);
         self.step(&node);

@@ -10,3 +10,4 @@ mod house;
 mod natives;
 mod own;
 mod steps;
+mod truth;

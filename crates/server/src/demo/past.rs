@@ -11,7 +11,7 @@ use punctual_core::event::Event;
 use punctual_core::model::{Attempt, AttemptOutcome, JobId, NodeId, RunId};
 use punctual_node::ports::{
     Boot, Clock, Dispatch, Dispatched, Further, Heard, Hint, KeptLog, Kill, Logs, Peers, Probe, Receipt,
-    Report,
+    Report, Unmarked,
 };
 use punctual_node::{Node, Ports, SessionId, Settings, Submission, Wakes};
 use punctual_store::sqlite::{self, Limits};
@@ -135,6 +135,7 @@ impl Life {
             apps: Arc::clone(&store) as _,
             dispatch: Arc::clone(&stage) as _,
             peers: Arc::new(Nobody),
+            fired: Arc::new(Unmarked),
         };
         // Nobody else is there and nothing is urgent, so it looks seldom.
         let seldom = Duration::from_secs(60);

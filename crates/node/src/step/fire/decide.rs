@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::due::AppNumber;
-use punctual_core::engine::fire::{Rank, Wanted, wanted};
+use punctual_core::engine::fire::{Rank, Wanted, refused, wanted};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, Own, RunId,
-    Skip, Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, RunId, Skip,
+    Target, Text, Then, Token,
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
@@ -95,13 +95,49 @@ impl Turn<'_> {
         }
     }
 
-    /// An earlier holder may have sent it. Executors are given time to say so.
+    /// An earlier holder may have sent it. Executors are given time to say so, and so are nodes that come back with this
+    /// one from an outage of the store. Then the job is asked whether it still wants it.
     fn doubt(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
-        if job.executor().is_some() && self.memory.natives.is_listening(self.boot) {
+        let is_returning = self.memory.returning_until.is_some_and(|until| self.boot < until);
+        if (job.executor().is_some() || is_returning) && self.memory.natives.is_listening(self.boot) {
             let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
             return self.memory.wait_for_claims(id, app, self.now, patience);
         }
-        self.decision.ends.push(doubt(id, run, job, &self.memory.own_of(id), self.now));
+        let refused = refused(job, &self.memory.candidate(id, run), self.now);
+        let was_refused = self.memory.is_known_everywhere(job, run, self.settings.term_max());
+        match refused {
+            // No holder has sent what the job has long not wanted.
+            Some(Wanted::Skip(reason)) if was_refused => self.skip(id, run, job, reason),
+            Some(Wanted::Defer(until)) if was_refused => self.wait(id, run, until),
+            Some(Wanted::Park) if was_refused => {
+                let then = Then::Park { attempt: run.attempt, version: job.version };
+                self.decision.ends.push(Ended::unsent(id, run, then));
+            }
+            refused => self.suppose(id, run, job, refused),
+        }
+    }
+
+    /// Writes down that an earlier holder may have sent it, and goes on with the next attempt as far as the job wants.
+    fn suppose(&mut self, id: RunId, run: &Run, job: &Arc<Job>, refused: Option<Wanted>) {
+        let mut attempt = supposed(run, job, self.now);
+        if self.memory.has_planted(Planted::SupposedAsSent) {
+            attempt.token = Token(1 << 20 | u64::from(run.attempt.0));
+        }
+        let end =
+            settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
+        let then = match settle::settle(job, &self.memory.own_of(id), &end, self.now, 0) {
+            Then::Wait { ready_at, attempt } => match refused {
+                Some(Wanted::Skip(reason)) => Then::Close(not_repeated(reason, self.now)),
+                Some(Wanted::Defer(until)) => Then::Wait { ready_at: until, attempt },
+                Some(Wanted::Park) => Then::Park { attempt, version: job.version },
+                Some(Wanted::Start(_)) | None => Then::Wait { ready_at, attempt },
+            },
+            then => then,
+        };
+        if run.attempt == Attempt::FIRST {
+            self.memory.supposed.insert(id, run.ready_at);
+        }
+        self.decision.ends.push(Ended::sent(id, run, attempt, then).following(job, run));
     }
 
     /// An executor has it already, from an earlier holder: it is on its way as before.
@@ -116,9 +152,10 @@ impl Turn<'_> {
             executor: address.url.clone(),
             address: Some(address),
             is_gated: run.flags.has_gate,
-            is_adopted: true,
+            adopted_at: Some(self.now),
             possible_duplicate: run.flags.may_repeat,
             http: None,
+            is_answered: false,
             deadline: reap::deadline(job, &own, self.now, self.settings.grace),
             unclear: None,
             lost_because: None,
@@ -182,6 +219,7 @@ impl Turn<'_> {
             self.memory.held_until = self.boot.plus(self.settings.pause);
             return self.memory.make_ready(id);
         };
+        self.decision.ungated_through = self.decision.ungated_through.max(Some(run.ready_at));
         self.launch(id, run, job, Token::new(lease.epoch, run.attempt), None, self.now);
     }
 
@@ -214,16 +252,19 @@ impl Turn<'_> {
                 executor: address.as_ref().map_or_else(|| executor_of(job), |address| address.url.clone()),
                 address: address.clone(),
                 is_gated: log.is_some(),
-                is_adopted: false,
+                adopted_at: None,
                 possible_duplicate: run.flags.may_repeat,
                 http,
+                is_answered: false,
                 deadline: reap::deadline(job, &own, *now, self.settings.grace),
                 unclear: None,
                 lost_because: None,
             },
         );
-        let lag = passed(run.ready_at, *now);
-        memory.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag });
+        let supposed = memory.supposed.remove(&id);
+        let lag = passed(supposed.unwrap_or(run.ready_at), *now);
+        let is_first = run.attempt == Attempt::FIRST || supposed.is_some();
+        memory.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag, is_first });
         self.decision.sends.push(Dispatched {
             run: id,
             job: Arc::clone(job),
@@ -386,6 +427,11 @@ impl Turn<'_> {
 }
 
 impl Flight {
+    /// Whether it is an HTTP call that is not written down.
+    pub(crate) fn is_ungated_call(&self) -> bool {
+        self.http.is_some() && !self.is_gated
+    }
+
     /// Whether it fell into parts, which are on their way instead.
     pub(crate) fn is_whole(&self) -> bool {
         self.deadline == Timestamp::MAX
@@ -452,29 +498,42 @@ impl Memory {
     /// it was ready, or ever since it was made. A holder may act on what it knew of the job for as long as its term; but
     /// who called a run back because of a change knew of that change, and whoever came after knows it too.
     pub(crate) fn may_have_been_sent(&self, job: &Job, run: &Run, term: Duration) -> bool {
+        let was_gated = job.is_gated() && self.is_known_everywhere(job, run, term);
+        !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
+    }
+
+    /// Whether every holder that may have acted on a run when it was due knew the job as it stands.
+    fn is_known_everywhere(&self, job: &Job, run: &Run, term: Duration) -> bool {
         let known_everywhere = job.changed_at.saturating_add(term * 2);
         let is_called_back = run.flags.is_called_back && run.ready_at == job.changed_at;
-        let is_known = job.is_as_made() || is_called_back || known_everywhere <= run.ready_at;
-        let was_gated = job.is_gated() && is_known;
-        !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
+        job.is_as_made() || is_called_back || known_everywhere <= run.ready_at
     }
 }
 
-/// An attempt that an earlier holder may have sent is taken for lost with its node.
-fn doubt(id: RunId, run: &Run, job: &Job, own: &Own, now: Timestamp) -> Ended {
-    let attempt = AttemptRecord {
+/// The end of a run that may have been sent, and is not repeated because its job does not want it any more.
+fn not_repeated(reason: Skip, now: Timestamp) -> Close {
+    let outcome = if reason == Skip::JobDeleted { Outcome::Cancelled } else { Outcome::Lost };
+    let said = match reason {
+        Skip::JobDeleted => Text::Borrowed(reason.name()),
+        _ => {
+            format!("its node is gone; it may have been sent, and is not repeated: {}", reason.name()).into()
+        }
+    };
+    Close { outcome, reason: said, closed_at: now, range: None }
+}
+
+/// The record of an attempt that an earlier holder may have sent: lost with its node, if it ever was.
+fn supposed(run: &Run, job: &Job, now: Timestamp) -> AttemptRecord {
+    AttemptRecord {
         number: run.attempt,
-        token: Token(0),
+        token: Token::SUPPOSED,
         executor: executor_of(job),
         started_at: run.ready_at.min(now),
         ended_at: now,
         outcome: AttemptOutcome::Lost,
         message: Text::Borrowed("its node is gone; it may have been sent"),
         possible_duplicate: run.flags.may_repeat,
-    };
-    let end = settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
-    let then = settle::settle(job, own, &end, now, 0);
-    Ended::sent(id, run, attempt, then).following(job, run)
+    }
 }
 
 fn executor_of(job: &Job) -> Text {

@@ -3,7 +3,7 @@
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Decided, NewRun, Origin, Part, RunId};
+use punctual_core::model::{Attempt, Decided, NewRun, Origin, Part, RunId};
 
 use super::{Decision, Payloads, Turn};
 use crate::Node;
@@ -88,17 +88,26 @@ impl Turn<'_> {
                 executor: gate.executor.clone(),
                 address: None,
                 is_gated: true,
-                is_adopted: false,
+                adopted_at: None,
                 possible_duplicate: run.flags.may_repeat,
                 http: None,
+                is_answered: false,
                 // Its parts have theirs.
                 deadline: Timestamp::MAX,
                 unclear: None,
                 lost_because: None,
             },
         );
-        let lag = passed(run.ready_at, self.now);
-        self.memory.events.push(Event::Sent { run: gate.run, job: run.job, attempt: gate.attempt, lag });
+        let supposed = self.memory.supposed.remove(&gate.run);
+        let lag = passed(supposed.unwrap_or(run.ready_at), self.now);
+        let is_first = gate.attempt == Attempt::FIRST || supposed.is_some();
+        self.memory.events.push(Event::Sent {
+            run: gate.run,
+            job: run.job,
+            attempt: gate.attempt,
+            lag,
+            is_first,
+        });
         if run.flags.may_be_gated {
             // An earlier asking may have written other parts: those count.
             self.memory.read_again(run.shard, gate.sent_at.min(run.ready_at));

@@ -1,0 +1,101 @@
+//! The fired mark: a small file beside the embedded database that says how far this node has fired.
+//!
+//! It is written before every batch of sends and never synced. The page cache keeps it when the process is killed, so the
+//! next process knows which runs the dead one cannot have sent, and judges them by their misfire policy. A power cut takes
+//! the page cache along; the file then names another boot of the machine and says nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use calendar::Timestamp;
+use punctual_node::ports::FiredMark;
+
+/// Linux draws this anew at every boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The file, and what was last written to it.
+pub(crate) struct FiredFile {
+    file: File,
+    boot: String,
+    /// Whether what was found in the file can be believed.
+    is_known: bool,
+    through: AtomicI64,
+}
+
+impl FiredFile {
+    /// Opens the mark, or makes one. A machine that does not say which boot this is has none.
+    pub(crate) fn open(path: &Path) -> io::Result<FiredFile> {
+        FiredFile::of_boot(path, fs::read_to_string(BOOT_ID)?.trim())
+    }
+
+    fn of_boot(path: &Path, boot: &str) -> io::Result<FiredFile> {
+        let said = fs::read_to_string(path).unwrap_or_default();
+        let through = read(&said, boot);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mark = FiredFile {
+            file,
+            boot: boot.to_owned(),
+            is_known: through.is_some(),
+            through: AtomicI64::new(through.unwrap_or(i64::MIN)),
+        };
+        mark.write(through.unwrap_or(0))?;
+        Ok(mark)
+    }
+
+    /// Always as long, so that a shorter number leaves nothing behind it.
+    fn write(&self, millis: i64) -> io::Result<()> {
+        self.file.write_all_at(format!("{} {millis:020}\n", self.boot).as_bytes(), 0)
+    }
+}
+
+impl FiredMark for FiredFile {
+    fn through(&self) -> Option<Timestamp> {
+        self.is_known.then(|| Timestamp::from_millis(self.through.load(Ordering::Acquire)))
+    }
+
+    fn reach(&self, due: Timestamp) {
+        let millis = due.as_millis();
+        if self.through.fetch_max(millis, Ordering::AcqRel) < millis
+            && let Err(error) = self.write(millis)
+        {
+            // Without the mark the next process doubts too little. Better that it finds none, and doubts too much.
+            tracing::error!(%error, "cannot write how far this node has fired");
+            let _ = self.file.set_len(0);
+        }
+    }
+}
+
+/// What the file says, if this boot of the machine wrote it.
+fn read(said: &str, boot: &str) -> Option<i64> {
+    let (of, millis) = said.trim_end_matches('\n').split_once(' ')?;
+    if of == boot { millis.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_outlives_its_process_and_not_its_boot() {
+        let path = std::env::temp_dir().join(format!("punctual-fired-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let at = Timestamp::from_millis;
+        let first = FiredFile::of_boot(&path, "boot-1").unwrap();
+        assert_eq!(first.through(), None, "nobody knows what was before it");
+        first.reach(at(5_000));
+        first.reach(at(3_000));
+        drop(first);
+        let second = FiredFile::of_boot(&path, "boot-1").unwrap();
+        assert_eq!(second.through(), Some(at(5_000)));
+        second.reach(at(7_000));
+        assert_eq!(second.through(), Some(at(7_000)), "what this process has sent counts too");
+        drop(second);
+        assert_eq!(FiredFile::of_boot(&path, "boot-2").unwrap().through(), None, "the page cache is gone");
+        fs::write(&path, "boot-2 12x\n").unwrap();
+        assert_eq!(FiredFile::of_boot(&path, "boot-2").unwrap().through(), None);
+        fs::remove_file(&path).unwrap();
+    }
+}
