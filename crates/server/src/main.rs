@@ -8,6 +8,7 @@ mod console;
 mod demo;
 mod executors;
 mod first;
+mod footing;
 mod keep;
 mod listen;
 mod logs;

@@ -16,9 +16,10 @@ use punctual_node::ports::{Digest, Door, Entropy, Heard, Hint, Logs, NodeRow, Pe
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::postgres::PostgresPeers;
-use punctual_store::redis::RedisPeers;
+use punctual_store::redis::{Redis, RedisPeers};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::archive::{self, Archive, Inlet};
 use crate::cli::trust;
@@ -26,6 +27,7 @@ use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::console::Site;
 use crate::executors::Crew;
+use crate::footing::Footing;
 use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
@@ -81,13 +83,16 @@ pub(crate) fn build(
     };
     let node = Arc::new(Node::new(ports, settings(config, place), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
+    let footing = Arc::new(Footing::new(Settings::default().term));
     let rounds = {
+        let footing = Arc::clone(&footing);
         let (metrics, events, now) = (Arc::clone(&metrics), events.clone(), Arc::clone(&now));
         let tell = move |happened: &[Event]| {
             metrics.record(happened);
             events.push(happened, now());
             for event in happened {
                 inlet.take(event);
+                footing.take(event, Instant::now());
                 log(event);
             }
         };
@@ -124,10 +129,10 @@ pub(crate) fn build(
         },
         check_target: Arc::new(check_target),
         metrics: {
-            let (node, places) = (Arc::clone(&node), Arc::clone(places));
-            Arc::new(move |load| metrics.text(figures(&node, &places, load)))
+            let (node, places, redis) = (Arc::clone(&node), Arc::clone(places), kept.redis.clone());
+            Arc::new(move |load| metrics.text(figures(&node, &places, redis.as_deref(), load)))
         },
-        is_ready: Arc::new(move || is_ready(&node)),
+        is_ready: Arc::new(move || is_ready(&node, &footing)),
         peer_secret: place.peer_secret,
         settings: punctual_api::Settings {
             payload_max: config.payload,
@@ -305,7 +310,7 @@ fn budgets(config: &Config) -> punctual_api::Limits {
     }
 }
 
-fn figures(node: &Node, places: &Places, load: punctual_api::Load) -> Figures {
+fn figures(node: &Node, places: &Places, redis: Option<&Redis>, load: punctual_api::Load) -> Figures {
     let (loaded, running) = node.load_figures();
     let connections = places.counts();
     Figures {
@@ -314,6 +319,7 @@ fn figures(node: &Node, places: &Places, load: punctual_api::Load) -> Figures {
         shards: node.shards_held() as u64,
         nodes: node.nodes().len() as u64,
         skew_ms: skew(node),
+        redis_overruled: redis.map_or(0, |redis| redis.figures().overruled),
         strangers: connections.strangers,
         connections: connections.strangers + connections.callers + connections.kept,
         connections_evicted: connections.evicted,
@@ -353,8 +359,12 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
     }
 }
 
-fn is_ready(node: &Node) -> Result<(), String> {
-    if node.is_in() { Ok(()) } else { Err("the node has not joined, or the store does not answer it".into()) }
+fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
+    if !node.is_in() {
+        return Err("the node has not joined, or the store does not answer it".into());
+    }
+    let complaint = footing.complaint(Instant::now());
+    complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)
 }
 
 fn settings(config: &Config, place: &Place) -> Settings {
