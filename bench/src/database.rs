@@ -108,7 +108,12 @@ impl Database {
         let (kind, server) = match wanted {
             Wanted::Embedded => (Kind::Sqlite, None),
             Wanted::ScratchPostgres => {
-                let wanted = Postgres { fsync: true, connections: 200, settings: pairs(POSTGRES) };
+                let wanted = Postgres {
+                    fsync: true,
+                    connections: 200,
+                    settings: pairs(POSTGRES),
+                    ..Postgres::default()
+                };
                 (Kind::Postgres, Some(wanted.start()?))
             }
             Wanted::ScratchMariaDb => {

@@ -5,3 +5,4 @@ pub mod cuts;
 pub mod kills;
 pub mod pauses;
 pub mod servers;
+pub mod switches;

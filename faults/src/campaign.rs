@@ -10,6 +10,7 @@ use punctual_scratch::{MariaDb, Postgres, Redis, Server};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::breaking::switches;
 use crate::clock::now;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
@@ -77,6 +78,7 @@ pub struct Campaign {
     pub cluster: Cluster,
     pub agent: Agent,
     pub dice: Dice,
+    pub kind: Database,
     pub database: Option<Server>,
     pub redis: Option<Server>,
     workload: Workload,
@@ -103,7 +105,8 @@ impl Campaign {
         std::fs::create_dir_all(&setup.evidence).map_err(failed)?;
         let database = blocking(|| start_database(setup.database))?;
         let redis = setup.has_redis.then(|| blocking(|| Redis.start())).transpose()?;
-        let url = database.as_ref().map(|server| blocking(|| server.database("punctual"))).transpose()?;
+        let url = database.as_ref().map(|server| blocking(|| address(setup.database, server)));
+        let url = url.transpose()?;
         let launch = Launch {
             binary: setup.binary.clone(),
             redis: redis.as_ref().map(Server::url),
@@ -118,6 +121,7 @@ impl Campaign {
             cluster,
             agent,
             dice: Dice::new(setup.seed ^ 0xfau64),
+            kind: setup.database,
             database,
             redis,
             workload,
@@ -239,8 +243,21 @@ fn start_database(database: Database) -> Result<Option<Server>, String> {
     match database {
         Database::Embedded => Ok(None),
         Database::Postgres => Postgres { fsync: true, ..Postgres::default() }.start().map(Some),
-        Database::MariaDb => MariaDb { fsync: true, ..MariaDb::default() }.start().map(Some),
+        Database::MariaDb => {
+            MariaDb { fsync: true, settings: switches::logged("1"), ..MariaDb::default() }.start().map(Some)
+        }
     }
+}
+
+/// The address of an empty database, for a user who may do everything in it and nothing else: administrators of a MariaDB
+/// write to it also where it is read-only.
+fn address(kind: Database, server: &Server) -> Result<String, String> {
+    let url = server.database("punctual")?;
+    if kind != Database::MariaDb {
+        return Ok(url);
+    }
+    switches::say(kind, server, "create user punctual; grant all privileges on punctual.* to punctual")?;
+    Ok(url.replacen("root@", "punctual@", 1))
 }
 
 /// Writes facts to a file of the evidence, one a line.

@@ -25,6 +25,8 @@ pub enum Way {
 /// What the proxy does.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
+    /// Where new connections lead.
+    server: SocketAddr,
     to_server: Way,
     to_client: Way,
     takes_new: bool,
@@ -45,9 +47,10 @@ impl Proxy {
     pub async fn start(server: SocketAddr) -> io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let all_open = Switch { to_server: Way::Open, to_client: Way::Open, takes_new: true, cuts: 0 };
+        let all_open =
+            Switch { server, to_server: Way::Open, to_client: Way::Open, takes_new: true, cuts: 0 };
         let switch = watch::Sender::new(all_open);
-        let task = tokio::spawn(take(listener, server, switch.clone()));
+        let task = tokio::spawn(take(listener, switch.clone()));
         Ok(Proxy { address, switch, task })
     }
 
@@ -59,6 +62,11 @@ impl Proxy {
     /// Decides for both directions, for what is connected and for what comes.
     pub fn set(&self, to_server: Way, to_client: Way) {
         self.switch.send_modify(|switch| (switch.to_server, switch.to_client) = (to_server, to_client));
+    }
+
+    /// Leads new connections to another server, as an address that is moved does. What is connected stays where it is.
+    pub fn redirect(&self, server: SocketAddr) {
+        self.switch.send_modify(|switch| switch.server = server);
     }
 
     /// Resets everything that is connected.
@@ -85,10 +93,10 @@ impl Drop for Proxy {
     }
 }
 
-async fn take(listener: TcpListener, server: SocketAddr, switch: watch::Sender<Switch>) {
+async fn take(listener: TcpListener, switch: watch::Sender<Switch>) {
     while let Ok((client, _)) = listener.accept().await {
         let told = switch.subscribe();
-        let takes_new = told.borrow().takes_new;
+        let Switch { server, takes_new, .. } = *told.borrow();
         match takes_new {
             true => drop(tokio::spawn(carry(client, server, told))),
             false => reset(client),

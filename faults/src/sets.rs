@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::breaking::cuts::{self, Cut};
 use crate::breaking::servers::{self, Away};
-use crate::breaking::{clocks, kills, pauses};
+use crate::breaking::{clocks, kills, pauses, switches};
 use crate::campaign::{Campaign, Database, Setup, run};
 use crate::clock::{now, pass};
 use crate::flood::Flood;
@@ -72,6 +72,17 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
+/// Another database server takes over, twice, while the old one lives on; once with nodes that die meanwhile.
+pub async fn switch_overs(setup: &Setup) -> Result<Report, String> {
+    run(setup, async |campaign: &mut Campaign| {
+        switches::switch_over(campaign).await?;
+        kills::kill(campaign, 1).await?;
+        switches::switch_over(campaign).await?;
+        Ok(())
+    })
+    .await
+}
+
 /// So many one-shots come due evenly over some minutes, while nodes are killed so often.
 pub async fn million(setup: &Setup, count: usize, over: Duration, killed: usize) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
@@ -108,7 +119,7 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
         while started.elapsed() < duration {
             let is_alone = setup.database == Database::Embedded;
-            let kinds = if is_alone { 3 } else { 14 };
+            let kinds = if is_alone { 3 } else { 15 };
             match campaign.dice.below(kinds) {
                 0 => kills::kill(campaign, 3).await?,
                 1 => kills::stop(campaign, 1).await?,
@@ -122,6 +133,7 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
                 9 => cuts::slow(campaign, Duration::from_millis(200), 500).await?,
                 10 => cuts::cut_all(campaign, Cut::Both, Duration::from_secs(3)).await?,
                 11 => cuts::cut_all(campaign, Cut::Reset, OUTAGE).await?,
+                12 => switches::switch_over(campaign).await?,
                 _ => {
                     let how = *campaign.dice.one_of(&Cut::ALL);
                     cuts::cut(campaign, how).await?;

@@ -18,13 +18,15 @@ pub struct Postgres {
     pub fsync: bool,
     /// How many clients it takes.
     pub connections: u16,
+    /// The port of the primary that it follows, if it is to be a standby.
+    pub primary: Option<u16>,
     /// More settings, by their names.
     pub settings: Vec<(String, String)>,
 }
 
 impl Default for Postgres {
     fn default() -> Postgres {
-        Postgres { fsync: false, connections: 100, settings: Vec::new() }
+        Postgres { fsync: false, connections: 100, primary: None, settings: Vec::new() }
     }
 }
 
@@ -45,6 +47,9 @@ impl Kind for Postgres {
     }
 
     fn prepare(&self, folder: &Path, run: &dyn Fn(Command) -> Result<(), String>) -> Result<(), String> {
+        if let Some(port) = self.primary {
+            return run(copied(folder, port)?);
+        }
         let mut command = program("initdb")?;
         command.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         command.arg("--pgdata").arg(folder.join("data")).current_dir(folder);
@@ -95,6 +100,15 @@ impl Kind for Postgres {
     fn abort_signal(&self) -> Signal {
         Signal::QUIT
     }
+}
+
+/// A copy of a primary that follows it.
+fn copied(folder: &Path, port: u16) -> Result<Command, String> {
+    let mut command = program("pg_basebackup")?;
+    command.args(["--host=127.0.0.1", "--username=postgres", "--port", &port.to_string()]);
+    command.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
+    command.arg("--pgdata").arg(folder.join("data")).current_dir(folder);
+    Ok(command)
 }
 
 /// A program of the newest version that is installed.

@@ -37,7 +37,7 @@ fn postgresql_keeps_what_it_has_over_stop_kill_and_restart() {
         return;
     }
     let mut server =
-        Postgres { fsync: true, connections: 20, settings: Vec::new() }.start().expect("it starts");
+        Postgres { fsync: true, connections: 20, ..Postgres::default() }.start().expect("it starts");
     let url = server.url();
     psql(&server, "create table kept (n int)");
     psql(&server, "insert into kept values (1)");

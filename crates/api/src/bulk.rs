@@ -172,7 +172,7 @@ impl Work {
         match done {
             Ok(change) => progress.latest = progress.latest.max(change),
             Err(error) => {
-                if matches!(error, DeskError::Unknown(_) | DeskError::Full(_)) {
+                if matches!(error, DeskError::Unknown(_) | DeskError::Away(_) | DeskError::Full(_)) {
                     progress.reason.get_or_insert_with(|| error.to_string());
                     self.stop();
                 }

@@ -76,7 +76,9 @@ impl Attendant {
                         let _ = tell.send(Ok(became));
                     }
                 }
-                Err(error) if taken.len() == 1 || matches!(error, DeskError::Unknown(_)) => {
+                Err(error)
+                    if taken.len() == 1 || matches!(error, DeskError::Unknown(_) | DeskError::Away(_)) =>
+                {
                     taken.into_iter().for_each(|(_, tell)| drop(tell.send(Err(error.clone()))));
                 }
                 Err(_) => {

@@ -156,6 +156,9 @@ impl From<DeskError> for Problem {
                     .with(header::RETRY_AFTER, HeaderValue::from(1))
             }
             DeskError::Full(reason) => Problem::unavailable(format!("there is no room: {reason}")),
+            DeskError::Away(reason) => Problem::unavailable(format!(
+                "the store cannot be used at the moment; nothing was done: {reason}"
+            )),
             DeskError::Unknown(reason) => {
                 let said = format!("the store did not answer, so it may have been done or not: {reason}");
                 Problem { may_be_done: true, ..Problem::unavailable(said) }
@@ -182,6 +185,7 @@ mod tests {
             (DeskError::Invalid { pointer: "/from".into(), reason: "too old".into() }, 422),
             (DeskError::Busy("a million wait".into()), 429),
             (DeskError::Full("disk".into()), 503),
+            (DeskError::Away("read-only".into()), 503),
             (DeskError::Unknown("timeout".into()), 503),
         ] {
             assert_eq!(Problem::from(error).status.as_u16(), status);
@@ -192,6 +196,7 @@ mod tests {
     fn only_an_unknown_outcome_may_have_been_carried_out() {
         assert!(Problem::from(DeskError::Unknown("timeout".into())).may_be_done);
         assert!(!Problem::from(DeskError::Full("disk".into())).may_be_done);
+        assert!(!Problem::from(DeskError::Away("read-only".into())).may_be_done);
     }
 
     #[test]

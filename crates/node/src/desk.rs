@@ -44,6 +44,9 @@ pub enum DeskError {
     /// There is no room; try again later.
     #[error("the store is full: {0}")]
     Full(Text),
+    /// The store cannot be used at the moment; nothing was done, and asking again is safe.
+    #[error("the store cannot be used at the moment, and nothing was done: {0}")]
+    Away(Text),
     /// The store did not answer; whether it was done is not known, and asking again is safe.
     #[error("the store did not answer: {0}")]
     Unknown(Text),
@@ -52,7 +55,15 @@ pub enum DeskError {
 impl DeskError {
     /// Whether the same may be taken later.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, DeskError::Busy(_) | DeskError::Full(_) | DeskError::Unknown(_))
+        matches!(self, DeskError::Busy(_) | DeskError::Full(_) | DeskError::Away(_) | DeskError::Unknown(_))
+    }
+
+    /// The same error of a command that had written something before: what was done is not known any more.
+    pub(crate) fn after_others(self) -> DeskError {
+        match self {
+            DeskError::Away(reason) => DeskError::Unknown(reason),
+            error => error,
+        }
     }
 }
 
@@ -61,7 +72,10 @@ impl From<StoreError> for DeskError {
         match error {
             StoreError::Conflict(reason) => DeskError::Conflict(reason),
             StoreError::Full(reason) => DeskError::Full(reason),
-            StoreError::Unknown(reason) | StoreError::Fenced(reason) => DeskError::Unknown(reason),
+            // The last verb did nothing; what the command wrote before it is there. Commands of one verb say `Away`.
+            StoreError::Away(reason) | StoreError::Unknown(reason) | StoreError::Fenced(reason) => {
+                DeskError::Unknown(reason)
+            }
             StoreError::Corrupt { what, reason } => {
                 DeskError::Conflict(format!("cannot read {what}: {reason}").into())
             }

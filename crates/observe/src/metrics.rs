@@ -31,6 +31,8 @@ pub struct Figures {
     pub nodes: u64,
     /// By how much this machine's clock is ahead of the cluster's, in milliseconds.
     pub skew_ms: i64,
+    /// Shards that the database was asked for although Redis refused them, since the start.
+    pub redis_overruled: u64,
     /// Connections that are open.
     pub connections: u64,
     /// Those of them on which nobody was authenticated.
@@ -78,6 +80,7 @@ pub struct Metrics {
     shards: Gauge<u64, AtomicU64>,
     nodes: Gauge<u64, AtomicU64>,
     skew: Gauge<f64, AtomicU64>,
+    redis_overruled: Counter,
     door: Door,
 }
 
@@ -197,6 +200,7 @@ impl Metrics {
             shards: Gauge::default(),
             nodes: Gauge::default(),
             skew: Gauge::default(),
+            redis_overruled: Counter::default(),
             door: Door::default(),
         };
         metrics.register();
@@ -262,6 +266,8 @@ impl Metrics {
         }
         let help = "By how much this machine's clock is ahead of the cluster's";
         self.registry.register_with_unit("clock_skew", help, Unit::Seconds, self.skew.clone());
+        let help = "Shards that the database was asked for although Redis refused them";
+        self.registry.register("redis_overruled", help, self.redis_overruled.clone());
     }
 
     /// Counts what happened.
@@ -319,6 +325,7 @@ impl Metrics {
         self.shards.set(figures.shards);
         self.nodes.set(figures.nodes);
         self.skew.set(figures.skew_ms as f64 / 1_000.0);
+        self.redis_overruled.inner().store(figures.redis_overruled, Ordering::Relaxed);
         self.door.set(&figures);
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");

@@ -4,14 +4,16 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
-use punctual_node::ports::{Apps, Browse, Door, Logs, Store};
+use aws_lc_rs::digest::{Context, SHA256};
+use punctual_core::model::ShardId;
+use punctual_node::ports::{Apps, Browse, Digest, Door, Entropy, Logs, Store};
 use punctual_store::mysql::MySql;
 use punctual_store::postgres::Postgres;
 use punctual_store::redis::Redis;
 use punctual_store::sqlite::Limits;
 use punctual_store::{Options, Sqlite, StoreClock, sqlite};
 
-use crate::clock;
+use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::private;
 
@@ -87,11 +89,37 @@ pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
         Engine::MySql => Kept::of(Arc::new(MySql::open(&url, options(config)).await.map_err(said)?), true),
     };
     let Some(url) = &config.redis else { return Ok(kept) };
-    let redis = Redis::new(url.expose()).map_err(|error| format!("cannot use Redis: {error}"))?;
+    let cluster = cluster_id(&*kept.door).await?;
+    let redis = Redis::new(url.expose(), &cluster, Box::new(overruled));
+    let redis = redis.map_err(|error| format!("cannot use Redis: {error}"))?;
     if let Err(error) = redis.ping().await {
         tracing::warn!(%error, "nodes coordinate through the database alone until it does");
     }
     Ok(kept.beside(redis))
+}
+
+/// What tells this cluster from others on one Redis: a sum of what its nodes have in common, which does not tell the secret.
+async fn cluster_id(door: &dyn Door) -> Result<String, String> {
+    let secret = door.peer_secret(drawn_secret()).await;
+    let secret = secret.map_err(|error| format!("cannot read the cluster's id: {error}"))?;
+    let mut sum = Context::new(&SHA256);
+    sum.update(b"punctual cluster id");
+    sum.update(&secret);
+    Ok(sum.finish().as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A secret for the nodes of a cluster, if this is the first of them.
+pub(crate) fn drawn_secret() -> Digest {
+    let drawn: Vec<u8> = (0..4).flat_map(|_| Machine.bits().to_le_bytes()).collect();
+    Digest::try_from(drawn).expect("four times eight bytes")
+}
+
+fn overruled(shards: &[ShardId]) {
+    tracing::warn!(
+        shards = shards.len(),
+        first = %shards[0],
+        "Redis has refused shards for a lease term that have no holder in the database; the database decides. Look for keys punctual:*:lease:* without an expiry, or another cluster made from a copy of this database"
+    );
 }
 
 /// The data folder: with a database it keeps the first token only.
@@ -120,7 +148,8 @@ fn embedded(config: &Config) -> Result<Kept, String> {
     Ok(Kept::of(Arc::new(store), false))
 }
 
-fn options(config: &Config) -> Options {
+/// How a store in a database server is opened, looked at or migrated.
+pub(crate) fn options(config: &Config) -> Options {
     Options {
         shards: config.shards,
         key_ttl: config.keep_keys,

@@ -9,6 +9,7 @@ mod demo;
 mod executors;
 mod fired;
 mod first;
+mod footing;
 mod keep;
 mod listen;
 mod logs;

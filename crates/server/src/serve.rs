@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
-use punctual_node::ports::{Digest, Entropy};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::clock::Machine;
 use crate::config::Config;
 use crate::first::{self, First};
 use crate::keep::{self, Kept};
@@ -161,10 +159,8 @@ async fn place(config: &Config, kept: &Kept, listens_on: SocketAddr, url: &str) 
             "other nodes cannot be told where this one is reached, so it hears of changes later: say --advertise"
         );
     }
-    let drawn: Vec<u8> = (0..4).flat_map(|_| Machine.bits().to_le_bytes()).collect();
-    let drawn = Digest::try_from(drawn).expect("four times eight bytes");
-    let secret =
-        kept.door.peer_secret(drawn).await.map_err(|error| format!("cannot join the cluster: {error}"))?;
+    let secret = kept.door.peer_secret(keep::drawn_secret()).await;
+    let secret = secret.map_err(|error| format!("cannot join the cluster: {error}"))?;
     Ok(Place { listens_on, address: address.unwrap_or_default(), peer_secret: Some(secret) })
 }
 

@@ -16,9 +16,10 @@ use punctual_node::ports::{Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, 
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::postgres::PostgresPeers;
-use punctual_store::redis::RedisPeers;
+use punctual_store::redis::{Redis, RedisPeers};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::archive::{self, Archive, Inlet};
 use crate::cli::trust;
@@ -27,6 +28,7 @@ use crate::config::Config;
 use crate::console::Site;
 use crate::executors::Crew;
 use crate::fired::FiredFile;
+use crate::footing::Footing;
 use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
@@ -83,13 +85,16 @@ pub(crate) fn build(
     };
     let node = Arc::new(Node::new(ports, settings(config, place), Arc::clone(&zones)));
     let (metrics, events) = (Arc::new(Metrics::new()), EventLog::new());
+    let footing = Arc::new(Footing::new(Settings::default().term));
     let rounds = {
+        let footing = Arc::clone(&footing);
         let (metrics, events, now) = (Arc::clone(&metrics), events.clone(), Arc::clone(&now));
         let tell = move |happened: &[Event]| {
             metrics.record(happened);
             events.push(happened, now());
             for event in happened {
                 inlet.take(event);
+                footing.take(event, Instant::now());
                 log(event);
             }
         };
@@ -126,10 +131,10 @@ pub(crate) fn build(
         },
         check_target: Arc::new(check_target),
         metrics: {
-            let (node, places) = (Arc::clone(&node), Arc::clone(places));
-            Arc::new(move |load| metrics.text(figures(&node, &places, load)))
+            let (node, places, redis) = (Arc::clone(&node), Arc::clone(places), kept.redis.clone());
+            Arc::new(move |load| metrics.text(figures(&node, &places, redis.as_deref(), load)))
         },
-        is_ready: Arc::new(move || is_ready(&node)),
+        is_ready: Arc::new(move || is_ready(&node, &footing)),
         peer_secret: place.peer_secret,
         settings: punctual_api::Settings {
             payload_max: config.payload,
@@ -321,7 +326,7 @@ fn budgets(config: &Config) -> punctual_api::Limits {
     }
 }
 
-fn figures(node: &Node, places: &Places, load: punctual_api::Load) -> Figures {
+fn figures(node: &Node, places: &Places, redis: Option<&Redis>, load: punctual_api::Load) -> Figures {
     let (loaded, running) = node.load_figures();
     let connections = places.counts();
     Figures {
@@ -330,6 +335,7 @@ fn figures(node: &Node, places: &Places, load: punctual_api::Load) -> Figures {
         shards: node.shards_held() as u64,
         nodes: node.nodes().len() as u64,
         skew_ms: skew(node),
+        redis_overruled: redis.map_or(0, |redis| redis.figures().overruled),
         strangers: connections.strangers,
         connections: connections.strangers + connections.callers + connections.kept,
         connections_evicted: connections.evicted,
@@ -369,12 +375,15 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
     }
 }
 
-fn is_ready(node: &Node) -> Result<(), String> {
-    match (node.is_in(), node.is_ready()) {
-        (_, true) => Ok(()),
-        (true, false) => Err("the node has not yet read which executors are there".into()),
-        (false, false) => Err("the node has not joined, or the store does not answer it".into()),
+fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
+    if !node.is_in() {
+        return Err("the node has not joined, or the store does not answer it".into());
     }
+    if !node.is_ready() {
+        return Err("the node has not yet read which executors are there".into());
+    }
+    let complaint = footing.complaint(Instant::now());
+    complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)
 }
 
 fn settings(config: &Config, place: &Place) -> Settings {

@@ -89,3 +89,26 @@ async fn a_little_of_everything_happens_to_nodes_on_mariadb() {
     let setup = Setup { seed: 5, ..Setup::cluster(Database::MariaDb, BINARY, evidence("mariadb")) };
     told("mariadb", sets::some(&setup).await);
 }
+
+/// A planned switch-over: the old primary lives on, read-only, and only new connections reach the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_postgresql_takes_over_and_nodes_leave_the_old_one_by_themselves() {
+    if is_left_out(POSTGRES) {
+        return;
+    }
+    let setup = Setup::cluster(Database::Postgres, BINARY, evidence("switch-overs"));
+    let report = told("switch-overs", sets::switch_overs(&Setup { seed: 6, ..setup }).await);
+    let went_on = &report.samples["work goes on after a switch-over"];
+    assert!(went_on.percentile(100) < Duration::from_secs(15), "{went_on}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_mariadb_takes_over_and_nodes_leave_the_old_one_by_themselves() {
+    if is_left_out(MARIADB) {
+        return;
+    }
+    let setup = Setup::cluster(Database::MariaDb, BINARY, evidence("switch-overs-mariadb"));
+    let report = told("switch-overs", sets::switch_overs(&Setup { seed: 7, ..setup }).await);
+    let went_on = &report.samples["work goes on after a switch-over"];
+    assert!(went_on.percentile(100) < Duration::from_secs(15), "{went_on}");
+}

@@ -52,7 +52,9 @@ use punctual_node::ports::{
 };
 
 use self::ask::{Desk, Verb};
-use self::link::{Lines, opts_of};
+use self::link::{Access, Address, Lines};
+use self::trouble::Trouble;
+use crate::idle::Era;
 use crate::sql::{Detour, Inspection, Migrated, Options};
 use crate::together::{Answer, Together, Writer};
 
@@ -82,8 +84,10 @@ pub struct MySql {
 impl MySql {
     /// Opens a database, with the schema brought up to date if that is allowed.
     pub async fn open(url: &str, options: Options) -> Result<MySql, StoreError> {
-        let opts = opts_of(url, options.ca_file.as_deref(), &options.application)?;
-        let (mut line, _) = migrate::connect(opts.clone(), true).await?;
+        let address =
+            |url, access| Address::of(url, options.ca_file.as_deref(), &options.application, access);
+        let primary = address(url, Access::Write)?;
+        let (mut line, _) = migrate::connect(&primary).await?;
         let now = options.clock.as_ref().map(|clock| clock().as_millis());
         match options.auto_migrate {
             true => drop(migrate::migrate(&mut line, now).await?),
@@ -92,21 +96,20 @@ impl MySql {
         migrate::fix_shards(&mut line, options.shards).await?;
         line.hang_up().await;
         let patience = options.deadline.saturating_mul(2);
-        let replica = match &options.read_url {
-            Some(url) => Some(opts_of(url, options.ca_file.as_deref(), &options.application)?),
-            None => None,
-        };
-        let days = Arc::default();
-        let desk = |opts, count, deadline, days: &Arc<_>| {
-            Desk::new(Lines::new(opts, count), options.clock.clone(), deadline, Arc::clone(days))
+        let replica = options.read_url.as_deref().map(|url| address(url, Access::Read)).transpose()?;
+        let (days, era) = (Arc::default(), Era::default());
+        let desk = |address, count, deadline, days: &Arc<_>, era: &Era| {
+            let lines = Lines::new(address, count, era.clone());
+            Desk::new(lines, options.clock.clone(), deadline, Arc::clone(days))
         };
         let store = MySql {
             shards: options.shards,
             key_ttl: options.key_ttl,
-            engine: desk(opts.clone(), options.connections, options.deadline, &days),
-            readers: desk(opts, options.readers, patience, &days),
+            engine: desk(primary.clone(), options.connections, options.deadline, &days, &era),
+            readers: desk(primary, options.readers, patience, &days, &era),
             // It may be behind, so what it knows of the days is its own.
-            replica: replica.map(|opts| desk(opts, options.readers, patience, &Arc::default())),
+            replica: replica
+                .map(|replica| desk(replica, options.readers, patience, &Arc::default(), &Era::default())),
             detour: Detour::default(),
             together: Together::default(),
             logs: Mutex::default(),
@@ -116,18 +119,23 @@ impl MySql {
     }
 
     /// Brings the schema up to date, and says what was done.
-    pub async fn migrate(url: &str) -> Result<Migrated, StoreError> {
-        let opts = opts_of(url, None, "punctual migrate")?;
-        let (mut line, _) = migrate::connect(opts, true).await?;
+    pub async fn migrate(url: &str, options: &Options) -> Result<Migrated, StoreError> {
+        let address = Address::of(url, options.ca_file.as_deref(), "punctual migrate", Access::Write)?;
+        let (mut line, _) = migrate::connect(&address).await?;
         let migrated = migrate::migrate(&mut line, None).await?;
         line.hang_up().await;
         Ok(migrated)
     }
 
     /// What is worth telling about a database before a node uses it.
-    pub async fn inspect(url: &str) -> Result<Inspection, StoreError> {
-        let opts = opts_of(url, None, "punctual doctor")?;
-        let mut line = link::Line::connect(opts).await.map_err(link::refusal)?;
+    pub async fn inspect(url: &str, options: &Options) -> Result<Inspection, StoreError> {
+        let address = |access| Address::of(url, options.ca_file.as_deref(), "punctual doctor", access);
+        let mut line = match link::Line::connect(&address(Access::Write)?).await {
+            // Looked at all the same, to say everything that is wrong with it.
+            Err(Trouble::ReadOnly(_)) => link::Line::connect(&address(Access::Read)?).await,
+            line => line,
+        }
+        .map_err(link::refusal)?;
         let server = server::Server::ask(&mut line).await.map_err(link::refusal)?;
         let schema_version = migrate::version(&mut line).await?;
         let shards = match schema_version {
@@ -141,6 +149,7 @@ impl MySql {
             schema_version,
             shards,
             is_read_only: server.is_read_only,
+            refusal: server.refusal(),
             settings: server.settings(),
         })
     }
@@ -162,7 +171,7 @@ impl MySql {
             return replica.ask(verb).await;
         }
         let asked = self.readers.ask(verb).await;
-        let is_away = matches!(asked, Err(StoreError::Unknown(_)));
+        let is_away = matches!(asked, Err(StoreError::Unknown(_) | StoreError::Away(_)));
         match &self.replica {
             Some(replica) if is_away => {
                 self.detour.begin();

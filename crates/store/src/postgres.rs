@@ -43,11 +43,12 @@ use punctual_node::ports::StoreError;
 
 pub use self::listen::{Hark, PostgresPeers};
 
-use self::address::{Address, unreachable};
+use self::address::{Access, Address, unreachable};
 use self::day::Days;
 use self::line::{Line, Pool};
 use self::trouble::Trouble;
 use crate::StoreClock;
+use crate::idle::Era;
 use crate::sql::{Detour, Inspection, Migrated, Options};
 use crate::together::Together;
 
@@ -74,16 +75,17 @@ pub struct Postgres {
 impl Postgres {
     /// Opens the store in a database, or says what is wrong with that.
     pub async fn open(url: &str, options: Options) -> Result<Postgres, StoreError> {
-        let address = Address::of(url, &options)?;
-        let replica = options.read_url.as_deref().map(|url| Address::of(url, &options)).transpose()?;
+        let address = Address::of(url, &options, Access::Write)?;
+        let replica = options.read_url.as_deref().map(|url| Address::of(url, &options, Access::Read));
+        let (replica, era) = (replica.transpose()?, Era::default());
         let patience = 2 * options.deadline;
         let mut store = Postgres {
             clock: options.clock.clone(),
             key_ttl: options.key_ttl,
             shards: options.shards,
-            engine: address.pool(options.connections, options.deadline),
-            readers: address.pool(options.readers, patience),
-            replica: replica.map(|replica| replica.pool(options.readers, patience)),
+            engine: address.pool(options.connections, options.deadline, &era),
+            readers: address.pool(options.readers, patience, &era),
+            replica: replica.map(|replica| replica.pool(options.readers, patience, &Era::default())),
             detour: Detour::default(),
             days: Days::default(),
             together: Together::default(),
@@ -105,20 +107,22 @@ impl Postgres {
     }
 
     /// Brings the schema of a database up to date; what was done.
-    pub async fn migrate(url: &str) -> Result<Migrated, StoreError> {
-        let options = Options::default();
-        let pool = Address::of(url, &options)?.pool(1, options.deadline);
+    pub async fn migrate(url: &str, options: &Options) -> Result<Migrated, StoreError> {
+        let pool = alone(url, options, Access::Write)?;
         let line = pool.line().await.map_err(opening)?;
         inspect::check_server(&line).await.map_err(opening)?;
         migrate::migrate(&line).await.map_err(opening)
     }
 
     /// Looks at a database without changing it.
-    pub async fn inspect(url: &str) -> Result<Inspection, StoreError> {
-        let options = Options::default();
-        let pool = Address::of(url, &options)?.pool(1, options.deadline);
-        let line = pool.line().await.map_err(opening)?;
-        inspect::inspect(&line).await.map_err(opening)
+    pub async fn inspect(url: &str, options: &Options) -> Result<Inspection, StoreError> {
+        let (primary, any) = (alone(url, options, Access::Write)?, alone(url, options, Access::Read)?);
+        let line = match primary.line().await {
+            // Looked at all the same, to say everything that is wrong with it.
+            Err(trouble) if trouble.is_read_only() => any.line().await,
+            line => line,
+        };
+        inspect::inspect(&line.map_err(opening)?).await.map_err(opening)
     }
 
     /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for whoever looks at how the
@@ -154,9 +158,15 @@ impl Postgres {
             Err(trouble) => trouble,
         };
         *tries += 1;
+        if trouble.is_read_only() {
+            // A new connection is refused, or leads to the server that takes writes by now.
+            line.give_up();
+            return (*tries > 1).then(|| Err(trouble.told_undone()));
+        }
         // Without a session, the connection goes with the line, and what it began goes with the connection.
+        let may_be_done = line.may_be_done();
         if !trouble.leaves_a_session() || line.run("rollback").await.is_err() {
-            return Some(Err(trouble.told()));
+            return Some(Err(if may_be_done { trouble.told() } else { trouble.told_undone() }));
         }
         if trouble.is_of_statements() {
             line.forget_statements();
@@ -172,6 +182,11 @@ impl Postgres {
         line.give_back();
         is_over.then(|| Err(trouble.told()))
     }
+}
+
+/// A single connection, for what is done once.
+fn alone(url: &str, options: &Options, access: Access) -> Result<Arc<Pool>, StoreError> {
+    Ok(Address::of(url, options, access)?.pool(1, options.deadline, &Era::default()))
 }
 
 /// Trouble while opening, said to a person.

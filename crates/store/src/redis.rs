@@ -1,9 +1,13 @@
 //! Redis beside the database: claims that others can see, leases that are asked for before the database is, and hints that
 //! travel faster than a look. Nothing here is ever the truth. A lease that was won in Redis is held when the database has
 //! raised its epoch, a claim stops nobody, and while Redis is away everything goes on through the database alone.
+//!
+//! Several clusters may share a Redis: every key and channel carries the cluster's id. And should Redis refuse a shard that
+//! the database has no holder for, it is believed for one lease term (`refusals`).
 
 mod hints;
 mod link;
+mod refusals;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +24,11 @@ use punctual_node::ports::{
     Split, Store, StoreError, Thinned, Unpark,
 };
 
+use tokio::time::Instant;
+
 pub use hints::{Heed, RedisPeers};
 use link::Link;
+use refusals::Refusals;
 
 /// How long a claim is seen: longer than any two nodes may disagree about who plans.
 const CLAIM_MS: usize = 30_000;
@@ -53,10 +60,18 @@ return 1";
 /// What nodes have in Redis.
 pub struct Redis {
     link: Link,
+    /// What its keys begin with.
+    prefix: String,
     held: Mutex<Held>,
+    refusals: Mutex<Refusals>,
     claims: AtomicU64,
     contended: AtomicU64,
+    overruled: AtomicU64,
+    on_overruled: OnOverruled,
 }
+
+/// Told the shards when the database is asked for them against the word of Redis; once, until Redis agrees again.
+pub type OnOverruled = Box<dyn Fn(&[ShardId]) + Send + Sync>;
 
 /// What this node has there.
 #[derive(Default)]
@@ -73,18 +88,25 @@ pub struct RedisFigures {
     pub claims: u64,
     /// Those that somebody else had claimed before.
     pub contended: u64,
+    /// Shards that the database was asked for although Redis refused them.
+    pub overruled: u64,
     /// Whether it answers.
     pub is_up: bool,
 }
 
 impl Redis {
-    /// The way to a server, which need not be there yet; a conflict if the address is none.
-    pub fn new(url: &str) -> Result<Arc<Redis>, StoreError> {
+    /// The way to a server, which need not be there yet; a conflict if the address is none. `cluster` tells the keys of
+    /// clusters apart that share it.
+    pub fn new(url: &str, cluster: &str, on_overruled: OnOverruled) -> Result<Arc<Redis>, StoreError> {
         Ok(Arc::new(Redis {
             link: Link::new(url)?,
+            prefix: format!("punctual:{cluster}"),
             held: Mutex::default(),
+            refusals: Mutex::default(),
             claims: AtomicU64::new(0),
             contended: AtomicU64::new(0),
+            overruled: AtomicU64::new(0),
+            on_overruled,
         }))
     }
 
@@ -108,6 +130,7 @@ impl Redis {
         RedisFigures {
             claims: self.claims.load(Ordering::Relaxed),
             contended: self.contended.load(Ordering::Relaxed),
+            overruled: self.overruled.load(Ordering::Relaxed),
             is_up: self.link.is_up(),
         }
     }
@@ -124,7 +147,7 @@ impl Redis {
         let mut pipe = ::redis::pipe();
         let mut count = 0;
         for run in runs {
-            pipe.cmd("SET").arg(claim_key(run)).arg(&node).arg("NX").arg("PX").arg(CLAIM_MS);
+            pipe.cmd("SET").arg(self.claim_key(run)).arg(&node).arg("NX").arg("PX").arg(CLAIM_MS);
             count += 1;
         }
         if count == 0 {
@@ -137,33 +160,57 @@ impl Redis {
         }
     }
 
-    /// Which of these shards are ours for a term; all of them if Redis cannot say.
+    /// Which of these shards the database is asked for: those that are ours in Redis for a term, those that Redis has refused
+    /// for longer than that, and all of them if it cannot say.
     async fn take(&self, node: NodeId, shards: Vec<ShardId>) -> Vec<ShardId> {
         let (me, term) = (node.to_string(), self.held().term.unwrap_or(TERM));
         let mut pipe = ::redis::pipe();
         for shard in &shards {
-            let key = lease_key(*shard);
+            let key = self.lease_key(*shard);
             pipe.cmd("SET").arg(&key).arg(&me).arg("NX").arg("PX").arg(millis(term)).ignore();
             pipe.cmd("GET").arg(&key);
         }
         let Some(owners) = self.link.ask::<Vec<Option<String>>>(&pipe).await else { return shards };
-        let ours = |(shard, owner): (ShardId, Option<String>)| (owner.as_ref() == Some(&me)).then_some(shard);
-        shards.into_iter().zip(owners).filter_map(ours).collect()
+        let is_ours = |owner: Option<String>| owner.as_ref() == Some(&me);
+        let answers = shards.into_iter().zip(owners.into_iter().map(is_ours)).collect();
+        self.weigh(answers, term, Instant::now())
+    }
+
+    /// Puts the answers of Redis together with how long it has given them.
+    fn weigh(&self, answers: Vec<(ShardId, bool)>, term: Duration, now: Instant) -> Vec<ShardId> {
+        let weighed = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).weigh(answers, term, now);
+        self.overruled.fetch_add(weighed.overruled.len() as u64, Ordering::Relaxed);
+        if weighed.is_news {
+            (self.on_overruled)(&weighed.overruled);
+        }
+        weighed.won.into_iter().chain(weighed.overruled).collect()
     }
 
     /// Renews what is held.
     async fn keep(&self) {
         let (me, term, keys) = {
             let held = self.held();
-            let keys: Vec<String> = held.shards.iter().copied().map(lease_key).collect();
+            let keys: Vec<String> = held.shards.iter().map(|shard| self.lease_key(*shard)).collect();
             (held.node.to_string(), held.term.unwrap_or(TERM), keys)
         };
         self.run(KEEP, &keys, &[me, millis(term).to_string()]).await;
     }
 
     async fn let_go(&self, node: NodeId, shards: impl Iterator<Item = ShardId>) {
-        let keys: Vec<String> = shards.map(lease_key).collect();
+        let keys: Vec<String> = shards.map(|shard| self.lease_key(shard)).collect();
         self.run(LET_GO, &keys, &[node.to_string()]).await;
+    }
+
+    fn claim_key(&self, run: &NewRun) -> String {
+        format!("{}:execution:{}:{}", self.prefix, run.job, run.fire_time.as_millis())
+    }
+
+    fn lease_key(&self, shard: ShardId) -> String {
+        format!("{}:lease:{}", self.prefix, shard.0)
+    }
+
+    fn channel(&self, address: &str) -> String {
+        format!("{}:hints:{address}", self.prefix)
     }
 
     async fn run(&self, script: &str, keys: &[String], arguments: &[String]) {
@@ -174,14 +221,6 @@ impl Redis {
         pipe.cmd("EVAL").arg(script).arg(keys.len()).arg(keys).arg(arguments).ignore();
         self.link.ask::<()>(&pipe).await;
     }
-}
-
-fn claim_key(run: &NewRun) -> String {
-    format!("execution:{}:{}", run.job, run.fire_time.as_millis())
-}
-
-fn lease_key(shard: ShardId) -> String {
-    format!("punctual:lease:{}", shard.0)
 }
 
 fn millis(time: Duration) -> usize {

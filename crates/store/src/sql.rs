@@ -92,6 +92,8 @@ pub struct Inspection {
     pub shards: Option<u16>,
     /// Whether it takes no writes.
     pub is_read_only: bool,
+    /// Why nodes refuse to use it; none if they would.
+    pub refusal: Option<Text>,
     /// Settings worth telling.
     pub settings: Vec<Setting>,
 }

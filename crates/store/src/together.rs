@@ -110,7 +110,9 @@ impl Together {
                     let _ = tell.send(Ok(std::mem::replace(&mut answers, rest)));
                 }
             }
-            Err(error) if taken.len() == 1 || matches!(error, StoreError::Unknown(_)) => {
+            Err(error)
+                if taken.len() == 1 || matches!(error, StoreError::Unknown(_) | StoreError::Away(_)) =>
+            {
                 taken.into_iter().for_each(|waiting| drop(waiting.tell.send(Err(error.clone()))));
             }
             // Nothing was written. Whose fault that is shows when each is written alone.

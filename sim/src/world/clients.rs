@@ -255,7 +255,9 @@ impl World {
             | Said::Run(Err(error))
             | Said::Submitted(Err(error))
             | Said::Cancelled(Err(error))
-            | Said::Backfilled(Err(error)) => matches!(error, DeskError::Unknown(_) | DeskError::Full(_)),
+            | Said::Backfilled(Err(error)) => {
+                matches!(error, DeskError::Unknown(_) | DeskError::Away(_) | DeskError::Full(_))
+            }
             Said::Cancelled(Ok(_))
             | Said::Again(_)
             | Said::Left(_)

@@ -13,7 +13,7 @@ use super::DeskError;
 use super::pause::held_by;
 use crate::Node;
 use crate::jobs::Known;
-use crate::ports::{Accepted, ArrivalKind, Hint, RunRow};
+use crate::ports::{Accepted, ArrivalKind, Hint, RunRow, StoreError};
 use crate::retention::before;
 
 /// How many instants one backfill may name.
@@ -188,7 +188,8 @@ impl Node {
                 };
                 (Arc::clone(&job), birth)
             };
-            let accepted = self.accept(chunk.iter().map(birth).collect()).await?;
+            let accepted = self.accept(chunk.iter().map(birth).collect()).await;
+            let accepted = accepted.map_err(DeskError::after_others)?;
             backfill.created += accepted.iter().filter(|one| matches!(one, Accepted::New(_))).count() as u64;
         }
         Ok(backfill)
@@ -276,7 +277,10 @@ impl Node {
             }
             memory.reads.end(read);
         }
-        let accepted = accepted?;
+        let accepted = accepted.map_err(|error| match error {
+            StoreError::Away(reason) => DeskError::Away(reason),
+            error => error.into(),
+        })?;
         let mut told: Option<ShardId> = None;
         for shard in shards {
             if told != Some(shard) {

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// Try again after a pause; whether the effect is there is not known.
     #[error("store unavailable: {0}")]
     Unknown(Text),
+    /// Try again after a pause. The store cannot be used at the moment, and this verb certainly did nothing.
+    #[error("store away, nothing was done: {0}")]
+    Away(Text),
     /// Try again when there is room.
     #[error("store full: {0}")]
     Full(Text),

@@ -6,13 +6,13 @@ use clap::Args;
 use punctual_node::ports::StoreError;
 use punctual_store::mysql::MySql;
 use punctual_store::postgres::Postgres;
-use punctual_store::{Inspection, Migrated};
+use punctual_store::{Inspection, Migrated, Options};
 use toml::Value;
 
 use super::Outcome;
 use crate::clock;
 use crate::config::{self, Config, Flags, environment};
-use crate::keep::Engine;
+use crate::keep::{self, Engine};
 
 /// A clock that differs by more than this from the database's is worth a word.
 const SKEW_MS: i64 = 500;
@@ -50,16 +50,16 @@ pub(super) fn migrate(asked: &Database) -> Outcome {
         let said = "the file in the data folder is brought up to date when it is opened; name a database with --database";
         return Outcome::usage_error(said);
     };
-    match block_on(migrated(&url)) {
+    match block_on(migrated(&url, &keep::options(&config))) {
         Ok(migrated) => Outcome::data(told(&migrated)),
         Err(error) => failed(&error),
     }
 }
 
-async fn migrated(url: &str) -> Result<Migrated, StoreError> {
+async fn migrated(url: &str, options: &Options) -> Result<Migrated, StoreError> {
     match Engine::of(url) {
-        Ok(Engine::Postgres) => Postgres::migrate(url).await,
-        Ok(Engine::MySql) => MySql::migrate(url).await,
+        Ok(Engine::Postgres) => Postgres::migrate(url, options).await,
+        Ok(Engine::MySql) => MySql::migrate(url, options).await,
         Err(error) => Err(StoreError::Conflict(error.into())),
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn doctor(asked: &Database) -> Outcome {
     report.say(Verdict::Fine, format!("punctual {}", super::version()));
     match config.database.as_ref().map(|url| url.expose().to_owned()) {
         None => embedded(&config, &mut report),
-        Some(url) => match block_on(inspected(&url)) {
+        Some(url) => match block_on(inspected(&url, &keep::options(&config))) {
             Ok(found) => judge(&found, &config, clock::now().as_millis(), &mut report),
             Err(error) => report.say(Verdict::Wrong, format!("the database cannot be used: {error}")),
         },
@@ -90,10 +90,10 @@ pub(super) fn doctor(asked: &Database) -> Outcome {
     report.outcome()
 }
 
-async fn inspected(url: &str) -> Result<Inspection, StoreError> {
+async fn inspected(url: &str, options: &Options) -> Result<Inspection, StoreError> {
     match Engine::of(url) {
-        Ok(Engine::Postgres) => Postgres::inspect(url).await,
-        Ok(Engine::MySql) => MySql::inspect(url).await,
+        Ok(Engine::Postgres) => Postgres::inspect(url, options).await,
+        Ok(Engine::MySql) => MySql::inspect(url, options).await,
         Err(error) => Err(StoreError::Conflict(error.into())),
     }
 }
@@ -112,9 +112,12 @@ fn embedded(config: &Config, report: &mut Report) {
 
 fn judge(found: &Inspection, config: &Config, here: i64, report: &mut Report) {
     report.say(Verdict::Fine, format!("the database answers: {}", found.server));
+    if let Some(refusal) = &found.refusal {
+        let said = format!("nodes refuse to use it: {refusal}");
+        report.say(Verdict::Wrong, said);
+    }
     if found.is_read_only {
-        let said = "it takes no writes: name the primary; a replica is for database.read_url";
-        report.say(Verdict::Wrong, said.into());
+        report.say(Verdict::Odd, "a replica is for database.read_url".into());
     }
     let skew = here - found.now;
     let verdict = match skew.abs() {
@@ -200,6 +203,7 @@ mod tests {
             schema_version: Some(1),
             shards: Some(64),
             is_read_only: false,
+            refusal: None,
             settings: Vec::new(),
         }
     }
@@ -223,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_and_another_number_of_shards_are_wrong() {
-        for wrong in [Inspection { is_read_only: true, ..found() }, Inspection { shards: Some(7), ..found() }]
-        {
+    fn a_server_that_nodes_refuse_and_another_number_of_shards_are_wrong() {
+        let refusal = Some("PostgreSQL 12.22 is too old".into());
+        for wrong in [Inspection { refusal, ..found() }, Inspection { shards: Some(7), ..found() }] {
             assert_eq!(said(&wrong, 1_000_000).code, 1);
         }
     }

@@ -7,6 +7,7 @@ mod change;
 mod database;
 mod outage;
 mod refusals;
+mod standby;
 mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};

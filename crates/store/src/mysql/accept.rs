@@ -112,7 +112,8 @@ pub(super) fn leave(script: &mut Script, left: &[(ShardId, ArrivalKind)]) {
     script.push_rows(
         "insert into arrivals (shard, kind, run, at) values ",
         left.iter().map(row),
-        " on duplicate key update id = id",
+        // Not `id = id`: where the same row comes twice in one statement, MySQL refuses to touch what it numbered itself (1869).
+        " on duplicate key update kind = kind",
     );
 }
 

@@ -103,9 +103,19 @@ impl Desk {
                     self.lines.give_back(lent);
                     return Ok(answer);
                 }
-                Err(Trouble::Broken(error)) => {
-                    self.lines.forget_idle();
-                    return Err(error);
+                Err(trouble @ Trouble::Broken(_)) => {
+                    let may_be_done = lent.line.progress.may_be_done();
+                    self.lines.give_up(lent);
+                    return Err(refusal(if may_be_done { trouble } else { trouble.before_anything() }));
+                }
+                // Once: a new connection is refused, or leads to a server that takes writes.
+                Err(trouble @ Trouble::ReadOnly(_)) => {
+                    self.lines.give_up(lent);
+                    if matches!(last, Trouble::ReadOnly(_)) {
+                        return Err(refusal(trouble));
+                    }
+                    last = trouble;
+                    continue;
                 }
                 Err(trouble) => trouble,
             };

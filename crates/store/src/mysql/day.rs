@@ -359,7 +359,7 @@ pub(super) fn bounds(day: u32) -> (i64, i64) {
 }
 
 pub(super) async fn lock_days(line: &mut Line) -> Result<(), Trouble> {
-    let lock = "select get_lock(concat('punctual days ', left(sha1(database()), 30)), 4)";
+    let lock = "select get_lock(concat('punctual days ', left(sha2(database(), 256), 30)), 4)";
     match line.say(lock).await?.number()? {
         Some(1) => Ok(()),
         _ => Err(Trouble::Crossed("another node is making tables".into())),
@@ -367,6 +367,6 @@ pub(super) async fn lock_days(line: &mut Line) -> Result<(), Trouble> {
 }
 
 pub(super) async fn unlock_days(line: &mut Line) -> Result<(), Trouble> {
-    line.say("do release_lock(concat('punctual days ', left(sha1(database()), 30)))").await?;
+    line.say("do release_lock(concat('punctual days ', left(sha2(database(), 256), 30)))").await?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{Lease, NodeRow, Renewal, Renewed, ShardRow, StoreError};
 
 use super::ask::{Moment, Verb};
-use super::link::Line;
+use super::link::{Line, READ_ONLY};
 use super::migrate;
 use super::read::{Record, Said};
 use super::text::{Quoted, Script, list, maybe_ms, ms, node};
@@ -33,6 +33,7 @@ impl Verb for Renew<'_> {
         let Renewal { node: id, mark, seen, checkpoints, .. } = self.0;
         let shards = list(checkpoints.iter().map(|(lease, _)| lease.shard));
         let mut script = Script::transaction();
+        let mode = script.push(READ_ONLY);
         script.push(clamp(at));
         let reader = script.push("select cast(coalesce(max(min_reader), 0) as unsigned) from schema_version");
         let renewed = script.push(self.update(at));
@@ -45,6 +46,7 @@ impl Verb for Renew<'_> {
             "select shard, checkpoint_due, checkpoint_run from shards where shard in ({shards})"
         ));
         let said = line.ask(script).await?;
+        Line::check_writes(&said[mode])?;
         let needed = said[reader].first().map(|row| row.uint(0)).transpose()?.unwrap_or(0);
         if needed > u64::from(migrate::NEWEST) {
             line.say("rollback").await?;

@@ -2,25 +2,30 @@
 //!
 //! A connection whose answer was not waited for to the end is never used again: what it would say next belongs to another
 //! question. It is simply dropped, and the next who asks makes a new one; that is also how a store comes back after its
-//! server was away.
+//! server was away. A server that takes no writes is left in the same way: see [`crate::idle`].
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts};
 use punctual_node::ports::StoreError;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::read::{Record, Said};
 use super::text::Script;
 use super::trouble::Trouble;
+use crate::idle::{Era, Idle, Stamp};
+use crate::progress::Progress;
 
 /// How many rows the tallies of a day are spread over.
 const SLOTS: u32 = 64;
 
 /// How long a connection may take to be made.
 const CONNECT_FOR: Duration = Duration::from_secs(5);
+
+/// How long a connection may rest. Servers and firewalls close idle connections, and the driver cannot look whether they did.
+const REST_MAX: Duration = Duration::from_secs(60);
 
 /// From when on a silent connection is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -38,25 +43,72 @@ const SETUP: [&str; 3] = [
      /*M!100000 , idle_transaction_timeout = 2 */",
 ];
 
+/// Whether a server takes no writes. Asked of each connection: an address can lead to another server than a minute ago.
+pub(super) const READ_ONLY: &str = "select @@global.read_only, @@global.innodb_read_only";
+
+/// What is said of a server that takes no writes.
+const TAKES_NO_WRITES: &str = "the database server is read-only, as a replica is";
+
+/// Where a server is found.
+#[derive(Clone)]
+pub(super) struct Address {
+    /// Tried in their order.
+    hosts: Vec<Opts>,
+    access: Access,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// A server that takes no writes is passed over.
+    Write,
+    /// Any server will do.
+    Read,
+}
+
 /// One connection.
 pub(super) struct Line {
     conn: Conn,
+    /// What the verb of the moment has sent.
+    pub(super) progress: Progress,
 }
 
 impl Line {
-    /// Connects, and makes the session ours.
-    pub(super) async fn connect(opts: Opts) -> Result<Line, Trouble> {
-        let made = tokio::time::timeout(CONNECT_FOR, async {
-            let mut line = Line { conn: Conn::new(opts).await? };
-            let mut script = Script::new();
-            for statement in SETUP {
-                script.push(statement);
+    /// Connects to the first host that can be used, and makes the session ours.
+    pub(super) async fn connect(address: &Address) -> Result<Line, Trouble> {
+        let mut trouble = None;
+        let patience = CONNECT_FOR / u32::try_from(address.hosts.len()).unwrap_or(1).max(1);
+        for opts in &address.hosts {
+            let opened = tokio::time::timeout(patience, Line::open(opts.clone(), address.access)).await;
+            match opened.unwrap_or_else(|_| Err(silent())) {
+                Ok(line) => return Ok(line),
+                Err(why) => trouble = Some(why),
             }
-            line.ask(script).await?;
-            Ok(line)
-        });
-        let late = || Trouble::Broken(StoreError::Unknown("the database does not answer".into()));
-        made.await.unwrap_or_else(|_| Err(late()))
+        }
+        Err(trouble.unwrap_or_else(silent))
+    }
+
+    async fn open(opts: Opts, access: Access) -> Result<Line, Trouble> {
+        let mut line = Line { conn: Conn::new(opts).await?, progress: Progress::default() };
+        let mut script = Script::new();
+        for statement in SETUP {
+            script.push(statement);
+        }
+        let mode = script.push(READ_ONLY);
+        let said = line.ask(script).await?;
+        match access {
+            Access::Write if is_read_only(&said[mode])? => Err(Trouble::ReadOnly(TAKES_NO_WRITES.into())),
+            _ => Ok(line),
+        }
+    }
+
+    /// Refuses to go on with a server that takes no writes. A user with enough rights may write there all the same, and
+    /// after a switch-over nobody would ever read it.
+    pub(super) fn check_writes(said: &Said) -> Result<(), Trouble> {
+        match is_read_only(said)? {
+            true => Err(Trouble::ReadOnly(TAKES_NO_WRITES.into())),
+            false => Ok(()),
+        }
     }
 
     /// Which row of a day's tallies this connection writes.
@@ -67,6 +119,7 @@ impl Line {
     /// Sends a script; what was said, statement by statement.
     pub(super) async fn ask(&mut self, script: Script) -> Result<Vec<Said>, Trouble> {
         let mut said = Vec::new();
+        script.statements().for_each(|statement| self.progress.note(statement));
         for (packet, count) in script.packets() {
             let mut result = self.conn.query_iter(packet).await?;
             for _ in 0..count {
@@ -91,53 +144,91 @@ impl Line {
     }
 }
 
+fn silent() -> Trouble {
+    Trouble::Broken(StoreError::Unknown("the database does not answer".into()))
+}
+
+/// What a server answers to [`READ_ONLY`]: numbers or words, by its version.
+fn is_read_only(said: &Said) -> Result<bool, Trouble> {
+    let Some(row) = said.first() else { return Ok(false) };
+    let is_on = |cell| Ok::<_, Trouble>(!matches!(row.string(cell)?.as_str(), "0" | "OFF" | "off"));
+    Ok(is_on(0)? || is_on(1)?)
+}
+
 /// A few connections to one server.
 pub(super) struct Lines {
-    opts: Opts,
-    idle: Mutex<Vec<Line>>,
+    address: Address,
+    idle: Idle<Line>,
     permits: Semaphore,
 }
 
 /// A connection that is lent.
 pub(super) struct Lent<'l> {
     pub(super) line: Line,
+    stamp: Stamp,
     _permit: SemaphorePermit<'l>,
 }
 
 impl Lines {
-    pub(super) fn new(opts: Opts, count: usize) -> Lines {
-        Lines { opts, idle: Mutex::default(), permits: Semaphore::new(count.max(1)) }
+    pub(super) fn new(address: Address, count: usize, era: Era) -> Lines {
+        Lines { address, idle: Idle::new(era, REST_MAX), permits: Semaphore::new(count.max(1)) }
     }
 
     /// What a further connection is made with.
-    pub(super) fn opts(&self) -> Opts {
-        self.opts.clone()
+    pub(super) fn address(&self) -> &Address {
+        &self.address
     }
 
     pub(super) async fn lend(&self) -> Result<Lent<'_>, Trouble> {
         let permit = self.permits.acquire().await;
-        let permit = permit.map_err(|_| StoreError::Unknown("the store is closed".into()))?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let line = match idle {
-            Some(line) => line,
-            None => Line::connect(self.opts.clone()).await?,
+        let permit = permit.map_err(|_| StoreError::Away("the store is closed".into()))?;
+        let (mut line, stamp) = match self.idle.take(Instant::now()) {
+            Some(idle) => idle,
+            None => {
+                let stamp = self.idle.era().stamp(Instant::now());
+                (Line::connect(&self.address).await.map_err(Trouble::before_anything)?, stamp)
+            }
         };
-        Ok(Lent { line, _permit: permit })
+        line.progress = Progress::default();
+        Ok(Lent { line, stamp, _permit: permit })
     }
 
     /// Takes a connection back that has nothing left to say.
     pub(super) fn give_back(&self, lent: Lent<'_>) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(lent.line);
+        self.idle.put(lent.line, lent.stamp, Instant::now());
     }
 
-    /// Throws away what is idle: where one connection broke, the others mostly are broken too.
-    pub(super) fn forget_idle(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Gives up a connection, and with it all that were opened no later: where one is of no use, the others mostly are of
+    /// none either.
+    pub(super) fn give_up(&self, lent: Lent<'_>) {
+        self.idle.era().end(lent.stamp);
     }
 }
 
-/// What a URL says, with what we add to it.
-pub(super) fn opts_of(url: &str, ca_file: Option<&str>, application: &str) -> Result<Opts, StoreError> {
+impl Address {
+    /// What a URL says, with what we add to it. It may name several hosts: `mysql://user@a:3306,b:3306/database`.
+    pub(super) fn of(
+        url: &str,
+        ca_file: Option<&str>,
+        application: &str,
+        access: Access,
+    ) -> Result<Address, StoreError> {
+        let hosts =
+            one_each(url).iter().map(|url| opts_of(url, ca_file, application)).collect::<Result<_, _>>()?;
+        Ok(Address { hosts, access })
+    }
+}
+
+/// A URL for each host of a URL.
+fn one_each(url: &str) -> Vec<String> {
+    let Some((scheme, rest)) = url.split_once("://") else { return vec![url.to_owned()] };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (user, hosts) = authority.rsplit_once('@').map_or(("", authority), |(user, hosts)| (user, hosts));
+    let at = if user.is_empty() { "" } else { "@" };
+    hosts.split(',').map(|host| format!("{scheme}://{user}{at}{host}{path}")).collect()
+}
+
+fn opts_of(url: &str, ca_file: Option<&str>, application: &str) -> Result<Opts, StoreError> {
     let refuse = |said: String| StoreError::Unknown(said.into());
     // The parser's own words may repeat the URL, which may carry a password.
     let opts = Opts::from_url(url).map_err(|_| {
@@ -169,7 +260,26 @@ pub(super) fn opts_of(url: &str, ca_file: Option<&str>, application: &str) -> Re
 pub(super) fn refusal(trouble: Trouble) -> StoreError {
     match trouble {
         Trouble::Refused(error) | Trouble::Broken(error) => error,
+        Trouble::ReadOnly(said) => StoreError::Away(said),
         Trouble::Crossed(said) | Trouble::Twin(said) => StoreError::Unknown(said),
         Trouble::OldDays => StoreError::Unknown("a table is missing".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_may_name_several_hosts() {
+        assert_eq!(
+            one_each("mysql://user:a,b%40c@one:3307,two/punctual?require_ssl=true"),
+            [
+                "mysql://user:a,b%40c@one:3307/punctual?require_ssl=true",
+                "mysql://user:a,b%40c@two/punctual?require_ssl=true",
+            ]
+        );
+        assert_eq!(one_each("mysql://one/punctual"), ["mysql://one/punctual"]);
+        assert_eq!(one_each("nonsense"), ["nonsense"]);
     }
 }

@@ -5,13 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use mysql_async::Opts;
 use punctual_core::model::{RunId, Text};
 use punctual_node::ports::StoreError;
 
 use super::ask::DATABASE_NOW;
 use super::day::{FAR, NEAR_DAYS, Table, bounds};
-use super::link::{Line, refusal};
+use super::link::{Address, Line, refusal};
 use super::server::Server;
 use super::text::{Quoted, Script, list};
 use super::trouble::Trouble;
@@ -73,14 +72,15 @@ struct Applied {
 
 /// Brings the schema up to date.
 pub(super) async fn migrate(line: &mut Line, now: Option<i64>) -> Result<Migrated, StoreError> {
-    let locked = line.say("select get_lock(concat('punctual schema ', left(sha1(database()), 30)), 60)");
+    let locked = line.say("select get_lock(concat('punctual schema ', left(sha2(database(), 256), 30)), 60)");
     if locked.await.map_err(refusal)?.number().map_err(refusal)? != Some(1) {
         return Err(StoreError::Unknown(
             "another node is migrating the database, and does not come to an end".into(),
         ));
     }
     let migrated = migrate_locked(line, now).await;
-    let unlocked = line.say("do release_lock(concat('punctual schema ', left(sha1(database()), 30)))").await;
+    let unlocked =
+        line.say("do release_lock(concat('punctual schema ', left(sha2(database(), 256), 30)))").await;
     unlocked.map_err(refusal)?;
     migrated
 }
@@ -291,10 +291,15 @@ pub(super) async fn fix_shards(line: &mut Line, shards: u16) -> Result<(), Store
 }
 
 /// Connects to a server that can be worked with.
-pub(super) async fn connect(opts: Opts, is_for_writing: bool) -> Result<(Line, Server), StoreError> {
-    let mut line = Line::connect(opts).await.map_err(refusal)?;
+pub(super) async fn connect(address: &Address) -> Result<(Line, Server), StoreError> {
+    let mut line = Line::connect(address).await.map_err(|trouble| match trouble {
+        Trouble::ReadOnly(said) => {
+            StoreError::Conflict(format!("{said}: name the primary in the URL").into())
+        }
+        trouble => refusal(trouble),
+    })?;
     let server = Server::ask(&mut line).await.map_err(refusal)?;
-    server.check(is_for_writing)?;
+    server.check()?;
     Ok((line, server))
 }
 

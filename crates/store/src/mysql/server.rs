@@ -1,5 +1,6 @@
 //! The server: what it is, whether it can be worked with, and what is worth telling about it.
 
+use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
 
 use super::ask::DATABASE_NOW;
@@ -34,7 +35,7 @@ impl Server {
         let row =
             said[0].first().ok_or_else(|| StoreError::Unknown("the server says nothing of itself".into()))?;
         // MariaDB may answer words where MySQL answers numbers.
-        let is_on = |cell| Ok::<bool, Trouble>(matches!(row.string(cell)?.as_str(), "1" | "ON" | "on"));
+        let is_on = |cell| Ok::<bool, Trouble>(!matches!(row.string(cell)?.as_str(), "0" | "OFF" | "off"));
         Ok(Server {
             version: row.string(0)?,
             now: row.int(1)?,
@@ -57,14 +58,14 @@ impl Server {
     }
 
     /// Refuses a server that cannot be worked with.
-    pub(super) fn check(&self, is_for_writing: bool) -> Result<(), StoreError> {
+    pub(super) fn check(&self) -> Result<(), StoreError> {
         let refuse = |said: String| Err(StoreError::Conflict(said.into()));
         let (needed, wording) =
             if self.is_mariadb() { ([10, 6, 0], "MariaDB 10.6") } else { ([8, 0, 16], "MySQL 8.0.16") };
         if number(&self.version) < needed {
             return refuse(format!("{} is too old: {wording} or later is needed", self.name()));
         }
-        if is_for_writing && self.is_read_only {
+        if self.is_read_only {
             return refuse(
                 "the database server is read-only, as a replica is: name the primary in the URL".into(),
             );
@@ -76,6 +77,14 @@ impl Server {
             ));
         }
         Ok(())
+    }
+
+    /// Why it cannot be worked with, in a person's words.
+    pub(super) fn refusal(&self) -> Option<Text> {
+        self.check().err().map(|error| match error {
+            StoreError::Conflict(said) => said,
+            error => error.to_string().into(),
+        })
     }
 
     /// Settings worth telling, with what we would change about them.
@@ -129,10 +138,10 @@ mod tests {
     #[test]
     fn servers_are_told_apart_by_their_versions() {
         for good in ["10.11.19-MariaDB-0+deb12u1", "5.5.5-10.6.0-MariaDB", "8.0.16", "8.4.3-log", "9.1.0"] {
-            assert_eq!(server(good).check(true), Ok(()), "{good}");
+            assert_eq!(server(good).check(), Ok(()), "{good}");
         }
         for old in ["10.5.29-MariaDB", "5.5.5-10.4.1-MariaDB", "8.0.15", "5.7.44-log"] {
-            let refused = server(old).check(true);
+            let refused = server(old).check();
             assert!(
                 matches!(&refused, Err(StoreError::Conflict(said)) if said.contains("too old")),
                 "{refused:?}"
@@ -143,10 +152,9 @@ mod tests {
     #[test]
     fn a_replica_and_small_packets_are_refused_with_advice() {
         let replica = Server { is_read_only: true, ..server("8.0.36") };
-        assert!(matches!(replica.check(true), Err(StoreError::Conflict(said)) if said.contains("primary")));
-        assert_eq!(replica.check(false), Ok(()));
+        assert!(matches!(replica.check(), Err(StoreError::Conflict(said)) if said.contains("primary")));
         let small = Server { max_packet: 4 << 20, ..server("8.0.36") };
-        assert!(matches!(small.check(true), Err(StoreError::Conflict(said)) if said.contains("16M")));
+        assert!(matches!(small.check(), Err(StoreError::Conflict(said)) if said.contains("16M")));
     }
 
     #[test]

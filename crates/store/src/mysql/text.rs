@@ -153,6 +153,10 @@ impl Script {
         }
     }
 
+    pub(super) fn statements(&self) -> impl Iterator<Item = &str> {
+        self.statements.iter().map(String::as_str)
+    }
+
     /// The statements in as few packets as they fit into, each with how many it holds.
     pub(super) fn packets(self) -> Vec<(String, usize)> {
         let mut packets: Vec<(String, usize)> = Vec::new();

@@ -15,6 +15,8 @@ pub(super) enum Trouble {
     Twin(Text),
     /// What is known of the days is not so any more: it is read anew, and the verb is asked again.
     OldDays,
+    /// The server takes no writes, as after a switch-over. Nothing was written; another connection may lead to the primary.
+    ReadOnly(Text),
     /// The connection is of no use any more, and whether anything was written is not known.
     Broken(StoreError),
 }
@@ -38,9 +40,19 @@ impl From<Error> for Trouble {
             1146 => Trouble::OldDays,
             // Disk full in three wordings, and a table that has no room.
             1021 | 1114 | 3675 | 1026 => Trouble::Refused(StoreError::Full(text())),
-            // Read-only: a transaction or a server that takes no writes.
-            1290 | 1792 | 1836 => Trouble::Refused(StoreError::Unknown(text())),
+            // A transaction or a server that takes no writes. Told instead of a commit too, which is then rolled back.
+            1290 | 1792 | 1836 => Trouble::ReadOnly(text()),
             _ => Trouble::Broken(explain(said)),
+        }
+    }
+}
+
+impl Trouble {
+    /// The same, where no verb had begun.
+    pub(super) fn before_anything(self) -> Trouble {
+        match self {
+            Trouble::Broken(StoreError::Unknown(said)) => Trouble::Broken(StoreError::Away(said)),
+            trouble => trouble,
         }
     }
 }
@@ -92,8 +104,8 @@ mod tests {
         for code in [1021, 1114] {
             assert!(matches!(trouble(code), Trouble::Refused(StoreError::Full(_))), "{code}");
         }
-        for code in [1290, 1836] {
-            assert!(matches!(trouble(code), Trouble::Refused(StoreError::Unknown(_))), "{code}");
+        for code in [1290, 1792, 1836] {
+            assert!(matches!(trouble(code), Trouble::ReadOnly(_)), "{code}");
         }
         for code in [1053, 1317, 1927, 1040] {
             assert!(matches!(trouble(code), Trouble::Broken(StoreError::Unknown(_))), "{code}");

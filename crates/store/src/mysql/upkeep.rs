@@ -120,7 +120,7 @@ async fn drop_day(desk: &Desk, keep: &Keep, day: u32) -> Result<bool, StoreError
 
 /// On a connection of its own, because it holds locks of tables.
 async fn drop_alone(desk: &Desk, keep: &Keep, day: u32) -> Result<bool, StoreError> {
-    let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
+    let mut house = Line::connect(desk.lines.address()).await.map_err(refusal)?;
     let mut last = None;
     for _ in 0..DROP_TRIES {
         match drop_on(desk, &mut house, keep, day).await {
@@ -254,7 +254,7 @@ async fn bring_near(desk: &Desk, to: u32) -> Result<(), StoreError> {
     if desk.days().far_from >= to {
         return Ok(());
     }
-    let mut house = Line::connect(desk.lines.opts()).await.map_err(refusal)?;
+    let mut house = Line::connect(desk.lines.address()).await.map_err(refusal)?;
     let moved = within(async { bring_all(&mut house, to).await.map_err(refusal) }).await;
     desk.look().await?;
     house.hang_up().await;

@@ -9,14 +9,28 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::line::Pool;
-use super::trouble::said;
+use super::trouble::{is_refused_as_read_only, said};
+use crate::idle::Era;
 use crate::sql::Options;
+
+/// What is said of a server that takes no writes.
+pub(super) const TAKES_NO_WRITES: &str =
+    "the server takes no writes (it is a replica, or read-only): give the address of the primary";
+
+/// What connections are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Of several hosts the first that takes writes is used, unless the URL has a `target_session_attrs` of its own.
+    Write,
+    /// Any server will do.
+    Read,
+}
 
 /// A database's address with everything that the URL says.
 pub(super) struct Address {
@@ -28,22 +42,36 @@ pub(super) struct Address {
 
 impl Address {
     /// Understands a URL. `sslmode` is `disable`, `prefer` (as long as nothing is said), `require`, or `verify-full`: as with the
-    /// server's own tools, only the last looks at who answers. `sslrootcert` names a file of certificates to trust.
-    pub(super) fn of(url: &str, options: &Options) -> Result<Address, StoreError> {
+    /// server's own tools, only the last looks at who answers. `sslrootcert` names a file of certificates to trust, and so do
+    /// the options; such a file means `verify-full`.
+    pub(super) fn of(url: &str, options: &Options, access: Access) -> Result<Address, StoreError> {
         let refuse = |said: String| StoreError::Conflict(said.into());
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(refuse("the database URL has to begin with postgres://".to_owned()));
         }
-        let (url, asked) = ours(url);
+        let (url, mut asked) = ours(url);
+        let file = asked.root_file.take().or_else(|| options.ca_file.clone());
+        if let (Some(_), Some(mode)) = (&file, &asked.lax_mode) {
+            return Err(refuse(format!(
+                "a file of authorities (database.ca, sslrootcert) means that the server's certificate is verified, and sslmode={mode} in the URL says that it is not: remove one of the two"
+            )));
+        }
+        asked.is_verified |= file.is_some();
         let mut config: Config = url.parse().map_err(|error: Error| {
             refuse(format!("the database URL cannot be understood: {}", said(&error)))
         })?;
         if asked.is_verified {
             config.ssl_mode(SslMode::Require);
         }
+        if access == Access::Write && !asked.has_target {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        // A host that swallows packets must not use up the time of the next one.
+        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(1).max(1);
+        let patience = options.deadline.min(Duration::from_secs(5)) / hosts;
         config
             .application_name(options.application.as_str())
-            .connect_timeout(options.deadline.min(Duration::from_secs(5)))
+            .connect_timeout(patience)
             .keepalives(true)
             .keepalives_idle(Duration::from_secs(30))
             .keepalives_interval(Duration::from_secs(5))
@@ -54,13 +82,12 @@ impl Address {
             // of ours. And what is planned while a table is empty stays planned when it is full: so never to walk over it.
             config.options("-c jit=off -c enable_seqscan=off");
         }
-        let file = asked.root_file.or_else(|| options.ca_file.clone());
         let tls = MakeRustlsConnect::new(tls(asked.is_verified, file.as_deref())?);
         Ok(Address { config, tls, is_prepared: options.prepared })
     }
 
-    pub(super) fn pool(&self, size: usize, deadline: Duration) -> Arc<Pool> {
-        Pool::new(self, size, deadline)
+    pub(super) fn pool(&self, size: usize, deadline: Duration, era: &Era) -> Arc<Pool> {
+        Pool::new(self, size, deadline, era)
     }
 }
 
@@ -68,7 +95,10 @@ impl Address {
 #[derive(Default)]
 struct Asked {
     is_verified: bool,
+    /// An `sslmode` that takes every certificate, or none.
+    lax_mode: Option<String>,
     root_file: Option<String>,
+    has_target: bool,
 }
 
 /// A URL without what is ours to understand.
@@ -79,9 +109,15 @@ fn ours(url: &str) -> (String, Asked) {
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslmode", "verify-full" | "verify-ca")) => asked.is_verified = true,
-            Some(("sslmode", "allow")) => rest.push("sslmode=prefer"),
+            Some(("sslmode", mode)) => {
+                asked.lax_mode = Some(mode.to_owned());
+                rest.push(if mode == "allow" { "sslmode=prefer" } else { pair });
+            }
             Some(("sslrootcert", file)) => asked.root_file = Some(file.to_owned()),
-            _ => rest.push(pair),
+            _ => {
+                asked.has_target |= pair.starts_with("target_session_attrs=");
+                rest.push(pair);
+            }
         }
     }
     let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
@@ -152,6 +188,9 @@ impl ServerCertVerifier for Anybody {
 
 /// Why a database could not be opened, for who has to set it right.
 pub(super) fn unreachable(error: &Error) -> StoreError {
+    if is_refused_as_read_only(error) {
+        return StoreError::Conflict(TAKES_NO_WRITES.into());
+    }
     let said = said(error);
     let Some(code) = error.code() else {
         return StoreError::Unknown(format!("the database cannot be reached: {said}").into());

@@ -1,7 +1,9 @@
 //! Looking at a server before it is used, and for `punctual doctor`.
 
 use punctual_core::model::Text;
+use punctual_node::ports::StoreError;
 
+use super::address::TAKES_NO_WRITES;
 use super::ask::{Ask, Columns};
 use super::line::Line;
 use super::migrate::{refused, schema, shards};
@@ -27,9 +29,7 @@ pub(super) async fn check_server(line: &Line<'_>) -> Result<i64, Trouble> {
         return Err(refused(format!("PostgreSQL {version} is too old: Punctual needs 13 or newer")));
     }
     if row.flag(2)? {
-        return Err(refused(
-            "the server takes no writes (it is a replica, or read-only): give the address of the primary",
-        ));
+        return Err(refused(TAKES_NO_WRITES));
     }
     if !row.flag(3)? {
         let (user, place) = (row.string(4)?, row.maybe_string(5)?.unwrap_or_else(|| "public".to_owned()));
@@ -51,6 +51,11 @@ pub(super) async fn inspect(line: &Line<'_>) -> Result<Inspection, Trouble> {
                     pg_is_in_recovery() or current_setting('transaction_read_only')::boolean",
         ))
         .await?;
+    let refusal = match check_server(line).await {
+        Ok(_) => None,
+        Err(Trouble::Refused(StoreError::Conflict(said))) => Some(said),
+        Err(trouble) => return Err(trouble),
+    };
     let schema = schema(line).await?.version;
     let shards = if schema > 0 { shards(line).await? } else { None };
     let names = [
@@ -74,6 +79,7 @@ pub(super) async fn inspect(line: &Line<'_>) -> Result<Inspection, Trouble> {
         schema_version: (schema > 0).then_some(schema),
         shards,
         is_read_only: rows[0].flag(2)?,
+        refusal,
         settings,
     })
 }

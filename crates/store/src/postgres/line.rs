@@ -1,4 +1,5 @@
-//! Connections: how one is made, lent for a verb, and thrown away when it can no longer be trusted.
+//! Connections: how one is made, lent for a verb, and thrown away when it can no longer be trusted. A server that takes no
+//! writes any more is left with all connections: see [`crate::idle`].
 //!
 //! A text that the program always sends as it is, is prepared by name when a connection meets it first, all that are new to a
 //! flight in one round trip; from then on only its values are sent. Behind a pooler nothing is prepared.
@@ -10,7 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
@@ -19,6 +20,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::address::Address;
 use super::ask::{Ask, Flight, Landed};
 use super::trouble::Trouble;
+use crate::idle::{Era, Idle, Stamp};
+use crate::progress::Progress;
+
+/// How long a connection may rest. The driver hears when the server closes it, so this is only for what nobody needs.
+const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// How many statements a connection keeps by name. The program has fewer; should it ever have more, those are sent as texts.
 const STATEMENTS_MAX: usize = 256;
@@ -29,7 +35,7 @@ pub(super) struct Pool {
     tls: MakeRustlsConnect,
     is_prepared: bool,
     room: Semaphore,
-    idle: Mutex<Vec<Session>>,
+    idle: Idle<Session>,
     deadline: Duration,
 }
 
@@ -42,6 +48,8 @@ struct Session {
     driver: AbortHandle,
     /// What is prepared on it, by its text.
     statements: Mutex<FxHashMap<&'static str, Statement>>,
+    /// What the verb of the moment has sent.
+    progress: Mutex<Progress>,
 }
 
 impl Drop for Session {
@@ -54,19 +62,20 @@ impl Drop for Session {
 /// A connection that is lent. Whoever does not give it back has found it broken, or was stopped in the middle.
 pub(super) struct Line<'p> {
     session: Session,
+    stamp: Stamp,
     pool: &'p Pool,
     _place: SemaphorePermit<'p>,
 }
 
 impl Pool {
-    pub(super) fn new(address: &Address, size: usize, deadline: Duration) -> Arc<Pool> {
+    pub(super) fn new(address: &Address, size: usize, deadline: Duration, era: &Era) -> Arc<Pool> {
         let Address { config, tls, is_prepared } = address;
         Arc::new(Pool {
             config: config.clone(),
             tls: tls.clone(),
             is_prepared: *is_prepared,
             room: Semaphore::new(size.max(1)),
-            idle: Mutex::default(),
+            idle: Idle::new(era.clone(), REST_MAX),
             deadline,
         })
     }
@@ -75,16 +84,29 @@ impl Pool {
     pub(super) async fn line(&self) -> Result<Line<'_>, Trouble> {
         let place = timeout(self.deadline, self.room.acquire()).await.map_err(|_| Trouble::Late)?;
         let place = place.expect("the room is never closed");
-        let session = match self.idle() {
-            Some(session) => session,
-            None => timeout(self.deadline, self.connect()).await.map_err(|_| Trouble::Late)??,
+        let (session, stamp) = match self.take_idle() {
+            Some(idle) => idle,
+            None => {
+                let stamp = self.stamp();
+                (timeout(self.deadline, self.connect()).await.map_err(|_| Trouble::Late)??, stamp)
+            }
         };
-        Ok(Line { session, pool: self, _place: place })
+        *session.progress() = Progress::default();
+        Ok(Line { session, stamp, pool: self, _place: place })
     }
 
-    fn idle(&self) -> Option<Session> {
-        let mut idle = self.idle.lock().expect("nobody panics with it");
-        std::iter::from_fn(|| idle.pop()).find(|session| !session.client.is_closed())
+    fn take_idle(&self) -> Option<(Session, Stamp)> {
+        std::iter::from_fn(|| self.idle.take(Instant::now())).find(|(session, _)| !session.client.is_closed())
+    }
+
+    /// The mark of a connection that is about to be opened.
+    pub(super) fn stamp(&self) -> Stamp {
+        self.idle.era().stamp(Instant::now())
+    }
+
+    /// Waits until connections with this mark are no longer lent.
+    pub(super) async fn given_up(&self, stamp: Stamp) {
+        self.idle.era().ended(stamp).await;
     }
 
     /// A connection that belongs to nobody but who asks, with what moves its bytes.
@@ -98,15 +120,30 @@ impl Pool {
             // Whoever asks learns of it.
             let _ = connection.await;
         });
-        Ok(Session { client, driver: driver.abort_handle(), statements: Mutex::default() })
+        Ok(Session {
+            client,
+            driver: driver.abort_handle(),
+            statements: Mutex::default(),
+            progress: Mutex::default(),
+        })
     }
 }
 
 impl Line<'_> {
     /// Lends it to the next.
     pub(super) fn give_back(self) {
-        let Line { session, pool, .. } = self;
-        pool.idle.lock().expect("nobody panics with it").push(session);
+        let Line { session, stamp, pool, .. } = self;
+        pool.idle.put(session, stamp, Instant::now());
+    }
+
+    /// Gives it up, and with it all connections that were opened no later.
+    pub(super) fn give_up(self) {
+        self.pool.idle.era().end(self.stamp);
+    }
+
+    /// Whether something that this verb sent may have been committed.
+    pub(super) fn may_be_done(&self) -> bool {
+        self.session.progress().may_be_done()
     }
 
     /// Asks one question.
@@ -119,27 +156,41 @@ impl Line<'_> {
         timeout(self.pool.deadline, asked).await.map_err(|_| Trouble::Late)?
     }
 
-    /// Asks several questions without waiting in between. The first that fails is told of: within a transaction, all after
-    /// it have failed too.
-    pub(super) async fn fly(&self, flight: Flight) -> Result<Landed, Trouble> {
+    /// As [`Line::fly`], with more patience than the pool has.
+    pub(super) async fn fly_within(&self, patience: Duration, flight: Flight) -> Result<Landed, Trouble> {
         let asked = async {
             self.prepare(&flight.asks).await?;
             join_all(flight.asks.iter().map(|ask| self.query(ask))).await.into_iter().collect()
         };
-        let answers: Result<_, Trouble> =
-            timeout(self.pool.deadline, asked).await.map_err(|_| Trouble::Late)?;
+        let answers: Result<_, Trouble> = timeout(patience, asked).await.map_err(|_| Trouble::Late)?;
         Ok(Landed(answers?))
+    }
+
+    /// Asks several questions without waiting in between. The first that fails is told of: within a transaction, all after
+    /// it have failed too.
+    pub(super) async fn fly(&self, flight: Flight) -> Result<Landed, Trouble> {
+        self.fly_within(self.pool.deadline, flight).await
     }
 
     /// Several statements in one text, without values.
     pub(super) async fn run(&self, sql: &str) -> Result<(), Trouble> {
+        self.note_all(sql);
         let run = self.session.client.batch_execute(sql);
         Ok(timeout(self.pool.deadline, run).await.map_err(|_| Trouble::Late)??)
     }
 
     /// As [`Line::run`], for what may take as long as it takes.
     pub(super) async fn run_long(&self, sql: &str) -> Result<(), Trouble> {
+        self.note_all(sql);
         Ok(self.session.client.batch_execute(sql).await?)
+    }
+
+    /// Takes note of a text of several statements. A semicolon within a literal only makes it more careful.
+    fn note_all(&self, sql: &str) {
+        let mut progress = self.session.progress();
+        sql.split(';')
+            .filter(|statement| !statement.trim().is_empty())
+            .for_each(|statement| progress.note(statement));
     }
 
     /// The server no longer knows what was prepared, or no longer as it was.
@@ -175,6 +226,7 @@ impl Line<'_> {
     }
 
     async fn query(&self, ask: &Ask) -> Result<Vec<Row>, Trouble> {
+        self.session.progress().note(&ask.sql);
         let statement = ask.fixed_text().and_then(|text| self.session.statements().get(text).cloned());
         let values = ask.values.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync));
         let client = &self.session.client;
@@ -191,5 +243,9 @@ impl Line<'_> {
 impl Session {
     fn statements(&self) -> MutexGuard<'_, FxHashMap<&'static str, Statement>> {
         self.statements.lock().expect("nobody panics with it")
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("nobody panics with it")
     }
 }

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use punctual_core::model::NodeId;
 use punctual_node::ports::{DOOR_KEEPER, Hint, NodeRow, Peers};
 use tokio::runtime::Handle;
@@ -106,6 +108,7 @@ impl Postgres {
 
     /// Hears until the connection ends.
     async fn hear(&self, hark: &Hark) -> Result<(), Trouble> {
+        let stamp = self.readers.stamp();
         let (client, mut connection) = self.readers.connect_bare().await?;
         let (said, mut heard) = unbounded_channel();
         let driver = tokio::spawn(async move {
@@ -126,7 +129,11 @@ impl Postgres {
             }
             Ok(())
         };
-        let ended = ended.await;
+        // On a server that was left nobody says anything any more.
+        let ended = match select(pin!(ended), pin!(self.readers.given_up(stamp))).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(((), _)) => Ok(()),
+        };
         driver.abort();
         ended
     }

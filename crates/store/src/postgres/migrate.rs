@@ -5,6 +5,7 @@
 //! replaced one by one.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
@@ -53,6 +54,9 @@ pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
 /// Some of our tables, to know a database of somebody else by.
 const OURS: [&str; 6] = ["meta", "jobs", "clocks", "runs", "shards", "nodes"];
+
+/// How long another node's migration is waited for.
+const OTHERS_MIGRATE_FOR: Duration = Duration::from_secs(60);
 
 const LOCK: i64 = 0x7075_6e63_6d69_6701;
 
@@ -172,7 +176,13 @@ async fn apply(line: &Line<'_>, migration: &Migration) -> Result<bool, Trouble> 
     let mut flight = Flight::new();
     flight.add(Ask::new("begin"));
     flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(LOCK));
-    line.fly(flight).await?;
+    line.fly_within(OTHERS_MIGRATE_FOR, flight).await.map_err(|trouble| match trouble {
+        Trouble::Late => {
+            StoreError::Unknown("another node is migrating the database, and does not come to an end".into())
+                .into()
+        }
+        trouble => trouble,
+    })?;
     let now = schema(line).await?;
     if now.version >= migration.version {
         line.run("commit").await?;

@@ -26,7 +26,7 @@ macro_rules! engine {
     ($store:ident, |$line:ident| $try:expr) => {{
         let mut tries = 0;
         loop {
-            let $line = $store.engine.line().await.map_err(Trouble::told)?;
+            let $line = $store.engine.line().await.map_err(Trouble::told_undone)?;
             let answer = $try.await;
             if let Some(answer) = $store.judge($line, answer, &mut tries).await {
                 break answer;

@@ -57,13 +57,35 @@ impl Trouble {
         }
     }
 
+    /// Whether the server takes no writes, as after a switch-over. Then nothing was written, and other connections of the
+    /// same age are on the same server.
+    pub(super) fn is_read_only(&self) -> bool {
+        match self {
+            Trouble::Sql(error) => {
+                error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) || is_refused_as_read_only(error)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the connection broke, or the server sends its clients away.
+    pub(super) fn is_broken(&self) -> bool {
+        match self {
+            Trouble::Sql(error) => error.as_db_error().is_none_or(|error| error.severity() != "ERROR"),
+            Trouble::Late => true,
+            Trouble::Moved | Trouble::Lacks(_) | Trouble::Refused(_) => false,
+        }
+    }
+
     /// Whether the session goes on after a rollback.
     pub(super) fn leaves_a_session(&self) -> bool {
         match self {
             Trouble::Moved | Trouble::Lacks(_) | Trouble::Refused(_) => true,
             Trouble::Late => false,
             Trouble::Sql(error) => {
-                !error.is_closed() && error.as_db_error().is_some_and(|error| error.severity() == "ERROR")
+                !error.is_closed()
+                    && !self.is_read_only()
+                    && error.as_db_error().is_some_and(|error| error.severity() == "ERROR")
             }
         }
     }
@@ -92,6 +114,17 @@ impl Trouble {
         matches!(self, Trouble::Sql(error) if error.code() == Some(wanted))
     }
 
+    /// As the steps understand it, where nothing was sent that may have been committed.
+    pub(super) fn told_undone(self) -> StoreError {
+        match self {
+            trouble if trouble.is_read_only() || trouble.is_broken() => match trouble.told() {
+                StoreError::Unknown(said) => StoreError::Away(said),
+                error => error,
+            },
+            trouble => trouble.told(),
+        }
+    }
+
     /// As the steps understand it.
     pub(super) fn told(self) -> StoreError {
         match self {
@@ -103,6 +136,12 @@ impl Trouble {
             Trouble::Sql(error) => told(&error),
         }
     }
+}
+
+/// Whether a connection was closed again by us, because the server takes no writes.
+pub(super) fn is_refused_as_read_only(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn told(error: &Error) -> StoreError {

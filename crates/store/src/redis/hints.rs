@@ -101,7 +101,7 @@ async fn carry(
         let count = batch.len();
         let mut pipe = ::redis::pipe();
         for letter in &batch {
-            pipe.cmd("PUBLISH").arg(channel(&letter.address)).arg(hint::write(&letter.hint));
+            pipe.cmd("PUBLISH").arg(redis.channel(&letter.address)).arg(hint::write(&letter.hint));
         }
         let heard = redis.link.ask::<Vec<i64>>(&pipe).await.unwrap_or_default();
         // Nobody listens there, or Redis is away.
@@ -120,7 +120,7 @@ async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
     }
     loop {
         if let Ok(mut heard) = redis.link.client().get_async_pubsub().await
-            && heard.subscribe(channel(&address)).await.is_ok()
+            && heard.subscribe(redis.channel(&address)).await.is_ok()
         {
             let mut messages = heard.on_message();
             while let Some(message) = messages.next().await {
@@ -131,8 +131,4 @@ async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
         }
         tokio::time::sleep(AGAIN_AFTER).await;
     }
-}
-
-fn channel(address: &str) -> String {
-    format!("punctual:hints:{address}")
 }

@@ -1,15 +1,16 @@
-//! A server that kills connections, does not answer, or takes no writes: the store says that it does not know, and goes on.
+//! A server that kills connections, does not answer, or takes no writes: the store says whether it may have been done, and goes
+//! on.
 
 use std::time::Duration;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use punctual_core::model::{Outcome, RunId};
-use punctual_node::ports::{Accepted, Browse, Settled, Store, StoreError};
+use punctual_core::model::{NodeId, Outcome, RunId, ShardId};
+use punctual_node::ports::{Accepted, ArrivalKind, Browse, Settled, Store, StoreError};
 use punctual_store::Options;
 use punctual_store::mysql::MySql;
 
-use crate::mysql_support::{Database, accepted, connect, end, options, run, runtime, second};
+use crate::mysql_support::{Database, accepted, connect, end, options, renewal, run, runtime, second};
 
 /// A store on a database, and a connection of the administrator in it.
 async fn open(database: &Database, options: Options) -> (MySql, Conn) {
@@ -50,12 +51,74 @@ async fn kill_who_waits(database: &Database) {
     }
 }
 
-fn is_unknown<T>(said: &Result<T, StoreError>) -> bool {
-    matches!(said, Err(StoreError::Unknown(_)))
+fn is_away<T>(said: &Result<T, StoreError>) -> bool {
+    matches!(said, Err(StoreError::Away(_)))
+}
+
+/// From here on what these connections write is refused, as by a primary that was made read-only; new ones are as ever.
+async fn retire(conn: &mut Conn, database: &Database) {
+    let statements = [
+        "drop table if exists retired".to_owned(),
+        format!(
+            "create table retired as select id from information_schema.processlist
+             where db = '{}' and id <> connection_id()",
+            database.name
+        ),
+        "create trigger refuse before update on nodes for each row
+         begin
+             if connection_id() in (select id from retired) then
+                 signal sqlstate 'HY000' set mysql_errno = 1290, message_text = 'running with --read-only';
+             end if;
+         end"
+        .to_owned(),
+    ];
+    for statement in statements {
+        conn.query_drop(statement).await.unwrap();
+    }
 }
 
 #[test]
-fn a_connection_killed_in_the_middle_is_unknown_and_the_store_goes_on() {
+fn connections_to_a_server_that_takes_no_more_writes_are_left_at_once() {
+    runtime().block_on(async {
+        let database = Database::create().await;
+        let (store, mut other) = open(&database, Options { connections: 3, ..options() }).await;
+        // Several idle ones, and a person's.
+        let renewals = async || {
+            futures_util::future::try_join_all([1, 2, 3].map(|node| store.renew(renewal(node)))).await
+        };
+        renewals().await.unwrap();
+        store.storage().await.unwrap();
+        retire(&mut other, &database).await;
+        store.renew(renewal(1)).await.expect("another connection is asked");
+        renewals().await.unwrap();
+        store.storage().await.unwrap();
+        let gone = async {
+            let left =
+                "select count(*) from information_schema.processlist where id in (select id from retired)";
+            while other.query_first::<u64, _>(left).await.unwrap() != Some(0) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("none of the old ones is kept");
+    });
+}
+
+#[test]
+fn the_same_row_may_be_left_twice_in_one_statement() {
+    runtime().block_on(async {
+        let database = Database::reuse().await;
+        let (store, _other) = open(&database, options()).await;
+        let run = accepted(&store, 1, second(9)).await;
+        let left = vec![(ShardId(0), ArrivalKind::Cancel(run)); 2];
+        store.accept(Vec::new(), left).await.unwrap();
+        store.renew(renewal(1)).await.unwrap();
+        let taken = store.acquire(NodeId(1), vec![ShardId(0)]).await.unwrap();
+        assert_eq!(store.arrivals(&[taken[0].lease], 10).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_connection_that_is_killed_before_its_commit_did_nothing_and_the_store_goes_on() {
     runtime().block_on(async {
         let database = Database::reuse().await;
         let (store, mut other) = open(&database, options()).await;
@@ -63,7 +126,7 @@ fn a_connection_killed_in_the_middle_is_unknown_and_the_store_goes_on() {
         lock(&mut other, run).await;
         let settle = store.settle(vec![end(run, Outcome::Succeeded)]);
         let (said, ()) = futures_util::join!(settle, kill_who_waits(&database));
-        assert!(is_unknown(&said), "{said:?}");
+        assert!(is_away(&said), "{said:?}");
         other.query_drop("rollback").await.unwrap();
         let said = store.settle(vec![end(run, Outcome::Succeeded)]).await.unwrap();
         assert!(matches!(said[..], [Settled::Done { consecutive_failures: 0, .. }]), "{said:?}");
@@ -90,7 +153,7 @@ fn idle_connections_that_were_killed_are_made_anew() {
             let _ = other.query_drop(format!("kill {id}")).await;
         }
         let mut unknown = 0;
-        while is_unknown(&store.fetch(&[first]).await) {
+        while is_away(&store.fetch(&[first]).await) {
             unknown += 1;
             assert!(unknown < 3, "all that is idle is thrown away with the first");
         }
@@ -110,7 +173,7 @@ fn what_takes_too_long_is_unknown_and_may_be_asked_again() {
         assert!(matches!(&said, Err(StoreError::Unknown(said)) if said.contains("in time")), "{said:?}");
         other.query_drop("rollback").await.unwrap();
         let mut said = store.settle(vec![end(run, Outcome::Succeeded)]).await;
-        while is_unknown(&said) {
+        while matches!(said, Err(StoreError::Unknown(_) | StoreError::Away(_))) {
             said = store.settle(vec![end(run, Outcome::Succeeded)]).await;
         }
         assert_eq!(store.counts(None).await.unwrap().succeeded, 1, "it was written once: {said:?}");

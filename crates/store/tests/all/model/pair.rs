@@ -792,7 +792,7 @@ fn told(clock: &Arc<AtomicI64>) -> StoreClock {
 fn kind(error: &StoreError) -> &'static str {
     match error {
         StoreError::Fenced(_) => "fenced",
-        StoreError::Unknown(_) => "unknown",
+        StoreError::Unknown(_) | StoreError::Away(_) => "unknown",
         StoreError::Full(_) => "full",
         StoreError::Conflict(_) => "conflict",
         StoreError::Corrupt { .. } => "corrupt",

@@ -1,4 +1,5 @@
-//! A server that goes away, or does not answer: the verb says that nothing is known, and the store goes on by itself.
+//! A server that goes away, does not answer, or takes no writes any more: the verb says whether it may have been done, and the
+//! store goes on by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::{House, accepted, one_shot, second};
+use super::{House, accepted, one_shot, renewal, second};
 use crate::postgres_support::{admin_url, block_on, client};
 
 #[test]
-fn a_session_that_is_killed_in_the_middle_is_unknown_and_the_store_goes_on() {
+fn a_session_that_is_killed_before_its_commit_did_nothing_and_the_store_goes_on() {
     block_on(async {
         let house = House::new().await;
         let store = house.open().await;
@@ -38,7 +39,7 @@ fn a_session_that_is_killed_in_the_middle_is_unknown_and_the_store_goes_on() {
             }
         };
         let (said, ()) = tokio::join!(store.accept(vec![run.clone()], vec![]), kill);
-        assert!(matches!(said, Err(StoreError::Unknown(_))), "{said:?}");
+        assert!(matches!(said, Err(StoreError::Away(_))), "{said:?}");
         other.batch_execute("rollback").await.unwrap();
         assert_eq!(store.accept(vec![run.clone()], vec![]).await.unwrap(), [Accepted::New(run.id)]);
         // Those that were idle, too.
@@ -56,8 +57,51 @@ fn a_session_that_is_killed_in_the_middle_is_unknown_and_the_store_goes_on() {
     });
 }
 
+/// From here on what these sessions write is refused, as by a primary that was made read-only; new ones are as ever.
+const RETIRE: &str = "
+    create table retired as select pid from pg_stat_activity where datname = current_database();
+    create function refuse() returns trigger language plpgsql as $$
+    begin
+        if pg_backend_pid() in (select pid from retired) then
+            raise exception 'cannot execute UPDATE in a read-only transaction' using errcode = '25006';
+        end if;
+        return new;
+    end $$;
+    create trigger refuse before insert or update on nodes for each row execute function refuse()";
+
 #[test]
-fn a_server_that_does_not_answer_in_time_is_unknown() {
+fn sessions_on_a_server_that_takes_no_more_writes_are_left_at_once() {
+    block_on(async {
+        let house = House::new().await;
+        let store =
+            Postgres::open(&house.database.url(), Options { connections: 3, ..house.options() }).await;
+        let store = store.unwrap();
+        // Several idle ones, and a person's.
+        let renewals = [1, 2, 3].map(|node| store.renew(renewal(node, second(0))));
+        futures_util::future::try_join_all(renewals).await.unwrap();
+        store.storage().await.unwrap();
+        let admin = client(&house.database.url()).await;
+        admin.batch_execute(RETIRE).await.unwrap();
+        store.renew(renewal(1, second(0))).await.expect("another session is asked");
+        store.storage().await.unwrap();
+        let renewals = [1, 2, 3].map(|node| store.renew(renewal(node, second(0))));
+        futures_util::future::try_join_all(renewals).await.unwrap();
+        let left = "select count(*) from pg_stat_activity
+                    where datname = current_database() and pid <> pg_backend_pid()
+                      and pid in (select pid from retired)";
+        let gone = async {
+            while admin.query_one(left, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("none of the old ones is kept");
+        drop(store);
+        house.database.drop().await;
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_in_time_did_nothing_before_the_commit() {
     block_on(async {
         let house = House::new().await;
         let options = Options { deadline: Duration::from_millis(300), ..house.options() };
@@ -66,10 +110,9 @@ fn a_server_that_does_not_answer_in_time_is_unknown() {
         let other = client(&house.database.url()).await;
         other.batch_execute("begin; lock table runs in access exclusive mode").await.unwrap();
         let said = store.accept(vec![run.clone()], vec![]).await;
-        assert!(matches!(&said, Err(StoreError::Unknown(said)) if said.contains("in time")), "{said:?}");
+        assert!(matches!(&said, Err(StoreError::Away(said)) if said.contains("in time")), "{said:?}");
         other.batch_execute("rollback").await.unwrap();
-        // The lost statement may still arrive: either way the run is there once.
-        store.accept(vec![run.clone()], vec![]).await.unwrap();
+        assert_eq!(store.accept(vec![run.clone()], vec![]).await.unwrap(), [Accepted::New(run.id)]);
         assert_eq!(store.storage().await.unwrap()[0].runs, 1);
         drop((store, other));
         house.database.drop().await;
@@ -91,7 +134,8 @@ fn people_read_from_the_copy_while_the_primary_is_away() {
         door.close();
         assert!(store.run(run).await.unwrap().is_some() && store.is_copy());
         let late = one_shot_of(run);
-        assert!(matches!(store.accept(vec![late], vec![]).await, Err(StoreError::Unknown(_))));
+        let said = store.accept(vec![late], vec![]).await;
+        assert!(matches!(said, Err(StoreError::Away(_) | StoreError::Unknown(_))), "{said:?}");
         door.open();
         // Somebody finds out soon, and then everybody knows.
         let back = async {

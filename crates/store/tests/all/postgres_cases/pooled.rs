@@ -11,7 +11,7 @@ use punctual_store::{Options, Postgres};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{House, accepted, create, end, gate, hold_all, one_shot, second};
-use crate::postgres_support::{admin_url, block_on, client};
+use crate::postgres_support::{Database, admin_url, block_on, client};
 
 /// A PgBouncer that goes with the test.
 struct Pooler {
@@ -61,6 +61,21 @@ impl Drop for Pooler {
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+#[test]
+fn a_database_behind_a_pooler_is_migrated_and_looked_at() {
+    block_on(async {
+        let empty = Database::empty().await;
+        let pooler = Pooler::start().await;
+        let url = format!("postgres://postgres@127.0.0.1:{}/{}", pooler.port, empty.name);
+        let options = Options { prepared: false, ..Options::default() };
+        let migrated = Postgres::migrate(&url, &options).await.unwrap();
+        let found = Postgres::inspect(&url, &options).await.unwrap();
+        assert_eq!((found.schema_version, found.refusal), (Some(migrated.to), None));
+        drop(pooler);
+        empty.drop().await;
+    });
 }
 
 #[test]

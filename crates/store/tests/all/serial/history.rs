@@ -304,8 +304,8 @@ impl History {
         // Some of its connections may be those that were killed.
         let look = async || loop {
             match ask(scene, stores[0], Verb::Look, &moments).await {
-                Event { answer: None, .. } => {}
-                event => return event,
+                None | Some(Event { answer: None, .. }) => {}
+                Some(event) => return event,
             }
         };
         events.push(look().await);
@@ -320,19 +320,21 @@ impl History {
 async fn client(scene: &Scene, store: &dyn Whole, verbs: Vec<Verb>, moments: &AtomicU64) -> Vec<Event> {
     let mut events = Vec::new();
     for verb in verbs {
-        events.push(ask(scene, store, verb, moments).await);
+        events.extend(ask(scene, store, verb, moments).await);
     }
     events
 }
 
-async fn ask(scene: &Scene, store: &dyn Whole, verb: Verb, moments: &AtomicU64) -> Event {
+/// What happened; nothing at all if the store says so, and then no order may need it.
+async fn ask(scene: &Scene, store: &dyn Whole, verb: Verb, moments: &AtomicU64) -> Option<Event> {
     let asked = moments.fetch_add(1, Ordering::SeqCst);
     let answer = match verb.ask(store, scene).await {
         Ok(answer) => Some(answer),
         Err(StoreError::Unknown(_)) => None,
+        Err(StoreError::Away(_)) => return None,
         Err(error) => panic!("{verb:?}: {error}"),
     };
-    Event { verb, answer, asked, answered: moments.fetch_add(1, Ordering::SeqCst) }
+    Some(Event { verb, answer, asked, answered: moments.fetch_add(1, Ordering::SeqCst) })
 }
 
 impl fmt::Display for History {
