@@ -260,6 +260,24 @@ mod tests {
     }
 
     #[test]
+    fn what_may_have_been_sent_is_told_so_and_lateness_counts_from_what_was() {
+        let mut supposed =
+            ended(1, "00", "04", AttemptOutcome::Lost, "its node is gone; it may have been sent");
+        let AttemptRow::Ended(record) = &mut supposed else { panic!("it has ended") };
+        record.token = punctual_core::model::Token::SUPPOSED;
+        let view =
+            run(RunState::Succeeded, vec![supposed, ended(2, "04", "05", AttemptOutcome::Succeeded, "")]);
+        let named = "It was named by its schedule for 2026-03-08T07:00:00Z";
+        let first = "the first may have been sent or not (its node is gone; it may have been sent)";
+        check(&view, &format!("{named}, ran 4s after its fire time and succeeded at attempt 2; {first}."));
+        let evidence = why(&view, at("30"), None).evidence;
+        assert!(
+            evidence.iter().any(|one| one.what.starts_with("attempt 1 may have gone to ")),
+            "{evidence:?}"
+        );
+    }
+
+    #[test]
     fn who_waits_for_executors_is_told_so() {
         let lack = lack("reports", None).unwrap();
         let sentence = why(&run(RunState::Pending, vec![]), at("30"), Some(&lack)).sentence;

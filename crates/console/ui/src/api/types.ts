@@ -135,6 +135,8 @@ export interface Attempt {
   outcome: "succeeded" | "failed" | "timed_out" | "refused" | "lost" | "cancelled" | null;
   message: string;
   possible_duplicate: boolean;
+  /** Whether nobody knows that it was sent. */
+  supposed?: boolean;
   kill?: { state: "requested" | "confirmed" | "refused"; at: string; said: string };
 }
 

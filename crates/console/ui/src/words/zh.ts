@@ -220,6 +220,7 @@ export const zh = {
   "Nothing is stored yet": "还没有存储数据",
   "Nothing updates by itself. Click to go on.": "不会自动更新。点击继续。",
   "Nothing was lost; it is asked again by itself.": "没有丢失任何内容，会自动重试。",
+  "May have been sent": "可能已发送",
   "Nothing was sent.": "没有发送。",
   "Nothing was written": "没有输出",
   "Nothing was written yet": "还没有输出",

@@ -131,10 +131,10 @@ function Attempts({ attempts, zone }: { attempts: Attempt[]; zone: string | unde
               {attempts.map((one) => (
                 <tr key={one.number}>
                   <td className="number">{one.number}</td>
-                  <td><State state={one.outcome ?? "running"} /></td>
+                  <td>{one.supposed ? <span className="muted">{t("May have been sent")}</span> : <State state={one.outcome ?? "running"} />}</td>
                   <td className="mono told" style={{ minWidth: 120 }}>{one.executor || "–"}</td>
                   <td className="nowrap"><Time at={one.started_at} zone={zone} precise /></td>
-                  <td className="number nowrap">{one.ended_at ? length(Date.parse(one.ended_at) - Date.parse(one.started_at)) : "…"}</td>
+                  <td className="number nowrap">{one.supposed ? "–" : one.ended_at ? length(Date.parse(one.ended_at) - Date.parse(one.started_at)) : "…"}</td>
                   <td className="told muted" style={{ minWidth: 160 }}>{plain(one.message).slice(0, 600)}{one.kill ? ` · ${t("told to end: {state}", { state: one.kill.state })} ${plain(one.kill.said)}` : ""}</td>
                 </tr>
               ))}

@@ -29,6 +29,11 @@ describe("the pieces of a run", () => {
     expect(told(failed)).toEqual(["late Late 2000", "bad Attempt 1 100", "pause Pause before attempt 2 1000", "bad Attempt 2 50"]);
   });
 
+  test("leave out what may have been sent or not: until the certain send the run is late", () => {
+    const repeated = run({ attempts: [{ ...attempt(1, 0, 4_000, "lost"), supposed: true }, attempt(2, 4_000, 4_100)], closed_at: at(4_100) });
+    expect(told(repeated)).toEqual(["late Late 4000", "good Attempt 2 100"]);
+  });
+
   test("go on to now while an attempt is under way", () => {
     const pieces = timeline(run({ state: "running", attempts: [attempt(1, 1, null)] }), FIRE + 5_001);
     expect(pieces.at(-1)).toMatchObject({ kind: "busy", isOpen: true, to: FIRE + 5_001 });

@@ -20,7 +20,8 @@ const LATE_MS = 1_000;
 export function timeline(run: Run, now: number): Piece[] {
   const fire = Date.parse(run.fire_time);
   const closed = run.closed_at ? Date.parse(run.closed_at) : null;
-  const attempts = [...run.attempts].sort((a, b) => a.number - b.number);
+  // What may have been sent or not is no piece of the time: the run is late until the first send that is certain.
+  const attempts = run.attempts.filter((attempt) => !attempt.supposed).sort((a, b) => a.number - b.number);
   const pieces: Piece[] = [];
   let at = fire;
   const add = (kind: Kind, name: string, to: number, isOpen = false) => {
