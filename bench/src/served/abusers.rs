@@ -58,7 +58,7 @@ impl Abusers {
         Abusers { tasks: JoinSet::new(), rounds: Arc::default() }
     }
 
-    /// Lets so many clients do one thing to a node, again and again.
+    /// Lets a number of clients do one thing to a node, again and again.
     pub(crate) fn join(&mut self, count: u64, abuse: Abuse, target: &Target, tokens: Tokens) {
         // Made once: who abuses a node on the same machine must not take its cores.
         let said: Arc<[u8]> = words(abuse, &target.authority, tokens).into();
@@ -82,7 +82,7 @@ impl Abusers {
         }
     }
 
-    /// How often somebody was sent away, or gave up.
+    /// How many attempts were refused or given up.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }

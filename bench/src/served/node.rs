@@ -31,7 +31,7 @@ pub(crate) struct Launch {
     pub(crate) name: Option<String>,
     /// What executors show.
     pub(crate) executor_token: Option<&'static str>,
-    /// What it shows whoever connects; none for connections in the clear.
+    /// Its certificate; none for connections in the clear.
     pub(crate) certificate: Option<Certificate>,
 }
 

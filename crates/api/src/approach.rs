@@ -1,4 +1,4 @@
-//! How a call came: from this machine itself, or from somebody else by way of it. A reverse proxy, a web page in a local
+//! How a call came: from this machine itself, or through it from elsewhere. A reverse proxy, a web page in a local
 //! browser and a job of this very node all connect from loopback, and none of them is the owner of the machine.
 
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use http::HeaderMap;
 
 use crate::caller::Peer;
 
-/// Headers that no executor sends, and that everything adds which calls in somebody else's name: browsers, proxies, and
+/// Headers that no executor sends, and that intermediaries add when they call on behalf of a client: browsers, proxies, and
 /// nodes of ours that call an agent for a job.
 const BORROWED: [&str; 6] = ["origin", "forwarded", "x-forwarded-for", "x-real-ip", "via", "punctual-run-id"];
 
@@ -39,7 +39,7 @@ impl Approach {
         self.is_local
     }
 
-    /// The address of the caller; none where nobody knows it.
+    /// The caller's address; none where it is not known.
     pub(crate) fn ip(self) -> Option<IpAddr> {
         self.ip
     }
@@ -82,7 +82,7 @@ impl Proxies {
         };
         let mut caller = peer;
         for ip in named.into_iter().rev() {
-            // Whoever hides behind a word is as far as can be seen.
+            // An obfuscated identifier ends the chain: nothing behind it can be checked.
             let Some(ip) = ip else { break };
             caller = ip;
             if !self.holds(ip) {
@@ -207,7 +207,7 @@ mod tests {
                 "127.0.0.1",
             ),
             ("127.0.0.1:9", vec![("x-real-ip", "1.2.3.4")], "127.0.0.1"),
-            // Whoever is no proxy of ours may say what it likes.
+            // Headers of a peer that is not a trusted proxy do not count.
             ("192.0.2.7:9", vec![("x-forwarded-for", "1.2.3.4")], "192.0.2.7"),
             ("127.0.0.2:9", vec![("forwarded", "for=1.2.3.4")], "127.0.0.2"),
         ] {

@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::problem::Problem;
 
-/// The longest body that is read of a caller whom nobody has authenticated.
+/// The longest body that is read from an unauthenticated caller.
 pub(crate) const STRANGER_BODY_MAX: usize = 4 << 10;
 
 /// How many bytes all unauthenticated requests may hold together.
@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// How much is held at the moment of asking, and how often somebody was refused since the start.
+/// How much is held now, and how many requests were refused since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bytes of bodies that are held.
@@ -57,7 +57,7 @@ pub struct Load {
 /// Whose bytes they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// Requests that nobody has authenticated.
+    /// Unauthenticated requests.
     Strangers,
     /// A token of the API.
     Token(u32),
@@ -207,7 +207,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Holds so many bytes from now on, or as many as before if there is no room for them.
+    /// Sets the bytes held; where there is no room, the amount stays as it was.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
         self.budgets.change(self.owner, self.bytes, bytes)?;
         self.bytes = bytes;

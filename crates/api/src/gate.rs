@@ -156,7 +156,7 @@ async fn caller_of(
     Ok(caller)
 }
 
-/// Lets the connection have the place of whoever was authenticated on it, and says whose bytes its body is.
+/// Moves the connection to its authenticated caller's places, and says whose budget its body counts against.
 fn introduce(operation: &Operation, caller: &Caller, seat: Option<&Seat>) -> Owner {
     let (owner, standing) = match operation.permission {
         Some(Permission::Peer) => (Owner::Peers, Standing::Peer),

@@ -16,7 +16,7 @@ pub enum Standing {
 
 /// A connection's place, as the accept loop counts it.
 pub trait Place: Send + Sync {
-    /// Somebody on the connection was authenticated.
+    /// A caller on the connection was authenticated.
     fn introduce(&self, standing: Standing);
 }
 

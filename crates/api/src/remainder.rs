@@ -29,7 +29,7 @@ pub(crate) struct Remainder {
 }
 
 impl Remainder {
-    /// Lends the body of a request to whoever carries it out.
+    /// Lends the body of a request to its handler.
     pub(crate) fn lend(request: Request) -> (Request, Remainder) {
         // HTTP/2 ends one request without the others.
         let is_done = request.body().is_end_stream() || request.version() >= Version::HTTP_2;
@@ -45,7 +45,7 @@ impl Remainder {
 
     /// Reads past what is left, or lets the answer say that the connection ends.
     pub(crate) async fn settle(self, mut response: Response) -> Response {
-        // If somebody else has it, it is a stream that is still being read.
+        // While the handler has it, it is a stream that is still being read.
         let Some(body) = self.body.and_then(Arc::into_inner) else { return response };
         let mut body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_done = body.is_end_stream();
@@ -75,7 +75,7 @@ pub(crate) async fn pass(body: &mut Body) -> bool {
     timeout(PASSED_WITHIN, reading).await.unwrap_or(false)
 }
 
-/// A body that is somebody else's. Never waited for: the lender looks at it only when this is gone.
+/// A body that is lent to a handler. Nothing waits for it: the lender looks at it only when this is dropped.
 struct Lent(Arc<Mutex<Body>>);
 
 impl Lent {

@@ -33,7 +33,7 @@ pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// A request that went through the gate.
 pub(crate) struct Call {
     pub(crate) caller: Caller,
-    /// What the caller showed, to be looked at again by whoever answers for long.
+    /// The caller's credential, which long answers check again.
     pub(crate) credential: Credential,
     pub(crate) path: BTreeMap<String, String>,
     pub(crate) query: Query,
@@ -47,7 +47,7 @@ pub(crate) struct Call {
     pub(crate) room: Room,
     pub(crate) request_id: String,
     pub(crate) peer: Approach,
-    /// The place of the connection; none where nobody counts connections.
+    /// The place of the connection; none where connections are not counted.
     pub(crate) seat: Option<Seat>,
     /// The connection itself, for who wants to speak otherwise over it. Never locked, like the body.
     pub(crate) upgrade: Option<Mutex<OnUpgrade>>,

@@ -94,7 +94,7 @@ pub enum Event {
         /// What it did.
         reason: Text,
     },
-    /// Several reports of one message came that nobody waits for, or from somebody who has no say; they changed nothing.
+    /// Reports of one message named attempts that are not open, or came from a sender that was not given them; they changed nothing.
     ReportsRefused {
         /// How many.
         count: u64,

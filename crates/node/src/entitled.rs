@@ -2,7 +2,7 @@
 //! Here every one of them is compared with what its sender may touch: the app, the kind of target, the attempt, the token.
 //!
 //! An attempt that this node knows to be on its way belongs to one executor. Of any other, this node believes an executor
-//! only as far as somebody may have sent it: never before it was due, and never while this node itself decides about it.
+//! only as far as another holder may have sent it: never before it was due, and never while this node itself decides about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) struct Claimant<'a> {
 pub(crate) struct SortedClaims {
     /// What it may have.
     pub(crate) live: Vec<Claim>,
-    /// What is over, or somebody else's, or was never there. All of that looks the same to whoever claims it.
+    /// Ended, foreign or unknown attempts. All three look the same to the claimant.
     pub(crate) stale: Vec<Claim>,
     /// How many of the stale ones are open runs that are not for an executor of that app.
     foreign: usize,
@@ -122,7 +122,7 @@ impl Memory {
         side.push(claim.clone());
     }
 
-    /// Whether a report comes from whoever was given the attempt. Whoever has no session is known by other means: an agent
+    /// Whether a report comes from the executor that was given the attempt. Senders without a session are known by other means: an agent
     /// answers the call that it was sent, and an XXL-JOB executor names the number of its gate.
     pub(crate) fn may_report(
         &self,
@@ -149,16 +149,16 @@ impl Memory {
         !is_native(report) || flight.is_some_and(|flight| was_given(flight, report))
     }
 
-    /// Whether nobody else said that it has the attempt, and nobody with another token.
+    /// Whether no other executor claims the attempt, and none with another token.
     fn is_claimed_by(&self, report: &Report) -> bool {
         let claim = self.natives.claim(report.run).filter(|(claim, _)| claim.attempt == report.attempt);
         claim.is_none_or(|(claim, address)| claim.token == report.token && address.url == report.executor)
     }
 
-    /// Whether somebody may have sent an attempt that is not on its way from here.
+    /// Whether another holder may have sent an attempt that is not in flight from here.
     fn may_be_out(&self, report: &Report, (run, row): (&Run, Option<&RunRow>), at: Moment) -> bool {
         let Some(row) = row else {
-            // While this node decides about a run, nobody else does: only an earlier holder may have sent it.
+            // Only the holder decides about a run: here, only an earlier holder may have sent it.
             let is_current = run.attempt == report.attempt;
             return !at.is_trusted || is_current && (run.flags.is_doubtful || run.flags.may_be_gated);
         };

@@ -263,7 +263,7 @@ pub struct Report {
     pub message: Text,
     /// Where it ran.
     pub executor: Text,
-    /// The app whose session it came over; none for whoever has no session.
+    /// The app whose session it came over; none for senders without a session.
     pub app: Option<Text>,
     /// When it began there, as far as is known.
     pub started_at: Timestamp,

@@ -35,7 +35,7 @@ pub struct Figures {
     pub redis_overruled: u64,
     /// Connections that are open.
     pub connections: u64,
-    /// Those of them on which nobody was authenticated.
+    /// Those of them without an authenticated caller.
     pub strangers: u64,
     /// Streams of events, logs and lines that are open.
     pub streams: u64,
@@ -102,7 +102,7 @@ impl Door {
     fn register(&self, registry: &mut Registry) {
         for (name, help, gauge) in [
             ("connections", "Connections that are open", &self.connections),
-            ("connections_strange", "Open connections on which nobody was authenticated", &self.strangers),
+            ("connections_strange", "Open connections without an authenticated caller", &self.strangers),
             ("streams", "Streams of events, logs and lines that are open", &self.streams),
             ("bodies_bytes", "Bytes of request bodies that are held", &self.buffered),
         ] {

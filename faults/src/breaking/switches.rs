@@ -7,9 +7,13 @@ use std::time::Duration;
 use punctual_scratch::{MariaDb, Postgres, Server, until};
 
 use crate::campaign::{Campaign, Database, blocking};
+use crate::clock::pass;
 
 /// How long a standby may take to have everything.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// By then no node has a lease that it has not renewed since.
+const LEASES_OVER: Duration = Duration::from_secs(8);
 
 /// Lets another server take over from the database, as an orchestrator does it.
 pub async fn switch_over(campaign: &mut Campaign) -> Result<(), String> {
@@ -25,6 +29,8 @@ pub async fn switch_over(campaign: &mut Campaign) -> Result<(), String> {
     }
     campaign.note("the new primary has the address");
     campaign.database = Some(standby);
+    // Nodes go on for a lease term without the store. What arrives after that comes from nodes that left the old primary.
+    pass(LEASES_OVER).await;
     let went_on = campaign.received(100).await?;
     campaign.measured("work goes on after a switch-over", went_on);
     let whole = campaign.cluster.whole().await?;

@@ -47,7 +47,7 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
         let Call { caller, credential, .. } = call;
         tokio::select! {
             () = tell(&front, &caller, resumed, &pieces) => {}
-            // Whoever reads comments learns why; whoever opens it again is refused with the reason.
+            // The comment says why; opening the stream again is refused with the reason.
             () = credential.over(&front, &caller) => {
                 let _ = pieces.try_send(Bytes::from(format!(": {OVER}\n\n")));
             }

@@ -185,7 +185,7 @@ fn take_stream(front: Arc<Front>, call: Call, mut body: Body) -> Answer {
         let intake =
             Intake { jobs, answers, dry_run, request_id, room, lines, line: 0, waiting, first: 0, bytes: 0 };
         intake.run(&front, &mut body, credential.over(&front, &caller)).await;
-        // Whoever still writes reads the last line only if the connection is not torn down under it.
+        // A client that is still writing reads the last line only if the connection is not torn down.
         remainder::pass(&mut body).await;
         drop(place);
     });
@@ -196,7 +196,7 @@ fn take_stream(front: Arc<Front>, call: Call, mut body: Body) -> Answer {
 #[derive(Default)]
 struct Lines {
     unread: BytesMut,
-    /// So many bytes of it have no end of a line among them, and are not looked at again.
+    /// How many bytes at the start contain no line end, and are not searched again.
     searched: usize,
 }
 
@@ -263,7 +263,7 @@ impl Intake<'_> {
             };
             let gone_on = match next {
                 Next::Data(data) => self.take_data(front, &data).await,
-                // Somebody who sends a few lines and waits for the answer gets one.
+                // A client that sends a few lines and waits for the answer gets one.
                 Next::Pause => self.write(front).await,
                 Next::End => break,
                 Next::Trouble(problem) => {
@@ -317,7 +317,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Ends a stream whose token is over. Lines that are not yet written stay so: nobody may write them any more.
+    /// Ends a stream whose token is no longer valid. Lines that are not yet written are dropped.
     async fn drop_waiting(&mut self) -> Result<(), Over> {
         let line = if self.waiting.is_empty() { self.line + 1 } else { self.first };
         self.end(line, &Problem::unauthenticated(OVER)).await

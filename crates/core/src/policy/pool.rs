@@ -35,10 +35,10 @@ pub enum Pool {
 
 const POOLS: usize = 3;
 
-/// A job may hold so many times what is free of a pool: alone, three quarters of it.
+/// A job's share as a multiple of the free places of a pool: alone, three quarters of it.
 const JOB_SHARE: u32 = 3;
 
-/// An app may hold so many times what is free of a pool: alone, seven eighths of it.
+/// An app's share as a multiple of the free places of a pool: alone, seven eighths of it.
 const APP_SHARE: u32 = 7;
 
 /// Whether a holder of `held` places may take one more, while `free` are free.

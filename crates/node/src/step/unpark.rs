@@ -19,7 +19,7 @@ const JOBS_MAX: usize = 1_000;
 /// How many runs are called back in one statement.
 const CALLED_MAX: usize = 10_000;
 
-/// A job is asked for at least so many in one statement, however many jobs share it.
+/// The least number that a statement asks of each job, however many jobs share it.
 const SHARE_MIN: usize = 16;
 
 /// Parked runs that one statement can call back: those of a shard that become ready at the same moment.
