@@ -10,7 +10,7 @@ use punctual_core::model::{AttemptOutcome, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_node::ports::{
     AppRow, Apps, Beat, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Paused, Peers, Probe,
-    Receipt, Registered, Report, Store, StoreError,
+    Receipt, Registered, Report, Store, StoreError, Unmarked,
 };
 use punctual_node::{Node, Ports, Settings};
 use tokio::sync::Notify;
@@ -26,7 +26,8 @@ pub(crate) fn node(
     settings: Settings,
 ) -> Arc<Node> {
     let entropy = Arc::new(Counter(AtomicU64::new(1)));
-    let ports = Ports { clock, entropy, store, apps: Arc::new(NoApps), dispatch, peers: Arc::new(Nobody) };
+    let (apps, peers, fired) = (Arc::new(NoApps), Arc::new(Nobody), Arc::new(Unmarked));
+    let ports = Ports { clock, entropy, store, apps, dispatch, peers, fired };
     // What is handed over here takes no connection, so nothing is to wait for one.
     let limits = Limits { fast_open: 1 << 20, slow_open: 1 << 20, ..settings.limits };
     let settings = Settings { limits, ..settings };

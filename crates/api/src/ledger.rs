@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, JobId, Outcome, RunId, RunState};
+use punctual_core::model::{JobId, Outcome, RunId, RunState};
 use punctual_node::ports::{AttemptRow, RunView};
 
 use crate::convert::run::{is_supposed, lag_ms};
@@ -323,7 +323,7 @@ fn top(index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::model::{Origin, ShardId, Skip};
+    use punctual_core::model::{Attempt, Origin, ShardId, Skip};
 
     fn at(minute: i64) -> Timestamp {
         Timestamp::from_millis(minute * 60_000)

@@ -15,6 +15,7 @@ mod flow;
 mod ids;
 mod inbox;
 mod jobs;
+mod loss;
 mod memory;
 mod natives;
 mod own;

@@ -233,7 +233,7 @@ pub(crate) struct Memory {
     /// When runs that wait for executors which are there last asked again.
     pub(crate) recalled_at: Option<Timestamp>,
     pub(crate) planted: Option<Planted>,
-    wheel_capacity: usize,
+    pub(crate) wheel_capacity: usize,
 }
 
 impl Memory {
@@ -387,18 +387,6 @@ impl Memory {
         if !self.fly_on(waiting.run) {
             self.arm(waiting.run);
         }
-    }
-
-    /// A run comes back whose call this node has kept in flight all the time, while its shard was lost: it goes on as if
-    /// nothing had been.
-    fn fly_on(&mut self, id: RunId) -> bool {
-        let Some(run) = self.runs.get(&id).copied() else { return false };
-        let Some(flight) = self.outlived.remove(&id).filter(|flight| flight.attempt == run.attempt) else {
-            return false;
-        };
-        self.active.entry(run.job).or_default().running.insert(id);
-        self.fly(id, flight);
-        true
     }
 
     /// Puts a run of ours into the wheel for the time it is ready at.
@@ -769,43 +757,6 @@ impl Memory {
         let of_job = |id: &RunId| self.runs.get(id).is_some_and(|run| run.job == job);
         let seeking: Vec<RunId> = self.seekers.ids().filter(of_job).collect();
         seeking.into_iter().for_each(|id| self.seek_again(id));
-    }
-
-    /// Stops acting for a shard and forgets what is its.
-    pub(crate) fn leave(&mut self, shard: ShardId) {
-        if self.held.remove(&shard).is_none() {
-            return;
-        }
-        self.events.push(Event::ShardLeft { shard });
-        self.parked.leave(shard);
-        if self.has_planted(Planted::WheelKeptOnLoss) {
-            return;
-        }
-        let of_shard = |(id, run): (&RunId, &Run)| (run.shard == shard).then_some(*id);
-        let ids: Vec<RunId> = self.runs.iter().filter_map(of_shard).collect();
-        for id in ids {
-            let flight = self.flights.get(&id).filter(|flight| flight.is_ungated_call()).cloned();
-            self.forget(id);
-            if !self.has_planted(Planted::ResultsForgotten) {
-                self.outlived.extend(flight.map(|flight| (id, flight)));
-            }
-        }
-    }
-
-    /// Everything is somebody else's now: a new life begins, with an empty memory.
-    pub(crate) fn concede(&mut self, id: NodeId) {
-        let shards: Vec<ShardId> = self.held.keys().copied().collect();
-        for shard in shards {
-            self.leave(shard);
-        }
-        self.id = id;
-        self.tenure = None;
-        self.seen = ChangeId(0);
-        self.jobs.forget_all();
-        self.unsure.clear();
-        if !self.has_planted(Planted::WheelKeptOnLoss) {
-            self.wheel = Wheel::new(self.wheel_capacity, Timestamp::MIN);
-        }
     }
 
     /// When the store may be asked again after it failed.

@@ -665,6 +665,7 @@ impl Memory {
     fn note_judged(&mut self, late: &[&Report], refused: &[&Report], paces: &[(JobId, Timestamp, Duration)]) {
         let told = |report: &&Report| Event::LateReport { run: report.run, attempt: report.attempt };
         self.events.extend(late.iter().map(told));
+        late.iter().for_each(|report| drop(self.outlived.remove(&report.run)));
         self.tell_refused_reports(refused);
         for (job, ended_at, took) in paces {
             self.note_pace(*job, *ended_at, *took);

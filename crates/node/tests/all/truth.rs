@@ -26,11 +26,13 @@ impl FiredMark for Mark {
 }
 
 fn ended(run: &RunView) -> Vec<&AttemptRecord> {
-    let ended = |row| match row {
-        &AttemptRow::Ended(ref record) => Some(record),
-        AttemptRow::Open { .. } => None,
-    };
-    run.attempts.iter().filter_map(ended).collect()
+    let mut records = Vec::new();
+    for row in &run.attempts {
+        if let AttemptRow::Ended(record) = row {
+            records.push(record);
+        }
+    }
+    records
 }
 
 /// The lags of sends that count as the first of their run, in milliseconds.
