@@ -90,8 +90,7 @@ impl Memory {
                 continue;
             }
             let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
-            // One that was not registered when its attempt was taken over may be by now.
-            let address = self.executor_at(&address.app, &address.url);
+            let address = self.address_now(address);
             if address.dialect == Dialect::Native {
                 // It is there by its session.
                 continue;

@@ -281,6 +281,13 @@ impl Memory {
         }
     }
 
+    /// How an executor that has an attempt is spoken to by now: one that was not registered when the attempt was taken over
+    /// may be since. One that is no longer registered is spoken to as before.
+    pub(crate) fn address_now(&self, address: &Address) -> Address {
+        let now = self.executor_at(&address.app, &address.url);
+        if now.is_known { now } else { address.clone() }
+    }
+
     /// Notes which apps have tokens of their own, after any of them may have changed.
     pub(crate) fn note_tokens(&mut self) {
         let own = |app: &App| Some((Text::Owned(app.name.to_string()), app.access_token.clone()?));

@@ -275,8 +275,7 @@ impl Node {
             let mut memory = self.memory();
             for kill in &mut kills {
                 let Some(address) = &mut kill.address else { continue };
-                // One that was not registered when its attempt was taken over may be by now.
-                *address = memory.executor_at(&address.app, &address.url);
+                *address = memory.address_now(address);
                 memory.events.push(Event::KillAsked { run: kill.run, job: kill.job, attempt: kill.attempt });
             }
         }
