@@ -485,6 +485,24 @@ fn x5_an_attempt_ends_by_the_word_of_an_executor_of_another_app() {
 }
 
 #[test]
+fn h1_an_attempt_is_on_record_that_nobody_sent() {
+    let mut story = Story::of(definition());
+    let run = story.planned();
+    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    breaks("H1", story.settle(end));
+}
+
+#[test]
+fn h2_an_attempt_is_given_up_whose_success_the_node_has_heard() {
+    let mut story = Story::of(definition());
+    let run = story.planned();
+    story.send(run, 1).unwrap();
+    story.checker.heard(NODE, run, Attempt(1), AttemptOutcome::Succeeded, 0);
+    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    breaks("H2", story.settle(end));
+}
+
+#[test]
 fn i11_what_was_given_up_is_sent_again_and_does_not_say_so() {
     let mut story = Story::of(executed());
     let run = story.planned();

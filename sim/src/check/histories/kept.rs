@@ -1,6 +1,8 @@
 //! Histories that keep every promise.
 
-use punctual_core::model::{AttemptOutcome, Decided, Fence, JobState, Origin, Outcome, Skip, StoppedReason};
+use punctual_core::model::{
+    AttemptOutcome, Decided, Fence, JobState, Origin, Outcome, Skip, StoppedReason, Token,
+};
 
 use super::story::{
     DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, broadcast, definition, executed, serial,
@@ -38,7 +40,10 @@ fn a_takeover_that_sends_again_and_says_so() {
     let run = story.planned();
     story.send(run, 1).unwrap();
     story.take_over();
-    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    let mut end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    if let Some(record) = &mut end.attempt {
+        record.token = Token::SUPPOSED;
+    }
     story.settle(end).unwrap();
     let mut send = story.dispatched(run, 2);
     send.possible_duplicate = true;
