@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(400);
 /// How long the agent takes: so long that the backlog outlasts a few seconds.
 const TAKES: Duration = Duration::from_millis(100);
 
+/// The rate over many jobs is at least this share of the rate over one.
+const RATIO_MIN: f64 = 0.7;
+
 /// How many are handed over in one request.
 const BATCH: usize = 10_000;
 
@@ -34,7 +37,10 @@ pub(super) fn run(setup: &Setup) -> Figures {
         let first = figures.first().and_then(|first| first.rate).filter(|_| setup.sizes.backlog_jobs[0] == 1);
         let ratio = first.zip(figure.rate).map(|(first, rate)| rate / first.max(1e-9));
         figures.push(match ratio {
-            Some(ratio) => figure.with("ratio_to_one_job", ratio),
+            Some(ratio) => {
+                let is_slow = f64::from(u8::from(ratio < RATIO_MIN));
+                figure.with("ratio_to_one_job", ratio).with("past_bounds", is_slow)
+            }
             None => figure,
         });
     }

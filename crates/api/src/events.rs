@@ -204,6 +204,7 @@ fn told(event: &Event) -> (&'static str, Value) {
             ("executor.refused", json!({"app": app, "address": address, "reason": reason}))
         }
         Event::RegistryCrowded { count } => ("executor.crowded", json!({"count": count})),
+        Event::MemoryDiscarded => ("node.memory_discarded", json!({})),
         Event::ArrivalsRefused { count, reason } => {
             ("arrivals.refused", json!({"count": count, "reason": reason}))
         }
@@ -253,7 +254,8 @@ mod tests {
     use punctual_core::model::{Outcome, RunId};
 
     fn closed(run: u64) -> Event {
-        Event::Closed { run: RunId(run), job: JobId(17), outcome: Outcome::Failed, reason: "500".into() }
+        let (run, job) = (RunId(run), JobId(17));
+        Event::Closed { run, job, outcome: Outcome::Failed, reason: "500".into(), took: None }
     }
 
     fn numbers(told: &Told) -> Vec<u64> {

@@ -68,6 +68,8 @@ pub enum Event {
         outcome: Outcome,
         /// Why.
         reason: Text,
+        /// How long its last attempt took, whenever the store heard of it; none if it was not sent.
+        took: Option<Duration>,
     },
     /// A report came for an attempt that is no longer current; it changed nothing.
     LateReport {
@@ -126,6 +128,8 @@ pub enum Event {
         /// How many.
         count: usize,
     },
+    /// A panic may have left the node's memory half updated: it was thrown away, and is read again from the store.
+    MemoryDiscarded,
     /// Applications left one-shots that cannot be run.
     ArrivalsRefused {
         /// How many.

@@ -19,6 +19,12 @@ use crate::memory::{Flight, Memory};
 use crate::ports::Address;
 use crate::settings::Planted;
 
+/// How old an attempt must be for its executor to be asked about it to learn whether it tells the truth.
+pub(crate) const LEARN: Duration = Duration::from_secs(1);
+
+/// How often an executor that was never seen to tell the truth is asked about a job.
+const LEARN_AGAIN: Duration = Duration::from_secs(10);
+
 /// What is known against an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubt {
@@ -38,6 +44,8 @@ pub(crate) struct Doubts {
     away: FxHashMap<Text, Timestamp>,
     /// When an executor was last asked about a job.
     asked: FxHashMap<(Text, JobId), Timestamp>,
+    /// When an executor that has a young attempt is to be asked about it, to learn whether it tells the truth.
+    lessons: FxHashMap<Text, Timestamp>,
 }
 
 impl Doubts {
@@ -45,9 +53,27 @@ impl Doubts {
         self.of.remove(&id);
     }
 
+    pub(crate) fn forget_all(&mut self) {
+        self.of.clear();
+    }
+
     /// An executor was away, or is another process than before.
     pub(crate) fn note_away(&mut self, url: &Text, now: Timestamp) {
         self.away.insert(url.clone(), now);
+    }
+
+    /// An attempt goes to an executor: unless that was seen to tell the truth, it is asked soon.
+    pub(crate) fn plan_lesson(&mut self, url: &Text, at: Timestamp) -> bool {
+        let is_new = !self.honest.contains(url) && !self.lessons.contains_key(url);
+        if is_new {
+            self.lessons.insert(url.clone(), at);
+        }
+        is_new
+    }
+
+    /// When the first executor is to be asked.
+    pub(crate) fn next_lesson(&self) -> Option<Timestamp> {
+        self.lessons.values().copied().min()
     }
 
     /// Forgets what was said long ago.
@@ -82,6 +108,7 @@ impl Memory {
         patience: Patience,
         max: usize,
     ) -> Vec<(JobId, Address)> {
+        self.doubts.lessons.retain(|_, at| *at > now);
         let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
         let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
         for (id, flight) in &self.flights {
@@ -97,8 +124,12 @@ impl Memory {
             }
             let key = (address.url.clone(), run.job);
             let asked = self.doubts.asked.get(&key).copied();
-            let is_strange = asked.is_none() && !self.doubts.honest.contains(&address.url);
-            let pause = if is_strange { patience.learn } else { patience.doubt };
+            let pause = match asked {
+                _ if self.doubts.honest.contains(&address.url) => patience.doubt,
+                None => patience.learn,
+                // A short run has ended before it could be asked about, and the next one may last longer.
+                Some(_) => patience.doubt.min(LEARN_AGAIN),
+            };
             let since = asked.unwrap_or(since).max(since);
             if passed(since, now) >= pause && seen.insert(key) {
                 due.push((since, run.job, address));
@@ -124,6 +155,7 @@ impl Memory {
     ) -> Vec<(RunId, Text)> {
         if has == Some(true) {
             self.doubts.honest.insert(url.clone());
+            self.note_seen(job, url);
         }
         let of = |(id, flight): (&RunId, &Flight)| {
             let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
@@ -133,6 +165,14 @@ impl Memory {
         let mut ids: Vec<RunId> = self.flights.iter().filter_map(of).collect();
         ids.sort_unstable();
         ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()
+    }
+
+    /// The executor admits to a run of the job: what it was given of it has arrived.
+    fn note_seen(&mut self, job: JobId, url: &Text) {
+        for (id, flight) in &mut self.flights {
+            let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
+            flight.was_seen |= is_there && self.runs.get(id).is_some_and(|run| run.job == job);
+        }
     }
 
     fn doubt(&mut self, id: RunId, has: Option<bool>, now: Timestamp, patience: Patience) -> Option<Text> {

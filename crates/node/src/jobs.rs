@@ -2,6 +2,7 @@
 //! job that changed is forgotten and read again before anything is done for it.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::sync::Arc;
 
 use punctual_core::event::Event;
@@ -11,9 +12,6 @@ use rustc_hash::FxHashMap;
 use crate::Node;
 use crate::ports::{Change, ClockEdit, JobRow, StoreError};
 use crate::reads::Reads;
-
-/// More than this are not kept in memory; the next that is asked for is read again.
-const KNOWN_MAX: usize = 200_000;
 
 /// What is known of a job.
 #[derive(Clone, Debug)]
@@ -26,67 +24,99 @@ pub(crate) enum Known {
     Missing,
 }
 
-/// The jobs that a node knows.
-#[derive(Debug, Default)]
+/// The jobs that a node knows, within a bound. They are kept in two halves: when the recent half is full, the older one
+/// is dropped, and what was asked for since then is still there.
+#[derive(Debug)]
 pub(crate) struct Jobs {
-    known: FxHashMap<JobId, Known>,
+    recent: FxHashMap<JobId, Known>,
+    older: FxHashMap<JobId, Known>,
+    half: usize,
     reads: Reads<JobId>,
 }
 
 impl Jobs {
+    pub(crate) fn new(bound: usize) -> Jobs {
+        let (recent, older) = (FxHashMap::default(), FxHashMap::default());
+        Jobs { recent, older, half: (bound / 2).max(1), reads: Reads::default() }
+    }
+
     pub(crate) fn get(&self, id: JobId) -> Option<&Known> {
-        self.known.get(&id)
+        self.recent.get(&id).or_else(|| self.older.get(&id))
     }
 
     pub(crate) fn forget(&mut self, id: JobId) {
-        self.known.remove(&id);
+        self.recent.remove(&id);
+        self.older.remove(&id);
         self.reads.touch(id);
     }
 
     pub(crate) fn forget_all(&mut self) {
-        self.known.clear();
+        self.recent.clear();
+        self.older.clear();
         self.reads.touch_all();
     }
 
-    fn insert(&mut self, id: JobId, known: Known) {
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+    /// Whether a job is known; if so, it counts as recent.
+    fn is_known(&mut self, id: JobId) -> bool {
+        if self.recent.contains_key(&id) {
+            return true;
         }
-        self.known.insert(id, known);
+        match self.older.remove(&id) {
+            Some(known) => {
+                self.insert(id, known);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn insert(&mut self, id: JobId, known: Known) {
+        if self.recent.len() >= self.half {
+            self.older = mem::take(&mut self.recent);
+        }
+        self.recent.insert(id, known);
     }
 }
 
 impl Node {
-    /// Makes sure that these jobs are known. They are current when this returns; whoever acts on one later looks again
-    /// whether it still is known.
+    /// Reads the jobs among these that are not known. They are current when this returns; whoever acts on one later looks
+    /// again whether it still is known, because it may have changed or made room for others.
     pub(crate) async fn know_jobs(&self, ids: impl IntoIterator<Item = JobId>) -> Result<(), StoreError> {
         let ids: BTreeSet<JobId> = ids.into_iter().collect();
-        loop {
-            let (unknown, read) = {
-                let mut memory = self.memory();
-                let is_unknown = |id: &JobId| memory.jobs.get(*id).is_none();
-                let unknown: Vec<JobId> = ids.iter().copied().filter(is_unknown).collect();
-                if unknown.is_empty() {
-                    return Ok(());
-                }
-                (unknown, memory.jobs.reads.begin())
-            };
-            let answer = self.ports.store.jobs(&unknown).await;
-            let mut memory = self.memory();
-            if let Ok(rows) = answer.as_ref() {
-                let mut known: FxHashMap<JobId, Known> =
-                    unknown.iter().map(|id| (*id, Known::Missing)).collect();
-                for (id, row) in rows {
-                    known.insert(*id, self.understand(row.clone()));
-                }
-                // What changed while the rows were on their way is asked for again.
-                known.retain(|id, _| !memory.jobs.reads.is_stale(read, *id));
-                known.into_iter().for_each(|(id, known)| memory.jobs.insert(id, known));
-            }
-            memory.jobs.reads.end(read);
-            drop(memory);
-            answer?;
+        let ids: Vec<JobId> = ids.into_iter().collect();
+        // No more at a time than stay known together.
+        let half = self.memory().jobs.half;
+        for ids in ids.chunks(half) {
+            while self.read_unknown(ids).await? {}
         }
+        Ok(())
+    }
+
+    /// Reads the jobs among these that are not known; whether there were any.
+    async fn read_unknown(&self, ids: &[JobId]) -> Result<bool, StoreError> {
+        let (unknown, read) = {
+            let jobs = &mut self.memory().jobs;
+            let unknown: Vec<JobId> = ids.iter().copied().filter(|id| !jobs.is_known(*id)).collect();
+            if unknown.is_empty() {
+                return Ok(false);
+            }
+            (unknown, jobs.reads.begin())
+        };
+        let answer = self.ports.store.jobs(&unknown).await;
+        // Parsing schedules and zones takes long enough to keep it out of the lock.
+        let answer = answer.map(|rows| {
+            let mut known: FxHashMap<JobId, Known> = unknown.iter().map(|id| (*id, Known::Missing)).collect();
+            known.extend(rows.into_iter().map(|(id, row)| (id, self.understand(row))));
+            known
+        });
+        let mut memory = self.memory();
+        let outcome = answer.map(|mut known| {
+            // What changed while the rows were on their way is asked for again.
+            known.retain(|id, _| !memory.jobs.reads.is_stale(read, *id));
+            known.into_iter().for_each(|(id, known)| memory.jobs.insert(id, known));
+        });
+        memory.jobs.reads.end(read);
+        outcome.map(|()| true)
     }
 
     fn understand(&self, row: Result<JobRow, StoreError>) -> Known {
@@ -140,5 +170,22 @@ impl Node {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_memory_forgets_the_jobs_that_were_not_asked_for_lately() {
+        let mut jobs = Jobs::new(4);
+        for id in 1..=3 {
+            jobs.insert(JobId(id), Known::Missing);
+        }
+        assert!(jobs.is_known(JobId(1)), "it is in the older half");
+        jobs.insert(JobId(4), Known::Missing);
+        let known: Vec<u32> = (1..=4).filter(|id| jobs.get(JobId(*id)).is_some()).collect();
+        assert_eq!(known, [1, 3, 4], "the second was the last that anybody asked for");
     }
 }

@@ -29,13 +29,14 @@ mod seek;
 mod settings;
 mod step;
 mod table;
+mod time;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
-use punctual_core::model::NodeId;
+use punctual_core::model::{Attempt, NodeId, RunId};
 
 pub use bells::Bells;
 pub use desk::{
@@ -49,6 +50,7 @@ pub use settings::{Planted, RegistrySettings, Settings};
 use desk::Crowd;
 use memory::Memory;
 use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Store};
+use time::SharedTime;
 
 /// Everything a node needs from outside.
 #[derive(Clone)]
@@ -75,18 +77,27 @@ pub struct Node {
     settings: Settings,
     zones: Arc<Zones>,
     memory: Mutex<Memory>,
+    /// The same as in memory, for those who want to know nothing else.
+    time: SharedTime,
     crowd: Crowd,
+    /// Random, for as long as the process lives.
+    seed: u64,
 }
 
+/// The golden ratio in 64 bits: multiplying by it spreads neighbouring numbers over the whole range.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// How much later than expected a store that does not answer is away.
-const AWAY_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const AWAY_AFTER: Duration = Duration::from_secs(2);
 
 impl Node {
     /// A node that has not yet joined: its first [`Node::renew`] does that.
     pub fn new(ports: Ports, settings: Settings, zones: Arc<Zones>) -> Node {
         let id = draw_id(&*ports.entropy);
-        let memory = Mutex::new(Memory::new(id, &settings));
-        Node { ports, settings, zones, memory, crowd: Crowd::default() }
+        let memory = Memory::new(id, &settings);
+        let time = memory.time.clone();
+        let seed = ports.entropy.bits();
+        Node { ports, settings, zones, memory: Mutex::new(memory), time, crowd: Crowd::default(), seed }
     }
 
     /// Its present incarnation.
@@ -96,14 +107,23 @@ impl Node {
 
     /// The cluster's time, as far as it is known.
     pub fn now(&self) -> Option<Timestamp> {
-        let boot = self.boot();
-        self.memory().time.now(boot)
+        self.time.now(self.boot())
+    }
+
+    /// For how long the cluster's time stands still, because the store's clock was set back; nothing fires meanwhile.
+    pub fn time_held(&self) -> Option<Duration> {
+        self.time.held(self.boot())
+    }
+
+    /// Whether it has left the cluster, because it was drained or is ending.
+    pub fn has_left(&self) -> bool {
+        self.memory().has_left
     }
 
     /// Whether it may act, for whatever it holds.
     pub fn is_in(&self) -> bool {
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         memory.trusted_now(boot).is_some() && !memory.has_left
     }
 
@@ -142,8 +162,13 @@ impl Node {
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        // Whoever panicked while holding the lock had a bug; what it left is no worse than before.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock().unwrap_or_else(|poisoned| {
+            // A panic under the lock may have left any of it half updated. All of it can be read again.
+            let mut memory = poisoned.into_inner();
+            memory.start_over(draw_id(&*self.ports.entropy), &self.settings);
+            self.memory.clear_poison();
+            memory
+        })
     }
 
     /// Says that something is being asked for that may be nowhere in memory, until what this returns is dropped.
@@ -156,8 +181,13 @@ impl Node {
         self.ports.clock.boot()
     }
 
-    pub(crate) fn jitter(&self) -> u16 {
-        self.ports.entropy.bits() as u16
+    /// A number for the wait after an attempt, different for each attempt and node. It is computed from what was drawn
+    /// once: retries are judged under the lock, which is no place to ask the system for randomness.
+    pub(crate) fn jitter(&self, run: RunId, attempt: Attempt) -> u16 {
+        let mixed =
+            (self.seed ^ run.0).wrapping_mul(MIX).wrapping_add(u64::from(attempt.0)).wrapping_mul(MIX);
+        // The upper bits of a product depend on all bits of its factors.
+        (mixed >> 48) as u16
     }
 }
 

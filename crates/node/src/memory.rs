@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::cluster::{ClusterTime, Tenure};
+use punctual_core::cluster::Tenure;
 use punctual_core::due::{AppNumber, DueQueue};
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
@@ -14,13 +14,13 @@ use punctual_core::model::{
 };
 use punctual_core::policy::route::Routes;
 use punctual_core::policy::{Pace, Places, Pool};
-use punctual_core::registry::Registry;
+use punctual_core::registry::{Dialect, Registry};
 use punctual_core::wheel::{Armed, Mark, Timer, Wheel};
 use rustc_hash::FxHashMap;
 
 use crate::ahead::Ahead;
 use crate::desk::AccessTokens;
-use crate::doubt::Doubts;
+use crate::doubt::{Doubts, LEARN};
 use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::inbox::Received;
@@ -36,6 +36,7 @@ use crate::seek::{Crew, Parts, Seekers};
 use crate::settings::{Planted, Settings};
 use crate::step::Slowness;
 use crate::table::Table;
+use crate::time::SharedTime;
 
 /// The app of jobs that are not known.
 pub(crate) const UNKNOWN_APP: AppNumber = 0;
@@ -63,6 +64,22 @@ pub struct Wakes {
     pub tend: bool,
     /// [`crate::Node::watch`].
     pub watch: bool,
+}
+
+impl Wakes {
+    /// Every step.
+    pub(crate) fn all() -> Wakes {
+        Wakes {
+            renew: true,
+            plan: true,
+            load: true,
+            fire: true,
+            settle: true,
+            reap: true,
+            tend: true,
+            watch: true,
+        }
+    }
 }
 
 /// A shard that this node acts for.
@@ -111,7 +128,7 @@ pub(crate) struct Active {
 
 pub(crate) struct Memory {
     pub(crate) id: NodeId,
-    pub(crate) time: ClusterTime,
+    pub(crate) time: SharedTime,
     pub(crate) tenure: Option<Tenure>,
     pub(crate) seen: ChangeId,
     /// Who holds each shard, by its number.
@@ -210,6 +227,8 @@ pub(crate) struct Memory {
     /// Until then the store is left alone.
     pub(crate) paused_until: Boot,
     pub(crate) slowness: Slowness,
+    /// When it last gave shards back.
+    pub(crate) gave_back_at: Option<Boot>,
     /// When the last renewal was answered.
     pub(crate) renewed_at: Option<Boot>,
     /// Until then nothing is fired.
@@ -245,7 +264,7 @@ impl Memory {
     pub(crate) fn new(id: NodeId, settings: &Settings) -> Memory {
         Memory {
             id,
-            time: ClusterTime::default(),
+            time: SharedTime::default(),
             tenure: None,
             seen: ChangeId(0),
             owners: Vec::new(),
@@ -255,7 +274,7 @@ impl Memory {
             wants_to_leave: false,
             failures: 0,
             held: BTreeMap::new(),
-            jobs: Jobs::default(),
+            jobs: Jobs::new(settings.known_max),
             runs: Table::default(),
             owns: FxHashMap::default(),
             ahead: Ahead::default(),
@@ -306,6 +325,7 @@ impl Memory {
             wakes: Wakes::default(),
             paused_until: Boot::default(),
             slowness: Slowness::default(),
+            gave_back_at: None,
             renewed_at: None,
             held_until: Boot::default(),
             planned_through: Timestamp::MIN,
@@ -328,7 +348,7 @@ impl Memory {
     }
 
     /// Whether anything may be begun at this moment, and the cluster's time if so.
-    pub(crate) fn trusted_now(&mut self, boot: Boot) -> Option<Timestamp> {
+    pub(crate) fn trusted_now(&self, boot: Boot) -> Option<Timestamp> {
         let is_trusted = self.tenure.is_some_and(|tenure| tenure.is_trusted(boot));
         if is_trusted { self.time.now(boot) } else { None }
     }
@@ -464,6 +484,7 @@ impl Memory {
                 address,
                 is_gated: true,
                 adopted_at: Some(now),
+                was_seen: false,
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
                 http: None,
                 is_answered: false,
@@ -641,19 +662,30 @@ impl Memory {
             self.tends_soon = true;
             self.wakes.tend = true;
         }
+        self.plan_lesson(&flight);
         self.flights.insert(id, flight);
         self.wakes.reap = true;
     }
 
-    /// Gates for what went out from a shard without one, not later than `sent_by`: from then on it is known to be
-    /// running.
-    pub(crate) fn notes(&self, lease: Lease, sent_by: Timestamp) -> Vec<Gate> {
+    /// An executor that calls back is asked about a young attempt. It may be killed and started anew soon after, and then
+    /// it is believed that it has none only if it once said that it has one.
+    fn plan_lesson(&mut self, flight: &Flight) {
+        let callers_back = flight.address.as_ref().filter(|address| address.dialect != Dialect::Native);
+        let Some(url) = callers_back.map(|address| address.url.clone()) else { return };
+        let at = flight.heard_since().saturating_add(LEARN);
+        self.wakes.watch |= self.doubts.plan_lesson(&url, at);
+    }
+
+    /// Gates for what went out from these shards without one, not later than `sent_by`: from then on it is known to be
+    /// running. They are in the order of their shards.
+    pub(crate) fn notes(&self, leases: &[Lease], sent_by: Timestamp) -> Vec<Gate> {
+        let leases: BTreeMap<ShardId, Lease> = leases.iter().map(|lease| (lease.shard, *lease)).collect();
         let is_due = |flight: &Flight| !flight.is_gated && flight.sent_at <= sent_by;
         let flights = self.flights.iter().filter(|(_, flight)| is_due(flight));
         let note = |(id, flight): (&RunId, &Flight)| {
-            let run = self.runs.get(id).filter(|run| run.shard == lease.shard)?;
+            let run = self.runs.get(id)?;
             Some(Gate {
-                lease,
+                lease: *leases.get(&run.shard)?,
                 run: *id,
                 job: run.job,
                 attempt: flight.attempt,
@@ -664,7 +696,7 @@ impl Memory {
             })
         };
         let mut notes: Vec<Gate> = flights.filter_map(note).collect();
-        notes.sort_unstable_by_key(|gate| gate.run);
+        notes.sort_unstable_by_key(|gate| (gate.lease.shard, gate.run));
         notes
     }
 

@@ -180,9 +180,14 @@ impl Natives {
         self.claims.remove(&id);
     }
 
+    /// Forgets what executors said they have of some runs.
+    pub(crate) fn forget_claims(&mut self, of: impl Fn(&RunId) -> bool) {
+        self.claims.retain(|id, _| !of(id));
+    }
+
     /// Shards were taken over: executors get some time to say what they have of them.
     pub(crate) fn listen_until(&mut self, until: Boot) {
-        self.listening_until = Some(until);
+        self.listening_until = self.listening_until.max(Some(until));
     }
 
     /// Whether executors may still say what they hold.

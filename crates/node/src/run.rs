@@ -6,7 +6,8 @@ use crate::places::HttpPlace;
 use crate::ports::{Address, Waiting};
 use calendar::Timestamp;
 use punctual_core::engine::fire::{Candidate, Rank};
-use punctual_core::model::{Attempt, Decided, JobId, Origin, RunId, ShardId, Text, Token};
+use punctual_core::model::{Attempt, Decided, Job, JobId, Origin, RunId, ShardId, Text, Token};
+use punctual_core::registry::Dialect;
 
 /// Where a loaded run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,15 @@ impl From<&Waiting> for Run {
 }
 
 impl Flight {
+    /// Whether it is only supposed that it was sent: its gate was written by a node that died, perhaps before the first
+    /// byte, and nothing was heard of it since. Where gates are not written before the send, they are about attempts in
+    /// flight.
+    pub(crate) fn is_supposed(&self, job: &Job) -> bool {
+        let calls_back = self.address.as_ref().is_some_and(|address| address.dialect != Dialect::Native);
+        let is_gated_first = calls_back || job.must_be_gated();
+        self.adopted_at.is_some() && !self.was_seen && is_gated_first
+    }
+
     /// Since when this node could have heard of it. What was reported while nobody was there comes again, and needs time.
     pub(crate) fn heard_since(&self) -> Timestamp {
         self.adopted_at.map_or(self.sent_at, |adopted_at| adopted_at.max(self.sent_at))
@@ -120,6 +130,8 @@ pub(crate) struct Flight {
     pub(crate) is_gated: bool,
     /// When it was taken over, if an earlier holder sent it.
     pub(crate) adopted_at: Option<Timestamp>,
+    /// Whether its executor has spoken of it: then it was sent, whoever sent it.
+    pub(crate) was_seen: bool,
     pub(crate) possible_duplicate: bool,
     /// The place that it holds, if it is an HTTP call.
     pub(crate) http: Option<HttpPlace>,

@@ -26,6 +26,8 @@ pub struct Settings {
     pub load_max: usize,
     /// How many loaded runs it holds; the earliest.
     pub wheel_capacity: usize,
+    /// How many jobs it keeps in memory; at least half of them are those it asked for last.
+    pub known_max: usize,
     /// How many runs are started in one step.
     pub fire_max: usize,
     /// How many caught-up runs among them, so that catching up is paced.
@@ -77,6 +79,7 @@ impl Default for Settings {
             load_ahead: Duration::from_secs(30),
             load_max: 10_000,
             wheel_capacity: 1_000_000,
+            known_max: 200_000,
             fire_max: 2_000,
             catch_up_max: 100,
             settle_max: 5_000,

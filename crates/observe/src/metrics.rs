@@ -66,6 +66,7 @@ pub struct Metrics {
     refused_registrations: Counter,
     executors: Family<ByChange, Counter>,
     executors_crowded: Counter,
+    memory_discarded: Counter,
     arrivals_refused: Counter,
     kills: Counter,
     kills_answered: Family<ByAnswer, Counter>,
@@ -186,6 +187,7 @@ impl Metrics {
             refused_registrations: Counter::default(),
             executors: Family::default(),
             executors_crowded: Counter::default(),
+            memory_discarded: Counter::default(),
             arrivals_refused: Counter::default(),
             kills: Counter::default(),
             kills_answered: Family::default(),
@@ -231,6 +233,11 @@ impl Metrics {
             ),
             ("registrations_refused", "Executors that were not let in", &self.refused_registrations),
             ("executors_crowded", "Times that there were too many executors", &self.executors_crowded),
+            (
+                "memory_discarded",
+                "Times that a panic made the node read everything again",
+                &self.memory_discarded,
+            ),
             (
                 "arrivals_refused",
                 "One-shots that applications left and that cannot be run",
@@ -297,6 +304,7 @@ impl Metrics {
             Event::ReportsRefused { count, .. } => add(&self.refused_reports, *count),
             Event::RegistrationRefused { .. } => add(&self.refused_registrations, 1),
             Event::RegistryCrowded { .. } => add(&self.executors_crowded, 1),
+            Event::MemoryDiscarded => add(&self.memory_discarded, 1),
             Event::ArrivalsRefused { count, .. } => add(&self.arrivals_refused, *count as u64),
             Event::Executor { what, .. } => {
                 add(&self.executors.get_or_create(&ByChange { change: Name(what.name()) }), 1);
@@ -361,7 +369,7 @@ mod tests {
         let (run, job) = (RunId(1), JobId(2));
         metrics.record(&[
             Event::Sent { run, job, attempt: Attempt::FIRST, lag: Duration::from_millis(3), is_first: true },
-            Event::Closed { run, job, outcome: Outcome::Succeeded, reason: Text::Borrowed("") },
+            Event::Closed { run, job, outcome: Outcome::Succeeded, reason: Text::Borrowed(""), took: None },
             Event::StoreFailed { step: "fire", reason: Text::Borrowed("gone") },
             Event::Executor { app: "a".into(), address: "http://e".into(), what: ChangeKind::Joined },
             Event::RegistrationRefused { app: "a".into(), address: "x".into(), reason: "no".into() },

@@ -16,12 +16,14 @@ use punctual_node::ports::FiredMark;
 /// Linux draws this anew at every boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// Nobody can say how far anybody has fired.
+const UNKNOWN: i64 = i64::MIN;
+
 /// The file, and what was last written to it.
 pub(crate) struct FiredFile {
     file: File,
     boot: String,
-    /// Whether what was found in the file can be believed.
-    is_known: bool,
+    /// In milliseconds; [`UNKNOWN`] until something is known.
     through: AtomicI64,
 }
 
@@ -35,14 +37,11 @@ impl FiredFile {
         let said = fs::read_to_string(path).unwrap_or_default();
         let through = read(&said, boot);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let mark = FiredFile {
-            file,
-            boot: boot.to_owned(),
-            is_known: through.is_some(),
-            through: AtomicI64::new(through.unwrap_or(i64::MIN)),
-        };
-        mark.write(through.unwrap_or(0))?;
-        Ok(mark)
+        if through.is_none() {
+            // A process that ends before it knows more leaves as little behind as it found.
+            file.set_len(0)?;
+        }
+        Ok(FiredFile { file, boot: boot.to_owned(), through: AtomicI64::new(through.unwrap_or(UNKNOWN)) })
     }
 
     /// Always as long, so that a shorter number leaves nothing behind it.
@@ -53,7 +52,8 @@ impl FiredFile {
 
 impl FiredMark for FiredFile {
     fn through(&self) -> Option<Timestamp> {
-        self.is_known.then(|| Timestamp::from_millis(self.through.load(Ordering::Acquire)))
+        let through = self.through.load(Ordering::Acquire);
+        (through != UNKNOWN).then(|| Timestamp::from_millis(through))
     }
 
     fn reach(&self, due: Timestamp) {
@@ -85,6 +85,9 @@ mod tests {
         let at = Timestamp::from_millis;
         let first = FiredFile::of_boot(&path, "boot-1").unwrap();
         assert_eq!(first.through(), None, "nobody knows what was before it");
+        drop(first);
+        let first = FiredFile::of_boot(&path, "boot-1").unwrap();
+        assert_eq!(first.through(), None, "and it learned nothing");
         first.reach(at(5_000));
         first.reach(at(3_000));
         drop(first);

@@ -434,6 +434,11 @@ fn log(event: &Event) {
             tracing::warn!(count, first = first.0, %reason, "results of one message were not taken");
         }
         Event::RegistryCrowded { count } => tracing::warn!(count, "there are too many executors"),
+        Event::MemoryDiscarded => {
+            tracing::error!(
+                "a bug was met while the engine's memory was being changed; it is read again from the store"
+            );
+        }
         Event::ArrivalsRefused { count, reason } => {
             tracing::warn!(count, %reason, "applications left what cannot be run: look for `refused` in the table `arrivals`");
         }

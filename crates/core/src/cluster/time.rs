@@ -69,6 +69,13 @@ impl ClusterTime {
         Some(held)
     }
 
+    /// For how long it will stand still: the store's clock was set back, and what it names anew was decided already.
+    pub fn held(&self, at: Boot) -> Option<Duration> {
+        let now = millis(at).saturating_add(self.offset?) - self.drifted(at);
+        let ahead = self.shown?.as_millis().saturating_sub(now);
+        u64::try_from(ahead).ok().filter(|ahead| *ahead > 0).map(Duration::from_millis)
+    }
+
     /// The moment on this machine at which the cluster's time will be `at`, if its clock goes on as it does.
     pub fn moment_of(&self, at: Timestamp) -> Boot {
         let undrifted = at.as_millis().saturating_sub(self.offset.unwrap_or(0));
@@ -126,7 +133,10 @@ mod tests {
         assert_eq!(time.now(boot(1_000)), Some(at(1_000)));
         let stepped = time.learn(boot(1_000), boot(1_000), at(-7_000));
         assert_eq!(stepped, Some(Stepped::Back(Duration::from_secs(8))));
+        time.learn(boot(1_000), boot(1_000), at(-7_000));
+        assert_eq!(time.held(boot(1_000)), Some(Duration::from_secs(8)));
         time.learn(boot(8_999), boot(8_999), at(999));
+        assert_eq!(time.held(boot(9_000)), None, "it goes on");
         assert_eq!(time.now(boot(9_000)), Some(at(1_000)));
         assert_eq!(time.now(boot(9_001)), Some(at(1_001)));
     }

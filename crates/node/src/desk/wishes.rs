@@ -205,7 +205,7 @@ impl Node {
     async fn cancel_whole(&self, id: RunId) -> Result<Cancelled, StoreError> {
         match self.end_whole(id, Text::Borrowed(CANCELLED)).await? {
             Cancelled::Asked => {
-                Err(StoreError::Unknown(Text::Borrowed("a part of it was sent just now; ask again")))
+                Err(StoreError::Unknown(Text::Borrowed("it is being sent just now; ask again")))
             }
             ended => Ok(ended),
         }
@@ -215,7 +215,7 @@ impl Node {
     pub(crate) async fn end_whole(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
         let parts = self.ports.store.open_parts(id).await?;
         if parts.is_empty() {
-            return Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate));
+            return Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::Asked));
         }
         self.memory().parts.end(id);
         let mut is_left = false;
@@ -227,7 +227,7 @@ impl Node {
             self.memory().look_up_later(id);
             return Ok(Cancelled::Asked);
         }
-        Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::TooLate))
+        Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::Asked))
     }
 
     /// Before it is sent it is closed, afterwards it is told to end too. None if a gate went through that is not known here
@@ -322,7 +322,7 @@ impl Node {
     /// The shards that we may act for at this moment.
     fn held_now(&self) -> BTreeSet<ShardId> {
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         match memory.trusted_now(boot) {
             Some(_) => memory.held.keys().copied().collect(),
             None => BTreeSet::new(),

@@ -160,7 +160,7 @@ impl Node {
 
     fn is_clogged(&self) -> bool {
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         memory.trusted_now(boot).is_some_and(|now| memory.is_clogged(&self.settings, now))
     }
 

@@ -1,6 +1,7 @@
 //! Loading: open runs that enter the window come into the wheel, and what they bring a moment before they are due.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::engine::reap::deadline;
@@ -13,6 +14,12 @@ use crate::memory::{Held, Memory};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
 
+/// How many attempts of earlier holders are taken over at a time.
+const ADOPT_CHUNK: usize = 5_000;
+
+/// A step that begins again at once lets the others go first.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// What runs have of their own.
 type Owns = BTreeMap<RunId, Own>;
 
@@ -23,10 +30,7 @@ impl Node {
         match self.load_round().await {
             Ok(true) => boot.plus(self.settings.load_ahead / 4),
             Ok(false) => self.boot(),
-            Err(error) => {
-                self.lost_or_paused("load", &error);
-                boot.plus(self.settings.pause)
-            }
+            Err(error) => self.lost_or_paused("load", &error),
         }
     }
 
@@ -40,7 +44,7 @@ impl Node {
     async fn load_once(&self) -> Result<bool, StoreError> {
         let boot = self.boot();
         let (now, unadopted) = {
-            let mut memory = self.memory();
+            let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(true) };
             let is_new = |lease: &Lease| memory.held.get(&lease.shard).is_some_and(|held| !held.is_adopted);
             (now, memory.leases().into_iter().filter(is_new).collect::<Vec<_>>())
@@ -133,46 +137,49 @@ impl Node {
     /// have gates.
     pub(crate) async fn take_over(&self, leases: &[Lease]) -> Result<BTreeSet<RunId>, StoreError> {
         let read = self.memory().reads.begin();
-        let adopted = self.adopt(leases).await;
-        {
-            let mut memory = self.memory();
-            if let Ok((adopted, owns)) = &adopted {
-                self.note_adopted(&mut memory, read, leases, adopted, owns);
-            }
-            memory.reads.end(read);
-        }
-        let ids: BTreeSet<RunId> = adopted?.0.sends.iter().map(|open| open.run.run).collect();
+        let adopted = self.adopt(read, leases).await;
+        self.memory().reads.end(read);
+        let ids: BTreeSet<RunId> = adopted?.sends.iter().map(|open| open.run.run).collect();
         let parts: Vec<RunId> = ids.iter().copied().filter(|id| self.is_part(*id)).collect();
         self.know_parts(&parts).await?;
         Ok(ids)
     }
 
-    /// What has a gate, and what those on their way have of their own: how long they may take depends on it. What is in
-    /// memory was read, and what leaves it meanwhile is not taken over by this read.
-    async fn adopt(&self, leases: &[Lease]) -> Result<(Adopted, Owns), StoreError> {
+    /// Takes what has a gate into memory, and notes what is parked.
+    async fn adopt(&self, read: Read, leases: &[Lease]) -> Result<Adopted, StoreError> {
         let adopted = self.ports.store.adopt(leases).await?;
-        self.know_jobs(adopted.sends.iter().map(|open| open.run.job)).await?;
-        let unread: Vec<RunId> = {
-            let memory = self.memory();
-            let is_new = |open: &&OpenSend| !memory.runs.contains_key(&open.run.run);
-            let is_on_its_way = |open: &&OpenSend| open.retry.is_none() && open.join.is_none();
-            let new = adopted.sends.iter().filter(is_new).filter(is_on_its_way);
-            new.filter(|open| open.run.may_have_own()).map(|open| open.run.run).collect()
-        };
-        let owns = self.read_own(&unread).await?;
-        Ok((adopted, owns))
+        let mut is_whole = true;
+        for sends in adopted.sends.chunks(ADOPT_CHUNK) {
+            self.know_jobs(sends.iter().map(|open| open.run.job)).await?;
+            let owns = self.read_own(&self.unread(sends)).await?;
+            is_whole &= self.note_adopted(read, sends, &owns);
+        }
+        let mut memory = self.memory();
+        memory.note_adopted_shards(leases, &adopted, is_whole);
+        Ok(adopted)
     }
 
-    fn note_adopted(
-        &self,
-        memory: &mut Memory,
-        read: Read,
-        leases: &[Lease],
-        adopted: &Adopted,
-        owns: &Owns,
-    ) {
-        let Some(now) = memory.time.now(self.boot()) else { return };
-        for open in &adopted.sends {
+    /// Attempts on their way that may have something of their own: how long they may take depends on it. What is in memory
+    /// was read, and what leaves it meanwhile is not taken over by this read.
+    fn unread(&self, sends: &[OpenSend]) -> Vec<RunId> {
+        let memory = self.memory();
+        let is_new = |open: &&OpenSend| !memory.runs.contains_key(&open.run.run);
+        let is_on_its_way = |open: &&OpenSend| open.retry.is_none() && open.join.is_none();
+        let new = sends.iter().filter(is_new).filter(is_on_its_way);
+        new.filter(|open| open.run.may_have_own()).map(|open| open.run.run).collect()
+    }
+
+    /// Whether all of them were taken over. One whose job changed at this moment is left for the next time: nobody can say
+    /// how long it may take.
+    fn note_adopted(&self, read: Read, sends: &[OpenSend], owns: &Owns) -> bool {
+        let mut memory = self.memory();
+        let Some(now) = memory.time.now(self.boot()) else { return false };
+        let mut is_whole = true;
+        for open in sends {
+            if memory.jobs.get(open.run.job).is_none() {
+                is_whole = false;
+                continue;
+            }
             let own = owns.get(&open.run.run).copied();
             // The parts of a run have deadlines of their own.
             let deadline = match open.join {
@@ -187,19 +194,7 @@ impl Node {
                 memory.join(open.run.run, join);
             }
         }
-        for (shard, job) in &adopted.parked {
-            if memory.held.contains_key(shard) {
-                memory.parked.adopt(*job, *shard);
-                memory.wakes.tend = true;
-            }
-        }
-        for lease in leases {
-            if let Some(held) = memory.held.get_mut(&lease.shard)
-                && held.epoch == lease.epoch
-            {
-                held.is_adopted = true;
-            }
-        }
+        is_whole
     }
 
     fn is_part(&self, id: RunId) -> bool {
@@ -221,16 +216,44 @@ impl Node {
         }
     }
 
-    /// After an error of the store: fenced means that the store knows better who holds what, so it is asked at once.
-    pub(crate) fn lost_or_paused(&self, step: &'static str, error: &StoreError) {
+    /// After an error of the store: when the step may ask again. Fenced means that the store knows better who holds what,
+    /// so it is asked at once.
+    pub(crate) fn lost_or_paused(&self, step: &'static str, error: &StoreError) -> Boot {
         let boot = self.boot();
         let mut memory = self.memory();
-        if matches!(error, StoreError::Fenced(_)) {
+        let is_fenced = matches!(error, StoreError::Fenced(_));
+        let gave_back = memory.gave_back_at.is_some_and(|at| boot.since(at) < self.settings.renew_every);
+        if is_fenced && gave_back {
+            // The step began before this node gave shards back. It begins again with those that are left.
+            return boot.plus(AT_ONCE);
+        }
+        if is_fenced {
             // Nothing failed: shards move whenever a node comes or goes.
             memory.paused_until = boot.plus(self.settings.pause);
             memory.wakes.renew = true;
         } else {
             memory.pause(boot, step, error, self.settings.pause);
         }
+        memory.paused_until.max(boot.plus(AT_ONCE))
+    }
+}
+
+impl Memory {
+    /// What is behind the gates of these shards is known, if all of it could be taken over; and what is parked there.
+    fn note_adopted_shards(&mut self, leases: &[Lease], adopted: &Adopted, is_whole: bool) {
+        for (shard, job) in &adopted.parked {
+            if self.held.contains_key(shard) {
+                self.parked.adopt(*job, *shard);
+                self.wakes.tend = true;
+            }
+        }
+        for lease in leases {
+            if let Some(held) = self.held.get_mut(&lease.shard)
+                && held.epoch == lease.epoch
+            {
+                held.is_adopted |= is_whole;
+            }
+        }
+        self.wakes.load |= !is_whole;
     }
 }

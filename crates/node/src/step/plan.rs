@@ -1,11 +1,12 @@
 //! Planning: the fire times that enter the horizon become runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::engine::plan::{Planning, plan};
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, Close, Decided, NewRun, Origin, Outcome, RunId, Skip, Text};
+use punctual_core::model::{Attempt, Close, Decided, Job, NewRun, Origin, Outcome, RunId, Skip, Text};
 
 use crate::Node;
 use crate::jobs::Known;
@@ -25,18 +26,14 @@ impl Node {
                 }
                 self.next_look(is_all)
             }
-            Err(error) => {
-                let boot = self.boot();
-                self.memory().pause(boot, "plan", &error, self.settings.pause);
-                boot.plus(self.settings.pause)
-            }
+            Err(error) => self.lost_or_paused("plan", &error),
         }
     }
 
     /// Looks are aligned to the clock, so that nodes and restarts look at the same moments.
     fn next_look(&self, is_all: bool) -> Boot {
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         let every = i64::try_from(self.settings.look_every.as_millis()).unwrap_or(i64::MAX).max(1);
         match memory.time.now(boot) {
             Some(_) if !is_all => boot,
@@ -57,7 +54,7 @@ impl Node {
     async fn plan_once(&self) -> Result<bool, StoreError> {
         let boot = self.boot();
         let (now, leases) = {
-            let mut memory = self.memory();
+            let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(true) };
             (now, memory.leases())
         };
@@ -93,20 +90,26 @@ impl Node {
     /// Decides about each clock. A clock whose job has another version was read before or after a change: the next look
     /// finds them in step.
     fn draft(&self, clocks: &[ClockRow], now: Timestamp) -> (Vec<Draft>, Vec<(ClockRow, Text)>) {
+        let (current, poisoned) = self.current(clocks);
+        // Calendar arithmetic for thousands of jobs is no work for the lock.
+        let draft = |(lease, clock, job): (Lease, ClockRow, Arc<Job>)| {
+            let marks = (clock.planned.decided, clock.planned.reserved);
+            let planning = plan(&job, clock.next_fire, marks, now, self.settings.horizon);
+            Draft { lease, clock, priority: job.definition.priority, planning }
+        };
+        (current.into_iter().map(draft).collect(), poisoned)
+    }
+
+    /// The clocks whose jobs are known in the same version, and those whose jobs make no sense.
+    #[expect(clippy::type_complexity, reason = "two lists that are taken apart at once")]
+    fn current(&self, clocks: &[ClockRow]) -> (Vec<(Lease, ClockRow, Arc<Job>)>, Vec<(ClockRow, Text)>) {
         let mut memory = self.memory();
-        let (mut drafts, mut poisoned) = (Vec::with_capacity(clocks.len()), Vec::new());
+        let (mut current, mut poisoned) = (Vec::with_capacity(clocks.len()), Vec::new());
         for clock in clocks {
             let Some(lease) = memory.lease(clock.shard) else { continue };
             match memory.jobs.get(clock.job) {
                 Some(Known::Job(job)) if job.version == clock.version => {
-                    let planning = plan(
-                        job,
-                        clock.next_fire,
-                        (clock.planned.decided, clock.planned.reserved),
-                        now,
-                        self.settings.horizon,
-                    );
-                    drafts.push(Draft { lease, clock: *clock, priority: job.definition.priority, planning });
+                    current.push((lease, *clock, Arc::clone(job)));
                 }
                 Some(Known::Poisoned(reason)) => poisoned.push((*clock, reason.clone())),
                 Some(Known::Missing) => {
@@ -116,7 +119,7 @@ impl Node {
                 None => {}
             }
         }
-        (drafts, poisoned)
+        (current, poisoned)
     }
 
     async fn with_ids(&self, drafts: Vec<Draft>, now: Timestamp) -> Result<Vec<Plan>, StoreError> {

@@ -2,7 +2,7 @@
 
 use punctual_core::engine::reap::{Silent, lost};
 use punctual_core::engine::settle::{End, settle};
-use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Then};
+use punctual_core::model::{Attempt, AttemptOutcome, Fence, RunId, Text, Then, Token};
 
 use rustc_hash::FxHashSet;
 
@@ -32,7 +32,7 @@ impl Node {
     async fn reap_once(&self) -> Result<(), StoreError> {
         let boot = self.boot();
         let (now, silent) = {
-            let mut memory = self.memory();
+            let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
             let has_silence = memory.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now);
             if !has_silence {
@@ -94,6 +94,7 @@ impl Node {
             }
             // It changed while we were asking: the next round knows it.
             let Some(known) = memory.jobs.get(run.job) else { continue };
+            let fence = Fence::Sent(flight.attempt, flight.token);
             let Known::Job(job) = known else {
                 let close = punctual_core::model::Close {
                     outcome: punctual_core::model::Outcome::Lost,
@@ -101,17 +102,20 @@ impl Node {
                     closed_at: attempt.ended_at,
                     range: None,
                 };
-                ends.push(Ended::sent(*id, run, attempt, Then::Close(close)));
+                ends.push(Ended::new(*id, run, fence, Some(attempt), Then::Close(close)));
                 continue;
             };
+            if flight.is_supposed(job) {
+                attempt.token = Token::SUPPOSED;
+            }
             // An executor goes on without the node that sent it its work.
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node };
-            let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter());
+            let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter(*id, flight.attempt));
             if memory.has_planted(Planted::ResendAtMostOnce) {
                 then = Then::Wait { ready_at: now, attempt: Attempt(flight.attempt.0 + 1) };
             }
-            ends.push(Ended::sent(*id, run, attempt, then).following(job, run));
+            ends.push(Ended::new(*id, run, fence, Some(attempt), then).following(job, run));
         }
         (ends, kills)
     }

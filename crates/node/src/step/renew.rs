@@ -9,9 +9,9 @@ use punctual_core::model::{ChangeId, NodeId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::memory::Held;
-use crate::ports::{Acquired, Boot, Gate, Hint, Lease, Renewal, Renewed, StoreError};
+use crate::ports::{Acquired, Boot, Hint, Lease, Renewal, Renewed, StoreError};
 use crate::settings::{Planted, Settings};
-use crate::{Node, draw_id};
+use crate::{AWAY_AFTER, Node, draw_id};
 
 /// A checkpoint is written when it has moved this far: it only saves reading at the next takeover.
 const CHECKPOINT_STEP_MS: i64 = 30_000;
@@ -21,10 +21,6 @@ const EXPIRED_AFTER: Duration = Duration::from_millis(10);
 
 /// Renewals are no closer together, whatever the clocks of others say.
 const RENEW_MIN: Duration = Duration::from_millis(100);
-
-/// How long after an outage of the store the nodes that come back have to settle what they know, before any of them sends
-/// again what may have been sent.
-const RETURNING: Duration = Duration::from_secs(5);
 
 /// When somebody who has left looks again.
 const IDLE: Duration = Duration::from_secs(3_600);
@@ -153,7 +149,7 @@ impl Node {
     /// Puts what the store said into memory; whether the store should hear from us at once.
     fn learn(&self, asked: Boot, answered: Boot, tenure: Tenure, renewed: &Renewed) -> bool {
         let mut memory = self.memory();
-        memory.renewed_at = Some(answered);
+        let last = memory.renewed_at.replace(answered);
         let is_first = memory.tenure.is_none();
         let was_trusted = memory.trusted_now(answered).is_some();
         if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
@@ -180,6 +176,10 @@ impl Node {
             // It answers again, so nobody waits any longer.
             memory.paused_until = answered;
             memory.wakes.settle = true;
+            memory.come_back_from_outage(answered);
+        }
+        if last.is_some_and(|last| answered.since(last) > self.settings.renew_every + AWAY_AFTER) {
+            memory.wait_for_repetitions(answered, self.settings.registry.repeat);
         }
         let me = memory.id;
         let lost: Vec<ShardId> = renewed
@@ -193,9 +193,7 @@ impl Node {
             })
             .map(|row| row.shard)
             .collect();
-        for shard in lost {
-            memory.leave(shard);
-        }
+        memory.leave(lost);
         for row in &renewed.shards {
             if let Some(held) = memory.held.get_mut(&row.shard) {
                 held.checkpoint = row.checkpoint;
@@ -226,7 +224,7 @@ impl Node {
             // This life has ended in the store; another begins.
             StoreError::Fenced(_) => {
                 memory.concede(draw_id(&*self.ports.entropy));
-                memory.returning_until = Some(boot.plus(RETURNING));
+                memory.come_back_from_outage(boot);
                 boot
             }
             // We go on until our own deadline, and then hold: whether the row lives, the next answer says.
@@ -240,7 +238,7 @@ impl Node {
     /// Takes shards that are nobody's and ours to have; gives back those that another living node should have.
     async fn rebalance(&self) {
         let moves = {
-            let mut memory = self.memory();
+            let memory = self.memory();
             let boot = self.boot();
             if memory.trusted_now(boot).is_none() || memory.has_left {
                 return;
@@ -250,7 +248,7 @@ impl Node {
             moves(memory.id, &nodes, owners)
         };
         if !moves.release.is_empty()
-            && let Err(error) = self.give_back(moves.release).await
+            && let Err(error) = self.hand_over(moves.release).await
         {
             let boot = self.boot();
             self.memory().pause(boot, "release", &error, Duration::ZERO);
@@ -301,9 +299,16 @@ impl Node {
         if is_takeover {
             memory.natives.listen_until(boot.plus(self.settings.registry.listen));
         }
+        memory.leave(acquired.iter().map(|acquired| acquired.lease.shard));
         let fired = self.ports.fired.through().map(just_after);
+        if fired.is_none() {
+            // The last process left no mark. What it may have sent is in doubt for the next one too, however soon this one ends.
+            acquired
+                .iter()
+                .filter_map(|acquired| acquired.mark)
+                .for_each(|mark| self.ports.fired.reach(mark));
+        }
         for Acquired { lease, mark, checkpoint } in acquired {
-            memory.leave(lease.shard);
             let bounded = mark.map(|mark| fired.map_or(mark, |fired| fired.min(mark)));
             let held = Held {
                 epoch: lease.epoch,
@@ -329,20 +334,28 @@ impl Node {
         is_takeover && !memory.natives.is_empty()
     }
 
+    /// Gives shards back to nodes that should have them, and tells them: until they ask, nobody acts for these shards.
+    async fn hand_over(&self, shards: Vec<ShardId>) -> Result<(), StoreError> {
+        self.give_back(shards).await?;
+        let others = self.memory().other_nodes();
+        for node in others {
+            self.ports.peers.tell(node, Hint::Vacated);
+        }
+        Ok(())
+    }
+
     /// Gives shards back: first memory ceases, then what is on its way is written down, then the store is told.
     async fn give_back(&self, shards: Vec<ShardId>) -> Result<(), StoreError> {
         let (me, leases, notes) = {
             let mut memory = self.memory();
-            let mut leases = Vec::new();
-            let mut notes: Vec<Gate> = Vec::new();
-            for shard in shards {
-                let Some(lease) = memory.lease(shard) else { continue };
-                notes.extend(memory.notes(lease, Timestamp::MAX));
-                memory.leave(shard);
-                if let Some(owner) = memory.owners.get_mut(usize::from(shard.0)) {
+            let leases: Vec<Lease> = shards.into_iter().filter_map(|shard| memory.lease(shard)).collect();
+            let notes = memory.notes(&leases, Timestamp::MAX);
+            memory.leave(leases.iter().map(|lease| lease.shard));
+            memory.gave_back_at = Some(self.boot());
+            for lease in &leases {
+                if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {
                     *owner = None;
                 }
-                leases.push(lease);
             }
             (memory.id, leases, notes)
         };

@@ -137,12 +137,12 @@ impl Node {
         let settled = self.settle_reports(&reports).await;
         self.memory().settling.clear();
         if let Err(error) = settled {
-            self.lost_or_paused("settle", &error);
+            let again = self.lost_or_paused("settle", &error);
             let mut memory = self.memory();
             if !memory.has_planted(Planted::AcknowledgedEarly) {
                 reports.into_iter().rev().for_each(|received| memory.inbox.push_front(received));
             }
-            return memory.paused_until;
+            return again;
         }
         if self.memory().inbox.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
     }
@@ -165,7 +165,7 @@ impl Node {
             (strangers, ids().filter(is_unread).collect::<Vec<_>>())
         };
         self.know_own(&unread).await?;
-        let strangers = self.ask_for(strangers).await?;
+        let mut strangers = self.ask_for(strangers).await?;
         let jobs: Vec<JobId> = {
             let memory = self.memory();
             let of = |Received { report, .. }: &Received| {
@@ -175,6 +175,7 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
+        self.read_own_of(&mut strangers, reports).await?;
         let Judged { ends, late, refused, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
@@ -193,9 +194,35 @@ impl Node {
         if ids.is_empty() {
             return Ok(Strangers::default());
         }
-        let rows = self.ports.store.fetch(&ids.iter().copied().collect::<Vec<_>>()).await?;
-        let owns = self.own_of_rows(&rows).await?;
-        Ok(Strangers { ids, owns, rows: rows.into_iter().map(|row| (row.waiting.run, row)).collect() })
+        let rows = self.ports.store.outline(&ids.iter().copied().collect::<Vec<_>>()).await?;
+        Ok(Strangers {
+            ids,
+            owns: BTreeMap::new(),
+            rows: rows.into_iter().map(|row| (row.waiting.run, row)).collect(),
+        })
+    }
+
+    /// Reads what runs of strangers have of their own, as far as the reports may count: what runs bring may be long, and
+    /// whoever names runs of others has no right to have it read.
+    async fn read_own_of(&self, strangers: &mut Strangers, reports: &[Received]) -> Result<(), StoreError> {
+        let unread: Vec<RunId> = {
+            let memory = self.memory();
+            let is_of_its_app = |received: &&Received| {
+                let job = strangers.rows.get(&received.report.run).map(|row| row.waiting.job);
+                match (job.and_then(|job| memory.jobs.get(job)), &received.report.app) {
+                    (Some(Known::Job(job)), Some(app)) => job.definition.app == app.as_ref(),
+                    _ => true,
+                }
+            };
+            let ids = reports.iter().filter(is_of_its_app).map(|received| received.report.run);
+            let ids: BTreeSet<RunId> = ids.filter(|id| strangers.rows.contains_key(id)).collect();
+            ids.into_iter().collect()
+        };
+        let has_own = |id: &RunId| strangers.rows.get(id).is_some_and(|row| row.waiting.may_have_own());
+        let (to_read, bare): (Vec<RunId>, Vec<RunId>) = unread.into_iter().partition(has_own);
+        strangers.owns = self.read_own(&to_read).await?;
+        strangers.owns.extend(bare.into_iter().map(|id| (id, Own::default())));
+        Ok(())
     }
 
     /// Turns reports into ends. Those that come too late change nothing. Nothing else is changed here: where the store does
@@ -203,7 +230,7 @@ impl Node {
     fn judge<'a>(&self, reports: &'a [Received], strangers: &Strangers) -> Judged<'a> {
         let Strangers { ids: fetched, rows, owns } = strangers;
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
         let moment = Moment { now, is_trusted: memory.trusted_now(boot).is_some() };
         let memory = &*memory;
@@ -264,7 +291,7 @@ impl Node {
                 is_final: matches!(report.further, Further::Useless | Further::Gone),
                 by_loss_of_node: report.further == Further::Unsent,
             };
-            let then = settle(&job, &own, &end, now, self.jitter());
+            let then = settle(&job, &own, &end, now, self.jitter(report.run, report.attempt));
             let http = memory.flights.get(&report.run).and_then(|flight| flight.http);
             if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
                 judged.paces.push((run.job, ended_at, passed(attempt.started_at, ended_at)));
@@ -607,7 +634,9 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             // Of a broadcast run the whole is told.
             if settlement.part_of.is_none() {
                 let (job, outcome, reason) = (settlement.job, close.outcome, close.reason.clone());
-                memory.events.push(Event::Closed { run: id, job, outcome, reason });
+                let took =
+                    settlement.attempt.as_ref().map(|attempt| passed(attempt.started_at, attempt.ended_at));
+                memory.events.push(Event::Closed { run: id, job, outcome, reason, took });
             }
             memory.forget(id);
         }

@@ -44,8 +44,7 @@ impl Node {
             return self.memory().paused_until;
         }
         if let Err(error) = self.tend_once(boot).await {
-            self.lost_or_paused("tend", &error);
-            return boot.plus(self.settings.pause);
+            return self.lost_or_paused("tend", &error);
         }
         let mut memory = self.memory();
         let is_waiting = !memory.held_back.is_empty();
@@ -61,7 +60,7 @@ impl Node {
 
     async fn tend_once(&self, boot: Boot) -> Result<(), StoreError> {
         let (now, leases) = {
-            let mut memory = self.memory();
+            let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
             (now, memory.leases())
         };
@@ -260,7 +259,7 @@ impl Node {
             if memory.flights.values().all(|flight| flight.is_gated || flight.sent_at > sent_by) {
                 return Ok(());
             }
-            leases.iter().flat_map(|lease| memory.notes(*lease, sent_by)).take(NOTES_MAX).collect()
+            memory.notes(leases, sent_by).into_iter().take(NOTES_MAX).collect()
         };
         if notes.is_empty() {
             return Ok(());

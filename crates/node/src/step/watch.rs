@@ -10,7 +10,7 @@ use punctual_core::registry::{Change, ChangeKind, Dialect};
 
 use crate::Node;
 use crate::desk::snapshot;
-use crate::doubt::{Patience, passed};
+use crate::doubt::{LEARN, Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::ports::{
@@ -28,9 +28,6 @@ const CROWD: usize = 10_000;
 /// How many runs give up waiting in one round.
 const GIVE_UP_MAX: usize = 1_000;
 
-/// How old an attempt must be for its executor to be asked about it to learn whether it tells the truth.
-const LEARN: Duration = Duration::from_secs(3);
-
 /// How long what executors said is remembered.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
@@ -42,15 +39,15 @@ impl Node {
             return self.memory().paused_until;
         }
         if let Err(error) = self.watch_once(boot).await {
-            self.lost_or_paused("watch", &error);
-            return boot.plus(self.settings.pause);
+            return self.lost_or_paused("watch", &error);
         }
         let boot = self.boot();
         let memory = self.memory();
         let next = boot.plus(self.settings.registry.probe);
         let impatient = memory.seekers.next().map(|until| memory.time.moment_of(until));
         let lost = memory.natives.next_loss(&self.settings.registry).map(|at| memory.time.moment_of(at));
-        let soonest = [impatient, lost].into_iter().flatten().min();
+        let lesson = memory.doubts.next_lesson().map(|at| memory.time.moment_of(at));
+        let soonest = [impatient, lost, lesson].into_iter().flatten().min();
         soonest.map_or(next, |until| until.clamp(boot.plus(self.settings.pause), next))
     }
 
@@ -75,7 +72,10 @@ impl Node {
         if reads {
             self.read_registry(now).await?;
             self.memory().looked_at = Some(boot);
-            self.ask_around(now);
+            self.ask_around();
+        }
+        if reads || self.memory().doubts.next_lesson().is_some_and(|at| at <= now) {
+            self.ask_about_attempts(now);
         }
         self.look_for_missing(boot, now).await?;
         self.ask_to_carry(boot, now);
@@ -153,17 +153,24 @@ impl Node {
         Ok(())
     }
 
-    /// Asks executors whether they are there, and whether they still have what they were given.
-    fn ask_around(&self, now: Timestamp) {
+    /// Asks executors whether they are there.
+    fn ask_around(&self) {
         let probes: Vec<Probe> = {
             let mut memory = self.memory();
-            let patience = self.patience();
-            let questions = memory.questions(now, patience, PROBES_MAX);
-            let has = questions.into_iter().map(|(job, address)| Probe::Has { job, address });
             let alive = memory.to_be_probed(PROBES_MAX);
             memory.probed_up_to = memory.probed_up_to.wrapping_add(alive.len());
-            has.chain(alive.into_iter().map(|address| Probe::Alive { address })).collect()
+            alive.into_iter().map(|address| Probe::Alive { address }).collect()
         };
+        if !probes.is_empty() {
+            self.ports.dispatch.probe(probes);
+        }
+    }
+
+    /// Asks executors whether they still have what they were given.
+    fn ask_about_attempts(&self, now: Timestamp) {
+        let questions = self.memory().questions(now, self.patience(), PROBES_MAX);
+        let probes: Vec<Probe> =
+            questions.into_iter().map(|(job, address)| Probe::Has { job, address }).collect();
         if !probes.is_empty() {
             self.ports.dispatch.probe(probes);
         }

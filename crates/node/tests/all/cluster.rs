@@ -29,6 +29,19 @@ fn whoever_leaves_is_not_waited_for_and_the_others_take_all_at_once() {
 }
 
 #[test]
+fn whoever_gives_shards_to_a_newcomer_tells_it_so_at_once() {
+    let house = House::new();
+    let first = house.node();
+    house.until(&[&first], "10:00:02");
+    let second = house.node();
+    house.outside.hints.lock().unwrap().clear();
+    house.step(&first);
+    assert!(first.shards_held() < SHARDS, "it has given some back");
+    let told = house.outside.hints.lock().unwrap().clone();
+    assert!(told.contains(&(second.id(), Hint::Vacated)), "{told:?}");
+}
+
+#[test]
 fn what_is_on_its_way_when_a_node_leaves_is_still_settled_by_it() {
     let house = House::new();
     let (first, second) = (house.node(), house.node());

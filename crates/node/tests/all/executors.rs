@@ -484,6 +484,54 @@ fn a_gate_whose_node_died_before_the_first_byte_is_found_by_asking() {
     let again = house.take_sends();
     assert_eq!(again.len(), 1, "the executor never got it, so it is sent again");
     assert!(again[0].possible_duplicate);
+    assert_eq!(supposed(&house), [true], "nobody knows whether the first byte was sent");
+}
+
+#[test]
+fn an_attempt_that_its_executor_admitted_to_was_sent_whatever_became_of_it() {
+    let house = doubting();
+    let first = house.node();
+    one_run(&house, &first, 3_600);
+    drop(first);
+    let second = house.node();
+    answering(&house, &second, "10:00:30", Some(true), true);
+    answering(&house, &second, "10:01:20", Some(false), true);
+    assert_eq!(house.take_sends().len(), 1, "it lost the run later");
+    assert!(!supposed(&house)[0]);
+}
+
+/// Of the attempts that have ended, which are only supposed.
+fn supposed(house: &House) -> Vec<bool> {
+    let is_supposed = |attempt: &AttemptRow| match attempt {
+        AttemptRow::Ended(record) => Some(record.is_supposed()),
+        AttemptRow::Open { .. } => None,
+    };
+    house.runs()[0].attempts.iter().filter_map(is_supposed).collect()
+}
+
+#[test]
+fn an_executor_is_asked_about_its_first_attempt_within_two_seconds() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 3_600);
+    house.take_probes();
+    house.until(&[&node], "10:00:12");
+    let is_asked = |probe: &Probe| matches!(probe, Probe::Has { address, .. } if address.url == ONE);
+    assert_eq!(house.take_probes().iter().filter(|probe| is_asked(probe)).count(), 1);
+}
+
+#[test]
+fn an_executor_that_could_not_report_while_the_store_was_away_has_time_to_say_it_again() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 1);
+    until(&house, &node, &[ONE], "10:00:18");
+    // Shorter than a lease, and its report, which nobody could take, comes again after 30 s.
+    house.set("10:00:21.500");
+    until(&house, &node, &[ONE], "10:00:50");
+    assert_eq!(house.take_sends().len(), 0, "it is waited for");
+    until(&house, &node, &[ONE], "10:01:10");
+    assert_eq!(house.take_sends().len(), 1, "but not for ever");
 }
 
 // --- what they say ---

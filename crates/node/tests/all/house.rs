@@ -10,7 +10,7 @@ use std::time::Duration;
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Definition, Delivery, Http, JobId, Outcome, RunId, Schedule, ScheduleKind, Target,
+    AttemptOutcome, Definition, Delivery, Http, JobId, NodeId, Outcome, RunId, Schedule, ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
@@ -51,6 +51,7 @@ pub(crate) struct Outside {
     pub(crate) kills: Mutex<Vec<Kill>>,
     pub(crate) receipts: Mutex<Vec<Receipt>>,
     pub(crate) probes: Mutex<Vec<Probe>>,
+    pub(crate) hints: Mutex<Vec<(NodeId, Hint)>>,
 }
 
 impl Dispatch for Outside {
@@ -72,10 +73,10 @@ impl Dispatch for Outside {
 }
 
 /// Hints that nobody carries: what they would say must be found without them.
-struct Silence;
-
-impl Peers for Silence {
-    fn tell(&self, _: punctual_core::model::NodeId, _: Hint) {}
+impl Peers for Outside {
+    fn tell(&self, node: NodeId, hint: Hint) {
+        self.hints.lock().unwrap().push((node, hint));
+    }
 }
 
 pub(crate) fn at(text: &str) -> Timestamp {
@@ -146,17 +147,29 @@ impl House {
 
     /// A node that has joined and holds what is free.
     pub(crate) fn node(&self) -> Node {
+        let node = self.stranger();
+        self.step(&node);
+        self.step(&node);
+        node
+    }
+
+    /// A node that has not joined yet.
+    pub(crate) fn stranger(&self) -> Node {
         let clock: Arc<Hands> = Arc::clone(&self.hands);
         let entropy: Arc<Counter> = Arc::clone(&self.entropy);
         let store: Arc<Memory> = Arc::clone(&self.store);
         let apps: Arc<Memory> = Arc::clone(&self.store);
         let dispatch: Arc<Outside> = Arc::clone(&self.outside);
         let fired = Arc::clone(&self.fired);
-        let ports = Ports { clock, entropy, store, apps, dispatch, peers: Arc::new(Silence), fired };
-        let node = Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()));
-        self.step(&node);
-        self.step(&node);
-        node
+        let peers: Arc<Outside> = Arc::clone(&self.outside);
+        let ports = Ports { clock, entropy, store, apps, dispatch, peers, fired };
+        Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()))
+    }
+
+    /// How often randomness was drawn.
+    pub(crate) fn draws(&self) -> u64 {
+        const UNDONE: u64 = 0xf1de_83e1_9937_733d;
+        (self.entropy.0.load(Ordering::Relaxed).wrapping_sub(7)).wrapping_mul(UNDONE)
     }
 
     pub(crate) fn set(&self, time: &str) {

@@ -1,5 +1,6 @@
 //! The steps, called by hand: what people were promised, one promise a test.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -31,6 +32,37 @@ pub(crate) fn id(accepted: &[Accepted]) -> RunId {
     match accepted[0] {
         Accepted::New(id) | Accepted::Duplicate(id) => id,
     }
+}
+
+#[test]
+fn more_jobs_than_a_node_keeps_in_memory_fire_all_the_same() {
+    let house = House::with(Settings { known_max: 4, ..Settings::default() });
+    let node = house.node();
+    for number in 0..10 {
+        house.create(&node, definition(&format!("job {number}"), every(10)));
+    }
+    house.until(&[&node], "10:00:11");
+    assert_eq!(house.sent(), ["10:00:10 #1"; 10]);
+}
+
+#[test]
+fn no_randomness_is_drawn_while_reports_are_judged() {
+    let house = House::new();
+    let node = house.node();
+    for number in 0..20 {
+        house.create(&node, definition(&format!("job {number}"), every(10)));
+    }
+    house.until(&[&node], "10:00:10");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 20);
+    for send in &sends {
+        node.report(house.said(send, AttemptOutcome::Failed));
+    }
+    let before = house.draws();
+    now_or_never(node.settle());
+    assert_eq!(house.draws(), before);
+    let waits: BTreeSet<Timestamp> = house.runs().iter().filter_map(|run| run.ready_at).collect();
+    assert!(waits.len() > 10, "the retries are spread all the same: {waits:?}");
 }
 
 #[test]

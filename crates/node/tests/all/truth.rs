@@ -1,7 +1,10 @@
 //! What is on record after a death or an outage: nothing invented, nothing thrown away.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use calendar::{Outside, Timestamp};
@@ -23,6 +26,48 @@ impl FiredMark for Mark {
     fn reach(&self, due: Timestamp) {
         self.0.fetch_max(due.as_millis(), Ordering::Relaxed);
     }
+}
+
+/// A mark that nobody has written yet.
+struct NoMark(AtomicI64);
+
+impl NoMark {
+    fn new() -> NoMark {
+        NoMark(AtomicI64::new(i64::MIN))
+    }
+}
+
+impl FiredMark for NoMark {
+    fn through(&self) -> Option<Timestamp> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|millis| *millis > i64::MIN).map(Timestamp::from_millis)
+    }
+
+    fn reach(&self, due: Timestamp) {
+        self.0.fetch_max(due.as_millis(), Ordering::Relaxed);
+    }
+}
+
+/// Something that happens when a node asks for its mark, which it does with its memory in hand.
+struct Ambush {
+    is_set: AtomicBool,
+    what: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Ambush {
+    fn new(what: impl Fn() + Send + Sync + 'static) -> Arc<Ambush> {
+        Arc::new(Ambush { is_set: AtomicBool::new(false), what: Box::new(what) })
+    }
+}
+
+impl FiredMark for Ambush {
+    fn through(&self) -> Option<Timestamp> {
+        if self.is_set.swap(false, Ordering::Relaxed) {
+            (self.what)();
+        }
+        None
+    }
+
+    fn reach(&self, _: Timestamp) {}
 }
 
 fn ended(run: &RunView) -> Vec<&AttemptRecord> {
@@ -202,4 +247,109 @@ fn silence_does_not_count_while_a_report_is_in_hand() {
     house.step(&node);
     let run = house.run(send.run);
     assert_eq!((run.state, run.attempts.len()), (RunState::Succeeded, 1), "{run:?}");
+}
+
+#[test]
+fn a_node_that_finds_no_mark_leaves_one_that_covers_what_its_predecessor_may_have_sent() {
+    let mark = Arc::new(NoMark::new());
+    let house = House::new().marked(Arc::clone(&mark) as Arc<dyn FiredMark>);
+    let first = house.node();
+    house.until(&[&first], "10:00:08");
+    drop(first);
+    mark.0.store(i64::MIN, Ordering::Relaxed);
+    house.set("10:00:14");
+    let second = house.stranger();
+    for _ in 0..3 {
+        now_or_never(second.renew());
+    }
+    assert!(second.shards_held() > 0);
+    assert!(mark.through() >= Some(at("10:00:08")), "the next process would doubt too little");
+}
+
+#[test]
+fn other_nodes_that_come_back_from_an_outage_may_settle_first_what_they_know() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    for number in 0..12 {
+        house.create(&first, once(&format!("job {number}"), "10:00:10"));
+    }
+    house.until(&[&first, &second], "10:00:10");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 12);
+    for node in [&first, &second] {
+        let is_sent = |event: &Event, run| matches!(event, Event::Sent { run: sent, .. } if *sent == run);
+        let events = node.take_events();
+        let own = sends.iter().filter(|send| events.iter().any(|event| is_sent(event, send.run)));
+        own.for_each(|send| node.report(house.said(send, AttemptOutcome::Succeeded)));
+    }
+    // The store is away for longer than a lease lasts, and one of them finds out later that it is back.
+    house.set("10:00:20");
+    house.until(&[&second], "10:00:25");
+    house.until(&[&first, &second], "10:00:30");
+    assert_eq!(house.sent(), Vec::<String>::new(), "every result is known to a living node");
+    assert!(house.runs().iter().all(|run| run.state == RunState::Succeeded), "{:?}", house.history());
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_change_makes_the_node_read_everything_again() {
+    let trap = Ambush::new(|| panic!("a bug"));
+    let house = House::new().marked(Arc::clone(&trap) as Arc<dyn FiredMark>);
+    let node = house.node();
+    house.create(&node, definition("job", every(10)));
+    house.until(&[&node], "10:00:11");
+    for send in house.take_sends() {
+        house.report(&node, &send, AttemptOutcome::Succeeded);
+    }
+    // Its lease ends, and the bug is met while it takes its shards again.
+    house.set("10:00:21");
+    trap.is_set.store(true, Ordering::Relaxed);
+    let met = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..4 {
+            now_or_never(node.renew());
+        }
+    }));
+    assert!(met.is_err(), "the bug was met");
+    house.until(&[&node], "10:00:41");
+    assert!(node.take_events().contains(&Event::MemoryDiscarded));
+    let mut sent: Vec<String> = house.sent();
+    sent.dedup();
+    assert_eq!(sent.last().map(String::as_str), Some("10:00:40 #1"), "{sent:?}");
+}
+
+#[test]
+fn the_time_is_told_while_the_engine_is_busy() {
+    let asked: Arc<Mutex<Option<Sender<()>>>> = Arc::default();
+    let (ask, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(None)));
+    let told = Arc::clone(&answer);
+    let busy = Ambush::new(move || {
+        // Another thread asks for the time; the memory stays in hand until it has its answer.
+        ask.lock().unwrap().take().unwrap().send(()).unwrap();
+        for _ in 0..100 {
+            if told.lock().unwrap().is_some() {
+                return;
+            }
+            thread::park_timeout(Duration::from_millis(50));
+        }
+    });
+    let house = House::new().marked(Arc::clone(&busy) as Arc<dyn FiredMark>);
+    let node = house.node();
+    house.set("10:00:10");
+    let (sender, receiver) = channel();
+    *asked.lock().unwrap() = Some(sender);
+    busy.is_set.store(true, Ordering::Relaxed);
+    let took_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (node, answer, took_over) = (&node, &answer, &took_over);
+        scope.spawn(move || {
+            receiver.recv().unwrap();
+            let now = node.now();
+            *answer.lock().unwrap() = Some((now, took_over.load(Ordering::Relaxed)));
+        });
+        for _ in 0..4 {
+            now_or_never(node.renew());
+        }
+        took_over.store(true, Ordering::Relaxed);
+    });
+    let answer = answer.lock().unwrap().take();
+    assert_eq!(answer, Some((Some(house.now()), false)), "before the engine was done");
 }

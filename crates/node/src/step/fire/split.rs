@@ -89,6 +89,7 @@ impl Turn<'_> {
                 address: None,
                 is_gated: true,
                 adopted_at: None,
+                was_seen: false,
                 possible_duplicate: run.flags.may_repeat,
                 http: None,
                 is_answered: false,
