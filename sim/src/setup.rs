@@ -291,6 +291,9 @@ const NARROW: Limits = Limits { fast_open: 2, fast_queue: 4, slow_open: 1, slow_
 /// Room for few runs that are due.
 const NARROW_DUE: usize = 7;
 
+/// Room for few jobs in memory.
+const NARROW_KNOWN: usize = 8;
+
 /// Near something interesting, such that it falls into the world.
 fn start(dice: &mut Dice, length: Micros) -> i64 {
     let moment: Timestamp = dice.pick(&MOMENTS).parse().expect("a constant");
@@ -313,6 +316,7 @@ fn settings(dice: &mut Dice) -> Settings {
         load_ahead: seconds(dice, &[30, 30, 10, 6, 120]).max(horizon),
         load_max: batch(dice),
         wheel_capacity: dice.pick(&[1_000_000, 1_000_000, 1_000_000, 100, 12, 3]),
+        known_max: if is_narrow { NARROW_KNOWN } else { 200_000 },
         fire_max: batch(dice),
         catch_up_max: dice.pick(&[1, 10, 100]),
         settle_max: batch(dice),
