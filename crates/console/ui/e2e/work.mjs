@@ -126,3 +126,42 @@ export async function an_empty_list_teaches({ browser }) {
   await page.goto(`${BASE}/nowhere`);
   await page.getByText("There is no such page").waitFor();
 }
+
+/** What is ahead is listed by when it comes, and what was cancelled is not in it unless that is asked for. */
+export async function what_is_ahead_comes_in_order({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `ahead-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const hours = [50, 3, 200, 30, 2, 100];
+  const runs = [];
+  for (const hour of hours) runs.push((await api("POST", "/runs", { job: job.id, at: new Date(Date.now() + hour * 3_600_000).toISOString() })).ids[0]);
+  await api("POST", `/runs/${runs[1]}/cancel`);
+  const inOrder = (wanted) => wanted.sort((a, b) => a - b).map((hour) => String(runs[hours.indexOf(hour)]));
+  const page = await openPage(browser);
+  await signIn(page);
+  const shown = () => page.getByRole("table", { name: "Runs" }).locator("[data-key]").evaluateAll((rows) => rows.map((row) => row.dataset.key));
+  const settles = (wanted) => until(`the runs are ${wanted}`, async () => JSON.stringify(await shown()) === JSON.stringify(wanted));
+  await visit(page, `/runs?job=${job.id}&when=ahead`);
+  await settles(inOrder([2, 30, 50, 100, 200]));
+  await page.getByRole("combobox", { name: "State" }).selectOption({ label: "All states" });
+  await settles(inOrder([2, 3, 30, 50, 100, 200]));
+  same(page.complaints, [], "complaints");
+}
+
+/** One choice of how times are shown is followed by the whole page of a run: timeline, reasons and log. */
+export async function all_times_of_a_run_follow_the_choice({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `times-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const { run } = await api("POST", `/jobs/${job.id}/run`, {});
+  await until("it has ended", async () => (await api("GET", `/runs/${run}`)).state === "succeeded");
+  const page = await openPage(browser, { timezoneId: "Asia/Kathmandu" });
+  await signIn(page);
+  await visit(page, `/runs/${run}`);
+  await page.getByRole("log").getByText("attempt 1", { exact: false }).first().waitFor();
+  await page.getByText("succeeded at the first attempt", { exact: false }).waitFor();
+  const isIn = (sign, other) => async () => {
+    const text = await page.locator("main").innerText();
+    return text.includes(sign) && !new RegExp(`:\\d\\d(\\.\\d+)?${other}`).test(text);
+  };
+  await until("all times are those of Kathmandu", isIn("+05:45", "Z"));
+  for (let turn = 0; turn < 3; turn += 1) await page.keyboard.press("t");
+  await until("all times are UTC", isIn("Z", "\\+05:45"));
+  same(page.complaints, [], "complaints");
+}

@@ -608,12 +608,6 @@ export const zh = {
     "正在运行、等待、延迟的数量以及图表仅为 {node} 的数据。其他节点的数据见：",
   "It advertises no address": "该节点未公布地址",
   "Its next runs stay as they are.": "后续运行时间不变。",
-  "answers you": "当前应答",
-  "Until now": "截至现在",
-  "Ahead": "未来",
-  "{n} loaded and waiting": "{n} 个已加载等待",
-  "{n} of {all} jobs fire by themselves": "{all} 个任务中 {n} 个自动触发",
-  Look: "查看",
 } as const;
 
 export type Words = { readonly [phrase in keyof typeof zh]: string };
