@@ -137,6 +137,10 @@ async fn lists_and_sums_hold_only_what_the_token_reaches() {
     }
     assert_eq!(get("/api/v1/stats", "viewer").await["jobs"], 1);
     assert_eq!(get("/api/v1/stats", ELSEWHERE).await["jobs"], 0);
+    assert_eq!(get("/api/v1/stats", "viewer").await["due"], 0);
+    for field in ["due", "oldest_due_ms"] {
+        assert_eq!(get("/api/v1/stats", ELSEWHERE).await[field], Value::Null, "{field} is of all apps");
+    }
     let cancel = r#"{"filter": {"job": 1}, "dry_run": true}"#;
     let count =
         async |token: &str| ask(&door, request("POST", "/api/v1/runs/cancel", token, cancel)).await.json();

@@ -207,6 +207,15 @@ impl Wheel {
         late.into_iter().chain(ahead).min()
     }
 
+    /// How many runs are due and not handed out, at most, and since when the first of them is. Costs as much as there are
+    /// groups with such runs.
+    pub fn overdue(&self) -> (usize, Option<Timestamp>) {
+        let first =
+            |queue: &VecDeque<Timer>| queue.iter().find(|timer| self.is_armed(timer)).map(|one| one.due);
+        let count: usize = self.ready.values().map(VecDeque::len).sum();
+        (count.min(self.len()), self.ready.values().filter_map(first).min())
+    }
+
     /// The runs that are due by `until` or have long been, those of each group in order as far as they are due already.
     ///
     /// It looks through the coarse slot that `until` lies in, so it is for moments ahead, not for hours.

@@ -6,6 +6,7 @@
 //! never held across an await.
 
 mod ahead;
+mod backlog;
 mod bells;
 mod checkpoint;
 mod desk;
@@ -38,6 +39,7 @@ use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
 use punctual_core::model::{Attempt, NodeId, RunId};
 
+pub use backlog::Backlog;
 pub use bells::Bells;
 pub use desk::{
     AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, NodeView,

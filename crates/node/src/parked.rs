@@ -2,6 +2,7 @@
 //! knows all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, ShardId};
@@ -22,8 +23,10 @@ pub(crate) enum WaitsFor {
     Call,
     /// Room in the due queue.
     Room,
-    /// Their job: it is stopped, or has no room.
+    /// Their job, which has no room; or the store, which is calling them back.
     Job,
+    /// The start of their job, which is stopped. They are no backlog.
+    Start,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,16 @@ struct Entry {
     since_change: bool,
     /// When the first of them that this node parked was due; the beginning of time for those it found.
     first: Timestamp,
+    /// How many this node parked and has not called back; one for those it found. Those that are cancelled meanwhile are
+    /// counted until the others are called back.
+    count: u64,
+}
+
+impl Entry {
+    /// How many of them would run if there were room.
+    fn waiting(&self) -> u64 {
+        if self.waits_for == WaitsFor::Start { 0 } else { self.count }
+    }
 }
 
 /// All of those.
@@ -40,8 +53,10 @@ pub(crate) struct ParkedJobs {
     entries: BTreeMap<(JobId, ShardId), Entry>,
     /// Those that may be called back, by due time.
     due: BTreeSet<(Timestamp, JobId, ShardId)>,
-    /// Those that wait for room.
-    roomless: BTreeSet<(JobId, ShardId)>,
+    /// Those that wait for room, by due time.
+    roomless: BTreeSet<(Timestamp, JobId, ShardId)>,
+    /// How many runs would run if there were room.
+    waiting: u64,
 }
 
 impl ParkedJobs {
@@ -49,7 +64,7 @@ impl ParkedJobs {
     pub(crate) fn note(&mut self, job: JobId, shard: ShardId, due: Timestamp) {
         self.put(job, shard, |entry| {
             let first = entry.first.min(due);
-            Entry { waits_for: WaitsFor::Call, first, ..entry }
+            Entry { waits_for: WaitsFor::Call, first, count: entry.count + 1, ..entry }
         });
     }
 
@@ -60,6 +75,7 @@ impl ParkedJobs {
                 waits_for: WaitsFor::Call,
                 since_change: true,
                 first: Timestamp::MIN,
+                count: 1,
             });
         }
     }
@@ -77,6 +93,25 @@ impl ParkedJobs {
         !shards.is_empty()
     }
 
+    /// So many of them were called back.
+    pub(crate) fn note_called(&mut self, job: JobId, shard: ShardId, called: u64) {
+        if self.entries.contains_key(&(job, shard)) {
+            self.put(job, shard, |entry| Entry { count: entry.count.saturating_sub(called), ..entry });
+        }
+    }
+
+    /// How many runs would run if there were room for them.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
+    /// When the first was due of those that may be called back or wait for room, as far as this node parked them.
+    pub(crate) fn earliest(&self) -> Option<Timestamp> {
+        let known = (Bound::Excluded((Timestamp::MIN, JobId(u32::MAX), ShardId(u16::MAX))), Bound::Unbounded);
+        let first = |set: &BTreeSet<(Timestamp, JobId, ShardId)>| set.range(known).next().map(|(at, ..)| *at);
+        [first(&self.due), first(&self.roomless)].into_iter().flatten().min()
+    }
+
     /// From now on they wait for this.
     pub(crate) fn wait_for(&mut self, job: JobId, shard: ShardId, waits_for: WaitsFor) {
         if self.entries.contains_key(&(job, shard)) {
@@ -91,7 +126,7 @@ impl ParkedJobs {
     /// There is room in the due queue: what waits for it may be called back. Whether anything does.
     pub(crate) fn find_room(&mut self) -> bool {
         let roomless = std::mem::take(&mut self.roomless);
-        for (job, shard) in &roomless {
+        for (_, job, shard) in &roomless {
             self.put(*job, *shard, |entry| Entry { waits_for: WaitsFor::Call, ..entry });
         }
         !roomless.is_empty()
@@ -109,8 +144,9 @@ impl ParkedJobs {
     /// No run of the job is parked any more.
     pub(crate) fn forget(&mut self, job: JobId, shard: ShardId) {
         if let Some(entry) = self.entries.remove(&(job, shard)) {
+            self.waiting -= entry.waiting();
             self.due.remove(&(entry.first, job, shard));
-            self.roomless.remove(&(job, shard));
+            self.roomless.remove(&(entry.first, job, shard));
         }
     }
 
@@ -118,19 +154,21 @@ impl ParkedJobs {
     pub(crate) fn leave(&mut self, shard: ShardId) {
         self.entries.retain(|(_, of), _| *of != shard);
         self.due.retain(|(_, _, of)| *of != shard);
-        self.roomless.retain(|(_, of)| *of != shard);
+        self.roomless.retain(|(_, _, of)| *of != shard);
+        self.waiting = self.entries.values().map(Entry::waiting).sum();
     }
 
     fn put(&mut self, job: JobId, shard: ShardId, change: impl FnOnce(Entry) -> Entry) {
-        let none = Entry { waits_for: WaitsFor::Job, since_change: false, first: Timestamp::MAX };
+        let none = Entry { waits_for: WaitsFor::Job, since_change: false, first: Timestamp::MAX, count: 0 };
         let before = self.entries.get(&(job, shard)).copied().unwrap_or(none);
         let after = change(before);
+        self.waiting = self.waiting - before.waiting() + after.waiting();
         self.due.remove(&(before.first, job, shard));
-        self.roomless.remove(&(job, shard));
+        self.roomless.remove(&(before.first, job, shard));
         match after.waits_for {
             WaitsFor::Call => drop(self.due.insert((after.first, job, shard))),
-            WaitsFor::Room => drop(self.roomless.insert((job, shard))),
-            WaitsFor::Job => {}
+            WaitsFor::Room => drop(self.roomless.insert((after.first, job, shard))),
+            WaitsFor::Job | WaitsFor::Start => {}
         }
         self.entries.insert((job, shard), after);
     }
@@ -169,5 +207,30 @@ mod tests {
         assert_eq!(jobs(&parked), [1, 3]);
         parked.leave(shard);
         assert!(parked.due.is_empty() && parked.entries.is_empty());
+        assert_eq!((parked.waiting(), parked.earliest()), (0, None));
+    }
+
+    #[test]
+    fn what_waits_is_counted_unless_its_job_is_stopped() {
+        let (mut parked, shard) = (ParkedJobs::default(), ShardId(0));
+        for job in [1, 1, 1, 2] {
+            parked.note(JobId(job), shard, at(i64::from(job) * 10));
+        }
+        parked.adopt(JobId(3), shard);
+        assert_eq!(
+            (parked.waiting(), parked.earliest()),
+            (5, Some(at(10))),
+            "nobody knows since when the third"
+        );
+        parked.wait_for(JobId(1), shard, WaitsFor::Start);
+        assert_eq!((parked.waiting(), parked.earliest()), (2, Some(at(20))));
+        parked.wait_for(JobId(2), shard, WaitsFor::Room);
+        assert_eq!((parked.waiting(), parked.earliest()), (2, Some(at(20))));
+        assert!(parked.call(JobId(1), true));
+        parked.note_called(JobId(1), shard, 2);
+        assert_eq!((parked.waiting(), parked.earliest()), (3, Some(at(10))));
+        parked.forget(JobId(1), shard);
+        parked.note_called(JobId(3), shard, 9);
+        assert_eq!(parked.waiting(), 1);
     }
 }

@@ -11,6 +11,7 @@ use punctual_core::model::{JobId, Part, RunId, Text};
 use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
+use crate::backlog::earliest;
 use crate::memory::{Memory, Place};
 use crate::natives::NATIVE;
 use crate::ports::Address;
@@ -72,6 +73,21 @@ impl Seekers {
         self.stalled_count += 1;
         *self.stalled_by_job.entry(job).or_default() += 1;
         self.waiting.insert(id, Seeking { app, is_asking: false, stalled: Some((post, rank, job)) });
+    }
+
+    /// How many wait, for whatever reason.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Of those that lose their patience one day, the one that does so first: it has waited longest.
+    pub(crate) fn longest(&self) -> Option<RunId> {
+        self.deadlines.first().map(|(_, id)| *id)
+    }
+
+    /// When the oldest of those became due that wait until somebody takes more.
+    pub(crate) fn earliest_stalled(&self) -> Option<Timestamp> {
+        self.stalled.values().filter_map(earliest).min()
     }
 
     /// How many wait until somebody takes more.

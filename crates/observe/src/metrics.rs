@@ -25,6 +25,10 @@ pub struct Figures {
     pub loaded: u64,
     /// Attempts that are on their way.
     pub running: u64,
+    /// Runs that are due and not started.
+    pub due: u64,
+    /// For how many milliseconds the oldest of those has been due; 0 if there is none.
+    pub oldest_due_ms: u64,
     /// Shards that the node acts for.
     pub shards: u64,
     /// Nodes that live, as far as this one knows.
@@ -78,6 +82,8 @@ pub struct Metrics {
     store_failures: Family<ByStep, Counter>,
     loaded: Gauge<u64, AtomicU64>,
     running: Gauge<u64, AtomicU64>,
+    due: Gauge<u64, AtomicU64>,
+    oldest_due: Gauge<f64, AtomicU64>,
     shards: Gauge<u64, AtomicU64>,
     nodes: Gauge<u64, AtomicU64>,
     skew: Gauge<f64, AtomicU64>,
@@ -199,6 +205,8 @@ impl Metrics {
             store_failures: Family::default(),
             loaded: Gauge::default(),
             running: Gauge::default(),
+            due: Gauge::default(),
+            oldest_due: Gauge::default(),
             shards: Gauge::default(),
             nodes: Gauge::default(),
             skew: Gauge::default(),
@@ -265,12 +273,15 @@ impl Metrics {
         let gauges = [
             ("runs_loaded", "Runs that are loaded and not on their way", &self.loaded),
             ("attempts_running", "Attempts that are on their way", &self.running),
+            ("runs_due", "Runs that are due and not started", &self.due),
             ("shards_held", "Shards that this node acts for", &self.shards),
             ("nodes", "Nodes that live, as far as this one knows", &self.nodes),
         ];
         for (name, help, gauge) in gauges {
             self.registry.register(name, help, gauge.clone());
         }
+        let help = "For how long the oldest run has been due that is not started; 0 if there is none";
+        self.registry.register_with_unit("runs_due_oldest", help, Unit::Seconds, self.oldest_due.clone());
         let help = "By how much this machine's clock is ahead of the cluster's";
         self.registry.register_with_unit("clock_skew", help, Unit::Seconds, self.skew.clone());
         let help = "Shards that the database was asked for although Redis refused them";
@@ -330,6 +341,8 @@ impl Metrics {
     pub fn text(&self, figures: Figures) -> String {
         self.loaded.set(figures.loaded);
         self.running.set(figures.running);
+        self.due.set(figures.due);
+        self.oldest_due.set(figures.oldest_due_ms as f64 / 1_000.0);
         self.shards.set(figures.shards);
         self.nodes.set(figures.nodes);
         self.skew.set(figures.skew_ms as f64 / 1_000.0);
@@ -379,6 +392,8 @@ mod tests {
         let text = metrics.text(Figures {
             loaded: 4,
             running: 5,
+            due: 6,
+            oldest_due_ms: 12_500,
             shards: 64,
             streams: 7,
             bodies_refused: 8,
@@ -399,6 +414,8 @@ mod tests {
             "punctual_kills_answered_total{answer=\"refused\"} 0",
             "punctual_runs_loaded 4",
             "punctual_attempts_running 5",
+            "punctual_runs_due 6",
+            "punctual_runs_due_oldest_seconds 12.5",
             "punctual_shards_held 64",
             "punctual_streams 7",
             "punctual_bodies_refused_total 8",

@@ -68,7 +68,7 @@ pub struct Page<T> {
 pub struct Stats {
     /// Jobs that are not deleted.
     pub jobs: u64,
-    /// Those of them that fire by themselves.
+    /// Those of them that are enabled, with a schedule or without.
     pub jobs_enabled: u64,
     /// Runs that succeeded.
     pub succeeded: u64,
@@ -82,6 +82,10 @@ pub struct Stats {
     pub running: u64,
     /// Shards that this node acts for.
     pub shards: u64,
+    /// Runs of this node's shards that are due and not started; null for a token that does not reach all apps.
+    pub due: Option<u64>,
+    /// For how many milliseconds the oldest of those has been due; null if there is none, and where `due` is null.
+    pub oldest_due_ms: Option<u64>,
     /// The cluster's time.
     pub now: String,
 }

@@ -328,10 +328,12 @@ fn budgets(config: &Config) -> punctual_api::Limits {
 
 fn figures(node: &Node, places: &Places, redis: Option<&Redis>, load: punctual_api::Load) -> Figures {
     let (loaded, running) = node.load_figures();
-    let connections = places.counts();
+    let (backlog, connections) = (node.backlog(), places.counts());
     Figures {
         loaded: loaded as u64,
         running: running as u64,
+        due: backlog.due,
+        oldest_due_ms: backlog.oldest.map_or(0, |age| age.as_millis() as u64),
         shards: node.shards_held() as u64,
         nodes: node.nodes().len() as u64,
         skew_ms: skew(node),

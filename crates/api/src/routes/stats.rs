@@ -91,6 +91,7 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
         false => counts_of(&front, &filter).await?,
     };
     let (loaded, running) = front.node.load_figures();
+    let backlog = call.caller.reaches_all().then(|| front.node.backlog());
     Ok(ok(&Stats {
         jobs,
         jobs_enabled,
@@ -100,6 +101,8 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
         loaded: loaded as u64,
         running: running as u64,
         shards: front.node.shards_held() as u64,
+        due: backlog.map(|backlog| backlog.due),
+        oldest_due_ms: backlog.and_then(|backlog| backlog.oldest).map(|age| age.as_millis() as u64),
         now: front.now()?.to_string(),
     }))
 }

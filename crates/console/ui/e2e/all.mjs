@@ -46,7 +46,10 @@ async function failures(group, world) {
   const waiting = [...group];
   let failed = 0;
   const work = async () => {
-    for (let name = waiting.shift(); name; name = waiting.shift()) failed += (await passes(name, world)) ? 0 : 1;
+    for (let name = waiting.shift(); name; name = waiting.shift()) {
+      // Not `failed += await …`: that reads the sum before it waits, and forgets what another test added meanwhile.
+      if (!(await passes(name, world))) failed += 1;
+    }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   return failed;

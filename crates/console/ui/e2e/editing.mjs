@@ -42,6 +42,10 @@ export async function next_runs_follow_what_is_typed({ browser, agent }) {
   await page.getByRole("button", { name: "Review and save" }).click();
   await page.getByRole("dialog").getByText("no longer").first().waitFor();
   await page.getByRole("dialog").getByText("new", { exact: true }).first().waitFor();
+  const shown = (kind) => page.getByRole("dialog").locator(`.${kind}`).allTextContents();
+  const [gone, come] = [await shown("is-gone"), await shown("is-new")];
+  check(gone.length === 5 && gone.every((time) => time.includes("T03:00:00")), `the first five that go: ${gone}`);
+  check(come.length === 5 && come.every((time) => time.includes("T05:30:00")), `the first five that come: ${come}`);
   await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
   await page.getByLabel("JSON", { exact: true }).fill("{");
   await page.getByText("The JSON cannot be read yet.").waitFor();

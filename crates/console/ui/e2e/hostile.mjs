@@ -1,5 +1,6 @@
-// Text from outside is text: markup, scripts, marks that turn a line round, letters of four bytes, and very much of it.
-import { api, check, openPage, overflow, same, signIn, unique, visit } from "./world.mjs";
+// Text from outside is text: markup, scripts, marks that turn a line round, letters of four bytes, and very much of it. And
+// a server that is away, or has become another, breaks no screen.
+import { api, check, openPage, overflow, same, signIn, startWire, unique, until, visit } from "./world.mjs";
 
 const MARKUP = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 const TURNED = "\u202Egnp.exe\u2066 \u{1D11E}\u{1F600}";
@@ -45,4 +46,83 @@ export async function the_policy_of_the_page_stops_scripts({ browser }) {
     return window.slipped === true;
   });
   same(ran, false, "a script in the page");
+}
+
+const SCREENS = ["Runs", "Forecast", "Executors", "Storage", "Settings", "Jobs"];
+const BROKEN = "Something went wrong in the console";
+
+/** Everything is loaded soon after the first screen, so that others open while the server is away. */
+export async function every_screen_opens_while_the_server_is_away({ browser }) {
+  const page = await openPage(browser, { expects: [/ERR_INTERNET_DISCONNECTED/] });
+  await signIn(page);
+  const loaded = () => page.evaluate(() => performance.getEntriesByType("resource").map((one) => one.name));
+  for (const name of [...SCREENS, "JobDetail", "JobEditor", "RunDetail"]) await until(`${name} is loaded`, async () => (await loaded()).some((one) => one.includes(`/assets/${name}`)));
+  await page.context().setOffline(true);
+  for (const name of SCREENS) {
+    await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name }).click();
+    await page.getByRole("heading", { level: 1, name }).waitFor();
+    same(await page.getByText(BROKEN).count(), 0, `complaints of the screen ${name}`);
+  }
+  await page.context().setOffline(false);
+  await page.locator(".live[data-state=live]").waitFor();
+  same(page.complaints, [], "complaints");
+}
+
+/** A screen whose script could not be loaded waits for the server, and then comes by itself. */
+export async function a_screen_that_could_not_be_loaded_comes_when_the_server_answers({ browser }) {
+  const page = await openPage(browser, { expects: [/Failed to load resource/, /Failed to fetch/] });
+  let isAway = true;
+  for (const address of ["**/assets/Forecast*.js", "**/healthz"]) await page.route(address, (route) => (isAway ? route.abort() : route.continue()));
+  await signIn(page);
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Forecast" }).click();
+  await page.getByText("The server does not answer").waitFor();
+  same(await page.getByText(BROKEN).count(), 0, "complaints");
+  isAway = false;
+  await page.getByRole("heading", { level: 1, name: "Forecast" }).waitFor();
+  same(page.complaints, [], "complaints");
+}
+
+/** After an upgrade the files have other names. The page loads itself anew, and where that does not help, only once. */
+export async function a_page_whose_files_are_gone_loads_itself_anew_once({ browser }) {
+  const page = await openPage(browser, { expects: [/Failed to load resource/, /status of 404/, /Failed to fetch/, /dynamically imported module/] });
+  await page.route("**/assets/Forecast*.js", (route) => route.fulfill({ status: 404, body: "" }));
+  await signIn(page);
+  let loads = 0;
+  page.on("load", () => (loads += 1));
+  await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Forecast" }).click();
+  await page.getByText(BROKEN).waitFor();
+  same(loads, 1, "loads of the page");
+  await page.unroute("**/assets/Forecast*.js");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("heading", { level: 1, name: "Forecast" }).waitFor();
+}
+
+/** A server that comes back with another console is noticed: at once where nobody writes, else with the next screen. */
+export async function a_page_of_an_older_console_loads_itself_anew({ browser }) {
+  const wire = await startWire();
+  try {
+    const page = await openPage(browser, { base: wire.url, expects: [/Failed to load resource/, /ERR_/] });
+    await signIn(page);
+    await page.locator(".live[data-state=live]").waitFor();
+    await visit(page, "/jobs");
+    await page.locator(".live[data-state=live]").waitFor();
+    let loads = 0;
+    page.on("load", () => (loads += 1));
+    await page.getByRole("searchbox").focus();
+    let asked = 0;
+    await page.route(`${wire.url}/`, (route) => {
+      if (route.request().resourceType() === "document") return route.continue();
+      asked += 1;
+      return route.fulfill({ contentType: "text/html", body: '<!doctype html><script type="module" src="/assets/index-other.js"></script>' });
+    });
+    wire.cut();
+    await until("it asks for the page", () => asked > 0);
+    await page.locator(".live[data-state=live]").waitFor();
+    same(loads, 0, "loads of the page while somebody writes");
+    await page.getByRole("navigation", { name: "Main" }).getByRole("link", { name: "Runs" }).click();
+    await until("it is loaded anew", () => loads === 1);
+    await page.getByRole("heading", { level: 1, name: "Runs" }).waitFor();
+  } finally {
+    wire.close();
+  }
 }

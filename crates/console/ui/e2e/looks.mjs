@@ -51,6 +51,25 @@ export async function every_screen_fits_a_phone({ browser, agent }) {
   await page.getByRole("heading", { level: 1, name: "Jobs" }).waitFor();
 }
 
+/** Between a phone and a desk: tablets, halves of screens, small notebooks. */
+export async function every_screen_fits_windows_of_every_width({ browser, agent }) {
+  await api("POST", "/jobs", { app: "e2e-with-a-long-name", name: `a-job-whose-name-is-long-${unique()}`, tags: ["nightly", "reports", "finance"], schedule: { kind: "cron", expression: "7,37 2-5 1-7 * mon", zone: "America/Argentina/Buenos_Aires" }, target: { kind: "http", url: agent.url } });
+  const page = await openPage(browser);
+  await signIn(page);
+  const found = [];
+  for (const path of await places(agent)) {
+    await visit(page, path);
+    for (const width of [768, 822, 1024, 1075, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      const beyond = await overflow(page);
+      if (beyond > 0) found.push(`${path} is ${beyond} pixels too wide at ${width}`);
+    }
+  }
+  same(found, [], "faults");
+  same(page.complaints, [], "complaints");
+}
+
 export async function the_console_speaks_chinese({ browser, agent }) {
   const page = await openPage(browser, { locale: "zh-CN" });
   page.look = "chinese";

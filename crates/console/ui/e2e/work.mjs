@@ -126,3 +126,70 @@ export async function an_empty_list_teaches({ browser }) {
   await page.goto(`${BASE}/nowhere`);
   await page.getByText("There is no such page").waitFor();
 }
+
+/** What is ahead is listed by when it comes, and what was cancelled is not in it unless that is asked for. */
+export async function what_is_ahead_comes_in_order({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `ahead-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const hours = [50, 3, 200, 30, 2, 100];
+  const runs = [];
+  for (const hour of hours) runs.push((await api("POST", "/runs", { job: job.id, at: new Date(Date.now() + hour * 3_600_000).toISOString() })).ids[0]);
+  await api("POST", `/runs/${runs[1]}/cancel`);
+  const inOrder = (wanted) => wanted.sort((a, b) => a - b).map((hour) => String(runs[hours.indexOf(hour)]));
+  const page = await openPage(browser);
+  await signIn(page);
+  const shown = () => page.getByRole("table", { name: "Runs" }).locator("[data-key]").evaluateAll((rows) => rows.map((row) => row.dataset.key));
+  const settles = (wanted) => until(`the runs are ${wanted}`, async () => JSON.stringify(await shown()) === JSON.stringify(wanted));
+  await visit(page, `/runs?job=${job.id}&when=ahead`);
+  await settles(inOrder([2, 30, 50, 100, 200]));
+  await page.getByRole("combobox", { name: "State" }).selectOption({ label: "All states" });
+  await settles(inOrder([2, 3, 30, 50, 100, 200]));
+  same(page.complaints, [], "complaints");
+}
+
+/** One choice of how times are shown is followed by the whole page of a run: timeline, reasons and log. */
+export async function all_times_of_a_run_follow_the_choice({ browser, agent }) {
+  const job = await api("POST", "/jobs", { app: "e2e", name: `times-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const { run } = await api("POST", `/jobs/${job.id}/run`, {});
+  await until("it has ended", async () => (await api("GET", `/runs/${run}`)).state === "succeeded");
+  const page = await openPage(browser, { timezoneId: "Asia/Kathmandu" });
+  await signIn(page);
+  await visit(page, `/runs/${run}`);
+  await page.getByRole("log").getByText("attempt 1", { exact: false }).first().waitFor();
+  await page.getByText("succeeded at the first attempt", { exact: false }).waitFor();
+  const isIn = (sign, other) => async () => {
+    const text = await page.locator("main").innerText();
+    return text.includes(sign) && !new RegExp(`:\\d\\d(\\.\\d+)?${other}`).test(text);
+  };
+  await until("all times are those of Kathmandu", isIn("+05:45", "Z"));
+  for (let turn = 0; turn < 3; turn += 1) await page.keyboard.press("t");
+  await until("all times are UTC", isIn("Z", "\\+05:45"));
+  same(page.complaints, [], "complaints");
+}
+
+/** The overview says what is due and not started, and in a cluster which figures are one node's and where the others are. */
+export async function the_overview_says_what_waits_and_whose_the_figures_are({ browser, agent }) {
+  await api("POST", "/jobs", { app: "e2e", name: `waits-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
+  const page = await openPage(browser);
+  const told = { due: 3, oldest_due_ms: 4_000 };
+  const others = [];
+  const add = (address, change) => page.route(address, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: change(await response.json()) });
+  });
+  await add("**/api/v1/stats", (stats) => ({ ...stats, ...told }));
+  await add("**/api/v1/nodes", (nodes) => ({ items: [...nodes.items.map((node) => ({ ...node, name: "berlin-2" })), ...others] }));
+  await signIn(page);
+  const tile = page.getByRole("link", { name: /^Waiting/ });
+  await tile.getByText("oldest 4s").waitFor();
+  same(await tile.getAttribute("href"), "/runs?state=pending", "where the tile leads");
+  same(await page.locator(".tile.is-warn", { hasText: "Waiting" }).count(), 0, "tiles that warn of four seconds");
+  same(await page.getByText("1 of 3 nodes").count(), 0, "names of a node that is alone");
+  Object.assign(told, { due: 150_214, oldest_due_ms: 252_000 });
+  const node = (name, address) => ({ node: name, name, address, shards: 0, is_self: false, state: "active" });
+  others.push(node("berlin-1", "http://10.0.0.1:7070"), node("berlin-3", ""));
+  await visit(page, "/");
+  await page.locator(".tile.is-warn", { hasText: "150,214" }).getByText("oldest 4m 12s").waitFor();
+  await page.getByText("on berlin-2 (1 of 3 nodes)").first().waitFor();
+  same(await page.getByRole("link", { name: "berlin-1" }).getAttribute("href"), "http://10.0.0.1:7070", "the console of the other node");
+  same(page.complaints, [], "complaints");
+}

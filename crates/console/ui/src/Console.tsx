@@ -1,26 +1,28 @@
 // The console: signing in, then the frame with one of the screens.
 import { useQueryClient } from "@tanstack/react-query";
-import { Component, type ReactNode, Suspense, lazy, useEffect } from "react";
+import { Component, type ReactNode, Suspense, useEffect } from "react";
 import { Route, Switch, useLocation } from "wouter";
+import { Refusal, UNREACHABLE } from "./api/client";
 import { startLive } from "./api/live";
 import { useSignedIn } from "./api/session";
 import { Bones, Empty } from "./parts/Empty";
 import { Problem } from "./parts/Problem";
 import { Frame } from "./shell/Frame";
+import { later, loadTheRest, lookForAnother, reloadIfOutdated, useIsWaiting } from "./shell/later";
 import { Screen } from "./shell/Screen";
 import { SignInPage } from "./shell/SignIn";
 import { t } from "./words";
 
-const Overview = lazy(() => import("./screens/overview/Overview"));
-const Jobs = lazy(() => import("./screens/jobs/Jobs"));
-const JobDetail = lazy(() => import("./screens/job/JobDetail"));
-const JobEditor = lazy(() => import("./screens/editor/JobEditor"));
-const Runs = lazy(() => import("./screens/runs/Runs"));
-const RunDetail = lazy(() => import("./screens/run/RunDetail"));
-const Forecast = lazy(() => import("./screens/forecast/Forecast"));
-const Executors = lazy(() => import("./screens/executors/Executors"));
-const StorageScreen = lazy(() => import("./screens/storage/StorageScreen"));
-const Settings = lazy(() => import("./screens/settings/Settings"));
+const Overview = later(() => import("./screens/overview/Overview"));
+const Jobs = later(() => import("./screens/jobs/Jobs"));
+const JobDetail = later(() => import("./screens/job/JobDetail"));
+const JobEditor = later(() => import("./screens/editor/JobEditor"));
+const Runs = later(() => import("./screens/runs/Runs"));
+const RunDetail = later(() => import("./screens/run/RunDetail"));
+const Forecast = later(() => import("./screens/forecast/Forecast"));
+const Executors = later(() => import("./screens/executors/Executors"));
+const StorageScreen = later(() => import("./screens/storage/StorageScreen"));
+const Settings = later(() => import("./screens/settings/Settings"));
 
 export function Console() {
   const signedIn = useSignedIn();
@@ -36,12 +38,14 @@ function Inside() {
   useEffect(() => {
     if (signedIn.kind !== "in") return undefined;
     void queries.invalidateQueries();
-    return startLive(queries);
+    return startLive(queries, () => void lookForAnother());
   }, [signedIn.kind, queries]);
+  useEffect(() => void loadTheRest(), []);
+  useEffect(reloadIfOutdated, [path]);
   return (
     <Frame>
       <Safe key={path}>
-        <Suspense fallback={<Bones rows={6} />}>
+        <Suspense fallback={<Coming />}>
           <Switch>
             <Route path="/"><Overview /></Route>
             <Route path="/jobs"><Jobs /></Route>
@@ -59,6 +63,17 @@ function Inside() {
         </Suspense>
       </Safe>
     </Frame>
+  );
+}
+
+/** A screen that is being loaded, or waits for the server to answer. */
+function Coming() {
+  const isWaiting = useIsWaiting();
+  return (
+    <>
+      {isWaiting ? <Problem error={new Refusal({ title: "", detail: "", status: UNREACHABLE }, null)} /> : null}
+      <Bones rows={6} />
+    </>
   );
 }
 

@@ -110,7 +110,8 @@ impl Memory {
             let Some(lease) = self.lease(shard).filter(|_| !is_stopped && room * 2 >= settings.queue_max)
             else {
                 // When it is started, or has room, they are due again.
-                self.parked.wait_for(job, shard, WaitsFor::Job);
+                let waits_for = if is_stopped { WaitsFor::Start } else { WaitsFor::Job };
+                self.parked.wait_for(job, shard, waits_for);
                 continue;
             };
             let at = if since_change { changed_at } else { now };
@@ -161,6 +162,9 @@ impl Memory {
         let mut counts: BTreeMap<JobId, usize> = BTreeMap::new();
         for (job, _) in called {
             *counts.entry(*job).or_default() += 1;
+        }
+        for (job, count) in &counts {
+            self.parked.note_called(*job, shard, *count as u64);
         }
         for (job, most) in &unpark.jobs {
             let is_all = called.len() < unpark.max && counts.get(job).copied().unwrap_or(0) < *most;

@@ -1,6 +1,7 @@
 //! The steps of a node, called by hand on a clock that only the test moves.
 
 mod ahead;
+mod backlog;
 mod change;
 mod cluster;
 mod executors;

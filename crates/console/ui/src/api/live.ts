@@ -22,6 +22,7 @@ const hearers = new Set<(events: Sent[]) => void>();
 let lastId: string | null = null;
 let stopper: AbortController | null = null;
 let client: QueryClient | null = null;
+let onReturn: () => void = () => undefined;
 let isHeld = localStorage.getItem(PAUSED) === "yes";
 
 function become(next: LiveState): void {
@@ -54,9 +55,10 @@ export function toggleLive(): void {
   else void listen();
 }
 
-/** Begins to listen, and gives the answer that ends it. */
-export function startLive(queries: QueryClient): () => void {
+/** Begins to listen, and gives the answer that ends it. `returned` is called when the server was away and is there again. */
+export function startLive(queries: QueryClient, returned: () => void): () => void {
   client = queries;
+  onReturn = returned;
   const look = () => (document.hidden ? pause() : void listen());
   document.addEventListener("visibilitychange", look);
   look();
@@ -89,7 +91,10 @@ async function listen(): Promise<void> {
       const response = await send("/events", { accept: "text/event-stream", signal: own.signal, headers });
       become("live");
       wait = 500;
-      if (wasAway) everything();
+      if (wasAway) {
+        everything();
+        onReturn();
+      }
       wasAway = true;
       if (response.body) await readEvents(response.body, take);
     } catch {

@@ -133,13 +133,17 @@ export function preview(schedule: Schedule, count: number, after?: string): Prom
   return change<Preview>("POST", "/schedules/preview", { schedule, count, ...(after ? { after } : {}) });
 }
 
-export function useRuns(filter: RunFilter, limit = PAGE) {
+/** Runs of several filters, one after the other; a page says which of them it belongs to. */
+export function useRuns(filters: RunFilter[], limit = PAGE) {
   return useInfiniteQuery({
-    queryKey: ["list", "runs", filter, limit],
-    queryFn: ({ pageParam, signal }) =>
-      get<Page<Run>>(`/runs${query({ ...filter, limit, cursor: pageParam })}`, signal),
-    initialPageParam: "",
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    queryKey: ["list", "runs", filters, limit],
+    queryFn: async ({ pageParam: { index, cursor }, signal }) => {
+      const page = await get<Page<Run>>(`/runs${query({ ...filters[index], limit, cursor })}`, signal);
+      return { ...page, index };
+    },
+    initialPageParam: { index: 0, cursor: "" },
+    getNextPageParam: ({ next_cursor, index }) =>
+      next_cursor ? { index, cursor: next_cursor } : index + 1 < filters.length ? { index: index + 1, cursor: "" } : undefined,
     placeholderData: keepPreviousData,
     retry: once,
   });

@@ -18,6 +18,8 @@ export function List<T>(props: {
   hasMore: boolean;
   more: () => void;
   isLoading: boolean;
+  /** Changes when something above the list comes or goes, so that its place is measured anew. */
+  above?: unknown;
 }) {
   const { items, hasMore, more, isLoading } = props;
   const box = useRef<HTMLDivElement>(null);
@@ -28,7 +30,7 @@ export function List<T>(props: {
   useLayoutEffect(() => {
     const top = box.current?.getBoundingClientRect().top ?? 0;
     setMargin(Math.round(top + window.scrollY));
-  }, [items.length === 0]);
+  }, [items.length === 0, props.above]);
   const rows = useWindowVirtualizer({ count: items.length, estimateSize: () => props.height, overscan: 12, scrollMargin: margin });
   useEffect(() => {
     rows.measure();

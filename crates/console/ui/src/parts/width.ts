@@ -1,5 +1,6 @@
-// How wide an element is, in pixels, so that charts are drawn in the size in which they are seen.
-import { type RefObject, useEffect, useRef, useState } from "react";
+// How wide an element is, in pixels, so that charts are drawn in the size in which they are seen; and whether the window
+// has room for something.
+import { type RefObject, useEffect, useRef, useState, useSyncExternalStore } from "react";
 
 export function useWidth<E extends HTMLElement>(usual: number): [RefObject<E | null>, number] {
   const element = useRef<E>(null);
@@ -12,4 +13,17 @@ export function useWidth<E extends HTMLElement>(usual: number): [RefObject<E | n
     return () => watcher.disconnect();
   }, []);
   return [element, width];
+}
+
+/** Whether the window is at most this wide; follows it when it is resized. */
+export function useIsUnder(pixels: number): boolean {
+  const asked = `(max-width: ${pixels}px)`;
+  return useSyncExternalStore(
+    (changed) => {
+      const media = matchMedia(asked);
+      media.addEventListener("change", changed);
+      return () => media.removeEventListener("change", changed);
+    },
+    () => matchMedia(asked).matches,
+  );
 }

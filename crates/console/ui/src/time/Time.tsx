@@ -1,8 +1,9 @@
 // An instant on the screen: relative by default, and a click goes round the ways to show it, everywhere at once.
-import { useSyncExternalStore } from "react";
+import { useCallback, useSyncExternalStore } from "react";
 import { t } from "../words";
+import { instants } from "./instants";
 import { useNow } from "./now";
-import { iso, isZone, myZone, wall } from "./zone";
+import { iso, isZone, myZone, offsetText, wall } from "./zone";
 import { brief, left as leftOf } from "./words";
 
 export type Manner = "relative" | "mine" | "job" | "utc";
@@ -65,10 +66,22 @@ function Relative({ at }: { at: number }) {
   return <>{distance(at, useNow())}</>;
 }
 
+/** An instant in a zone; where it is precise, with its offset, so that it cannot be read in another one. */
 function absolute(at: number, zone: string, precise: boolean): string {
   const local = wall(at, zone);
-  const mark = zone === "UTC" ? "Z" : "";
-  return precise ? `${local.date} ${local.time}.${local.millis}${mark}` : `${local.date.slice(5)} ${local.time}${mark}`;
+  if (precise) return `${local.date} ${local.time}.${local.millis}${offsetText(local.offset)}`;
+  return `${local.date.slice(5)} ${local.time}${zone === "UTC" ? "Z" : ""}`;
+}
+
+/** How precise times are written at the moment: as a function, for text that is not made of elements. */
+export function usePrecise(zone: string | undefined): (at: number) => string {
+  const shown = zoneOf(useManner(), zone);
+  return useCallback((at: number) => absolute(at, shown, true), [shown]);
+}
+
+/** A sentence of the server, with the instants in it shown like all others. */
+export function Told({ text, zone }: { text: string; zone: string | undefined }) {
+  return <>{instants(text).map((part, index) => (part.isInstant ? <Time key={index} at={part.text} zone={zone} precise /> : part.text))}</>;
 }
 
 /** A countdown to an instant, or how long ago it was due. */

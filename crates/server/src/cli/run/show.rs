@@ -129,7 +129,14 @@ fn attempts_table(attempts: &[Value]) -> Table {
     ];
     let mut table = Table::new(&columns);
     let fields = ["/number", "/started_at", "/ended_at", "/outcome", "/executor", "/message"];
-    attempts.iter().for_each(|attempt| table.row(fields.map(|field| cell(attempt, field))));
+    for attempt in attempts {
+        let mut row = fields.map(|field| cell(attempt, field));
+        if attempt["supposed"] == true {
+            // No node knows that it was sent, so it neither ended nor was it lost.
+            (row[2], row[3]) = (String::new(), "may have been sent".into());
+        }
+        table.row(row);
+    }
     table
 }
 
@@ -146,4 +153,25 @@ pub(super) async fn why(session: &mut Session, run: u64) -> Result<(), Failure> 
         session.print(printable(&line).trim_end());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_attempt_that_may_have_been_sent_is_not_shown_as_lost() {
+        let supposed = json!({
+            "number": 1, "started_at": "10:00:00Z", "ended_at": "10:00:04Z", "outcome": "lost", "supposed": true,
+        });
+        let sent = json!({
+            "number": 2, "started_at": "10:00:05Z", "ended_at": "10:00:06Z", "outcome": "succeeded",
+        });
+        let text = attempts_table(&[supposed, sent]).show(None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].contains("may have been sent") && !lines[1].contains("lost"), "{text}");
+        assert!(!lines[1].contains("10:00:04Z"), "nobody knows of an end: {text}");
+        assert!(lines[2].contains("10:00:06Z") && lines[2].contains("succeeded"), "{text}");
+    }
 }

@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { change } from "../../api/client";
 import { once, preview } from "../../api/queries";
-import type { JobDraft, JobPlan } from "../../api/types";
+import type { JobDraft, JobPlan, Schedule } from "../../api/types";
 import { Dialog } from "../../parts/Dialog";
 import { Diff } from "../../parts/Diff";
 import { isEqual, mergePatch } from "../../parts/merge";
@@ -10,7 +10,7 @@ import { Problem, Warning } from "../../parts/Problem";
 import { iso, myZone } from "../../time/zone";
 import { t } from "../../words";
 import { zoneOf } from "../job/schedule";
-import { mergeTimes } from "./times";
+import { onlyIn } from "./times";
 
 const COUNT = 10;
 
@@ -46,23 +46,47 @@ function Times({ times, zone }: { times: string[]; zone: string }) {
   return <ul className="small mono">{times.slice(0, COUNT).map((time) => <li key={time}>{iso(Date.parse(time), zone)}</li>)}</ul>;
 }
 
-/** The next runs before and after, merged: what goes is struck out, what comes is marked. */
+/** How many times of each kind are shown. */
+const SHOWN = 5;
+
+/** Whether a schedule names just this time. */
+async function names(schedule: Schedule, time: string): Promise<boolean> {
+  const before = new Date(Date.parse(time) - 1).toISOString();
+  const [next] = (await preview(schedule, 1, before)).fire_times;
+  return next !== undefined && Date.parse(next) === Date.parse(time);
+}
+
+async function moved(before: Schedule, after: Schedule): Promise<{ gone: string[]; come: string[] }> {
+  const [old, fresh] = (await Promise.all([preview(before, COUNT), preview(after, COUNT)])).map((one) => one.fire_times);
+  const gone = await onlyIn(old ?? [], fresh ?? [], (time) => names(after, time), SHOWN);
+  const come = await onlyIn(fresh ?? [], old ?? [], (time) => names(before, time), SHOWN);
+  return { gone, come };
+}
+
+/** The first runs that go and the first that come, side by side. */
 function Moved({ before, after }: { before: JobDraft; after: JobDraft }) {
   const found = useQuery({
     queryKey: ["moved", JSON.stringify([before.schedule, after.schedule])],
-    queryFn: () => Promise.all([preview(before.schedule, COUNT), preview(after.schedule, COUNT)]),
+    queryFn: () => moved(before.schedule, after.schedule),
     retry: once, gcTime: 0,
   });
+  if (found.error) return <Problem error={found.error} />;
   if (!found.data) return <p className="muted">…</p>;
-  const zone = zoneOf(after) ?? myZone();
+  const { gone, come } = found.data;
+  if (gone.length + come.length === 0) return <p className="muted">{t("Its next runs stay as they are.")}</p>;
   return (
-    <ul className="small mono next-list" style={{ gridTemplateColumns: "auto 1fr" }}>
-      {mergeTimes(found.data[0].fire_times, found.data[1].fire_times, COUNT).map(([time, kind]) => (
-        <li key={time} style={{ display: "contents" }}>
-          <span className={kind === "gone" ? "is-gone" : kind === "new" ? "is-new" : ""}>{iso(Date.parse(time), zone)}</span>
-          <span className="muted">{kind === "gone" ? t("no longer") : kind === "new" ? t("new") : ""}</span>
-        </li>
-      ))}
-    </ul>
+    <div className="moved">
+      <Fate name={t("no longer")} times={gone} zone={zoneOf(before) ?? myZone()} className="is-gone" />
+      <Fate name={t("new")} times={come} zone={zoneOf(after) ?? myZone()} className="is-new" />
+    </div>
+  );
+}
+
+function Fate({ name, times, zone, className }: { name: string; times: string[]; zone: string; className: string }) {
+  return (
+    <section>
+      <h4 className="label">{name}</h4>
+      {times.length === 0 ? <p className="small muted">–</p> : <ul className="small mono">{times.map((time) => <li key={time} className={className}>{iso(Date.parse(time), zone)}</li>)}</ul>}
+    </section>
   );
 }

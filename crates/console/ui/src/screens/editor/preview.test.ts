@@ -3,22 +3,32 @@ import { describe, expect, test } from "vitest";
 import { type Job, type JobDraft, READ_ONLY } from "../../api/types";
 import { draftOf, policy } from "../job/schedule";
 import { EMPTY, rebase, scheduleOf, targetOf } from "./draft";
-import { mergeTimes } from "./times";
+import { onlyIn } from "./times";
 
 const hours = (...list: number[]) => list.map((hour) => `2026-05-05T${String(hour).padStart(2, "0")}:00:00Z`);
 
-describe("the next runs before and after an edit", () => {
-  test("are merged in order, with the fate of each", () => {
-    expect(mergeTimes(hours(1, 2, 3), hours(2, 3, 4), 10)).toEqual([[hours(1)[0], "gone"], [hours(2)[0], "same"], [hours(3)[0], "same"], [hours(4)[0], "new"]]);
+describe("the next runs that an edit takes away or adds", () => {
+  const never = () => Promise.resolve(false);
+
+  test("are those of one schedule that the other does not name", async () => {
+    expect(await onlyIn(hours(1, 2, 3), hours(2, 3, 4), never, 5)).toEqual(hours(1));
+    expect(await onlyIn(hours(2, 3, 4), hours(1, 2, 3), never, 5)).toEqual(hours(4));
   });
 
-  test("are compared only as far as both look ahead", () => {
-    expect(mergeTimes(hours(1, 2, 3), hours(1, 10, 20), 3).map(([, fate]) => fate)).toEqual(["same", "gone", "gone"]);
+  test("are found where the other schedule is not known so far ahead, by asking it", async () => {
+    // Every hour becomes every night: what is known of the old one ends long before the new one's times.
+    const asked: string[] = [];
+    const isHourly = (time: string) => Promise.resolve(asked.push(time) > 0 && time.endsWith(":00:00Z"));
+    const nights = ["2026-05-06T03:30:00Z", "2026-05-07T03:30:00Z"];
+    expect(await onlyIn(nights, hours(1, 2, 3), isHourly, 5)).toEqual(nights);
+    expect(await onlyIn(["2026-05-06T03:00:00Z"], hours(1, 2, 3), isHourly, 5)).toEqual([]);
+    expect(asked).toEqual([...nights, "2026-05-06T03:00:00Z"]);
   });
 
-  test("may be none", () => {
-    expect(mergeTimes([], hours(5), 10)).toEqual([[hours(5)[0], "new"]]);
-    expect(mergeTimes([], [], 10)).toEqual([]);
+  test("are the first few, and nothing is asked beyond them", async () => {
+    const unasked = () => Promise.reject(new Error("asked in vain"));
+    expect(await onlyIn(hours(1, 2, 3, 4, 9), hours(5), unasked, 3)).toEqual(hours(1, 2, 3));
+    expect(await onlyIn([], [], unasked, 5)).toEqual([]);
   });
 });
 

@@ -1,12 +1,14 @@
-// The next runs before and after an edit, as one list.
+// What an edit of a schedule does to the next runs.
 
-export type Fate = "same" | "gone" | "new";
-
-/** Two lists of fire times as one, as far as both of them look ahead; `full` is how many a list that goes on has. */
-export function mergeTimes(before: string[], after: string[], full: number): [string, Fate][] {
-  const ends = [before, after].flatMap((times) => (times.length >= full ? [Date.parse(times[times.length - 1] ?? "")] : []));
-  const end = ends.length > 0 ? Math.min(...ends) : Infinity;
-  const all = [...new Set([...before, ...after])].filter((time) => Date.parse(time) <= end);
-  const fate = (time: string): Fate => (!after.includes(time) ? "gone" : !before.includes(time) ? "new" : "same");
-  return all.sort((a, b) => Date.parse(a) - Date.parse(b)).map((time) => [time, fate(time)]);
+/** The first times of a schedule that another does not name, at most `max`. `known` are the first times of the other;
+ * about what lies behind the last of them, `isNamed` is asked. */
+export async function onlyIn(times: string[], known: string[], isNamed: (time: string) => Promise<boolean>, max: number): Promise<string[]> {
+  const last = Math.max(-Infinity, ...known.map((time) => Date.parse(time)));
+  const found: string[] = [];
+  for (const time of times) {
+    if (found.length >= max) break;
+    const is = Date.parse(time) <= last ? known.some((one) => Date.parse(one) === Date.parse(time)) : await isNamed(time);
+    if (!is) found.push(time);
+  }
+  return found;
 }

@@ -103,7 +103,7 @@ function NodeCard() {
             {nodes.data?.items.map((node) => (
               <tr key={node.node}>
                 <td><State state={node.state === "active" ? "healthy" : "stopped"} /></td>
-                <td className="strong told">{node.name}{node.is_self ? <span className="chip" style={{ marginLeft: 8 }}>{t("answers you")}</span> : null}</td>
+                <td className="strong told">{node.name}{node.is_self ? <span className="chip" style={{ marginLeft: 8 }}>{t("this node")}</span> : null}</td>
                 <td className="mono told muted">{node.address || "–"}</td><td className="number">{node.shards}</td>
                 <td className="right">{mayAdmin ? <DrainButton node={node} onDrain={() => setDraining(node)} /> : null}</td>
               </tr>

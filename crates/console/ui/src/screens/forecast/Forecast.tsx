@@ -9,12 +9,12 @@ import { Screen } from "../../shell/Screen";
 import { serverNow } from "../../time/now";
 import { iso, myZone, startOf, wall } from "../../time/zone";
 import { many, number, t } from "../../words";
+import { JOBS_NAMED, unnamed } from "./peaks";
 
 type Range = "24" | "168";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
-const JOBS_NAMED = 4;
 
 export default function Forecast() {
   const [range, setRange] = useState<Range>("24");
@@ -105,7 +105,7 @@ function Busiest({ slots }: { slots: Peak[] }) {
           <thead><tr><th scope="col">{t("Second")}</th><th scope="col" className="number">{t("Runs")}</th><th scope="col" style={{ width: "20%" }}><span className="unseen">{t("Share")}</span></th><th scope="col">{t("Jobs")}</th></tr></thead>
           <tbody>
             {slots.map((slot) => (
-              <tr key={slot.at}><td className="mono nowrap">{iso(slot.at, myZone())}</td><td className="number">{number(slot.count)}</td><td><i className="bar" style={{ width: `${(100 * slot.count) / most}%` }} /></td><td className="told">{slot.jobs.slice(0, JOBS_NAMED).map((job) => <Link key={job.id} href={`/jobs/${job.id}`} className="link named">{job.name}{job.count > 1 ? ` × ${number(job.count)}` : ""}</Link>)}</td></tr>
+              <tr key={slot.at}><td className="mono nowrap">{iso(slot.at, myZone())}</td><td className="number">{number(slot.count)}</td><td><i className="bar" style={{ width: `${(100 * slot.count) / most}%` }} /></td><td className="told">{slot.jobs.slice(0, JOBS_NAMED).map((job) => <Link key={job.id} href={`/jobs/${job.id}`} className="link named">{job.name}{job.count > 1 ? ` × ${number(job.count)}` : ""}</Link>)}{unnamed(slot) > 0 ? <span className="named muted">+{number(unnamed(slot))}</span> : null}</td></tr>
             ))}
           </tbody>
         </table>

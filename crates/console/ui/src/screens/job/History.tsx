@@ -5,55 +5,46 @@ import { took } from "../../parts/Sparkline";
 import { tone } from "../../parts/State";
 import { useWidth } from "../../parts/width";
 import { length, percentile, span } from "../../time/words";
-import { myZone, wall } from "../../time/zone";
-import { many, t } from "../../words";
+import { myZone } from "../../time/zone";
+import { type Phrase, many, number, t } from "../../words";
+import { BADNESSES, type Badness, type Hour, badness, byHour } from "./hours";
 
-interface Cell {
-  good: number;
-  bad: number;
-  other: number;
-}
-
-/** Runs by day and hour in a zone, the newest day first. */
-export function byHour(runs: Run[], zone: string): [string, Cell[]][] {
-  const days = new Map<string, Cell[]>();
-  for (const run of runs) {
-    const { date, time } = wall(Date.parse(run.fire_time), zone);
-    const cells = days.get(date) ?? Array.from({ length: 24 }, () => ({ good: 0, bad: 0, other: 0 }));
-    days.set(date, cells);
-    const cell = cells[Number(time.slice(0, 2))];
-    if (!cell) continue;
-    if (run.state === "succeeded") cell.good += 1;
-    else if (tone(run.state) === "bad" || run.state === "lost") cell.bad += 1;
-    else cell.other += 1;
-  }
-  return [...days.entries()].sort(([a], [b]) => (a < b ? 1 : -1));
-}
+/** What the colours of hours mean. */
+const BADNESS: Record<Exclude<Badness, "empty">, Phrase> = {
+  none: "none failed", few: "up to a tenth failed", some: "up to half failed", most: "more than half failed", all: "all failed", idle: "none ran",
+};
 
 export function HistoryHeat({ runs, zone = myZone(), job }: { runs: Run[] | undefined; zone?: string | undefined; job: number }) {
   if (!runs) return <div style={{ height: 120 }} />;
   if (runs.length === 0) return <p className="muted">{t("No runs yet")}</p>;
   const days = byHour(runs, zone).slice(0, 14);
-  const most = Math.max(1, ...days.flatMap(([, cells]) => cells.map((cell) => cell.good + cell.bad + cell.other)));
   return (
-    <div className="heat-scroll" tabIndex={0} role="group" aria-label={t("History by hour")}>
-      <div className="heat" data-tone="good" style={{ "--cells": 24, minWidth: 480 } as React.CSSProperties}>
-        {days.map(([date, cells]) => (
-          <div key={date} className="heat-row">
-            <span>{date.slice(5)}</span>
-            {cells.map((cell, hour) => {
-              const all = cell.good + cell.bad + cell.other;
-              const label = `${date} ${String(hour).padStart(2, "0")}:00 ${zone} · ${many(all, "{n} run", "{n} runs")} · ${many(cell.bad, "{n} failed", "{n} failed")}`;
-              const level = all === 0 ? 0 : Math.max(1, Math.ceil((4 * all) / most));
-              if (all === 0) return <span key={hour} className="heat-cell is-plain" title={label} />;
-              return <Link key={hour} href={`/runs?job=${job}${cell.bad > 0 ? "&state=failed" : ""}`} className="heat-cell" data-level={level} data-tone={cell.bad > 0 ? "bad" : undefined} title={label} aria-label={label} />;
-            })}
-          </div>
-        ))}
-        <div className="heat-row" aria-hidden="true"><span />{Array.from({ length: 24 }, (_, hour) => <span key={hour}>{hour % 6 === 0 ? String(hour).padStart(2, "0") : ""}</span>)}</div>
+    <>
+      <div className="heat-scroll" tabIndex={0} role="group" aria-label={t("History by hour")}>
+        <div className="heat" style={{ "--cells": 24, minWidth: 480 } as React.CSSProperties}>
+          {days.map(([date, cells]) => (
+            <div key={date} className="heat-row">
+              <span>{date.slice(5)}</span>
+              {cells.map((cell, hour) => {
+                const label = `${date} ${String(hour).padStart(2, "0")}:00 ${zone} · ${told(cell)}`;
+                const bad = badness(cell);
+                if (bad === "empty") return <span key={hour} className="heat-cell is-plain" title={label} />;
+                return <Link key={hour} href={`/runs?job=${job}${cell.bad > 0 ? "&state=failed" : ""}`} className="heat-cell" data-bad={bad} title={label} aria-label={label} />;
+              })}
+            </div>
+          ))}
+          <div className="heat-row" aria-hidden="true"><span />{Array.from({ length: 24 }, (_, hour) => <span key={hour}>{hour % 6 === 0 ? String(hour).padStart(2, "0") : ""}</span>)}</div>
+        </div>
       </div>
-    </div>
+      <p className="legend" style={{ marginTop: 8 }}>{BADNESSES.map((one) => one === "empty" ? null : <span key={one}><i className="heat-cell" data-bad={one} aria-hidden="true" />{t(BADNESS[one])}</span>)}</p>
+    </>
   );
+}
+
+/** How many runs an hour had, and what became of them. */
+function told({ good, bad, other }: Hour): string {
+  const counts = [many(good + bad + other, "{n} run", "{n} runs"), many(bad, "{n} failed", "{n} failed")];
+  return [...counts, ...(other > 0 ? [t("{n} did not run", { n: number(other) })] : [])].join(" · ");
 }
 
 const USUAL = 600;

@@ -14,6 +14,7 @@ import { SearchBox } from "../../parts/SearchBox";
 import { useSeeking } from "../../parts/seeking";
 import { Sparkline } from "../../parts/Sparkline";
 import { StateShape, stateName } from "../../parts/State";
+import { useIsUnder } from "../../parts/width";
 import { Screen } from "../../shell/Screen";
 import { density } from "../../shell/theme";
 import { Countdown, Time } from "../../time/Time";
@@ -24,8 +25,13 @@ import { BulkBar, type Selection, noSelection } from "./Bulk";
 import { NoJobs } from "./NoJobs";
 
 const NAMES = ["q", "app", "tag", "enabled", "failing", "stopped"] as const;
-const COLUMNS = "18px 16px minmax(180px, 3fr) minmax(140px, 2fr) minmax(90px, 164px) 74px 84px 104px 96px";
+const COLUMNS = "18px 16px minmax(180px, 3fr) minmax(140px, 2fr) minmax(90px, 144px) 74px 84px 104px 96px";
+/** Where there is less room, durations and tags go first, then the recent runs and the last of them. */
+const COLUMNS_LESS = "18px 16px minmax(180px, 3fr) minmax(140px, 2fr) minmax(90px, 144px) 74px 84px 96px";
+const COLUMNS_LEAST = "18px 16px minmax(150px, 3fr) minmax(110px, 2fr) 84px 96px";
 const COLUMNS_SMALL = "16px minmax(0, 1fr) auto";
+
+type Room = "all" | "less" | "least";
 
 export default function Jobs() {
   const [filter, setFilter, clear] = useFilter(NAMES);
@@ -38,7 +44,9 @@ export default function Jobs() {
   const items = useMemo(() => jobs.data?.pages.flatMap((page) => page.items) ?? [], [jobs.data]);
   const isSeeking = useSeeking(jobs, items.length);
   const isFiltered = NAMES.some((name) => filter[name] !== "");
-  const isSmall = matchMedia("(max-width: 820px)").matches;
+  const isSmall = useIsUnder(820);
+  const [isLess, isLeast] = [useIsUnder(1_340), useIsUnder(1_070)];
+  const room: Room = isLeast ? "least" : isLess ? "less" : "all";
   const more = useCallback(() => void jobs.fetchNextPage(), [jobs.fetchNextPage]);
   const pick = (id: number) => setSelection((before) => {
     const ids = new Set(before.ids);
@@ -61,15 +69,16 @@ export default function Jobs() {
       {jobs.data && items.length === 0 && !isSeeking ? <div className="card"><NoJobs isFiltered={isFiltered} clear={clear} /></div> : null}
       {items.length > 0 ? (
         <List
-          label={t("Jobs")} items={items} columns={isSmall ? COLUMNS_SMALL : COLUMNS} height={isSmall ? 64 : density() === "dense" ? 34 : 44}
+          label={t("Jobs")} items={items} columns={isSmall ? COLUMNS_SMALL : { all: COLUMNS, less: COLUMNS_LESS, least: COLUMNS_LEAST }[room]} height={isSmall ? 64 : density() === "dense" ? 34 : 44}
           head={<>
             <Head>{mayOperate ? <input type="checkbox" checked={isEveryPicked} onChange={pickEvery} aria-label={t("Select all that are shown")} /> : null}</Head>
-            <Head><span className="unseen">{t("State")}</span></Head><Head>{t("Job")}</Head><Head>{t("Schedule")}</Head><Head>{t("Recent runs")}</Head>
-            <Head className="number">{t("Last")}</Head><Head className="number">{t("Next")}</Head><Head className="number">p50 / p95</Head><Head><span className="unseen">{t("Actions")}</span></Head>
+            <Head><span className="unseen">{t("State")}</span></Head><Head>{t("Job")}</Head><Head>{t("Schedule")}</Head>
+            {room === "least" ? null : <><Head>{t("Recent runs")}</Head><Head className="number">{t("Last")}</Head></>}
+            <Head className="number">{t("Next")}</Head>{room === "all" ? <Head className="number">p50 / p95</Head> : null}<Head><span className="unseen">{t("Actions")}</span></Head>
           </>}
           rowKey={(job) => job.id}
           rowClass={(job) => (isPicked(job) ? "is-selected" : "")}
-          row={(job) => (isSmall ? <SmallRow job={job} /> : <Row job={job} isPicked={isPicked(job)} pick={mayOperate ? pick : null} />)}
+          row={(job) => (isSmall ? <SmallRow job={job} /> : <Row job={job} room={room} isPicked={isPicked(job)} pick={mayOperate ? pick : null} />)}
           onOpen={(job) => navigate(`/jobs/${job.id}`)}
           keys={(job) => ({
             ...(mayOperate ? { x: () => pick(job.id), p: () => void actions.toggle(job) } : {}),
@@ -83,7 +92,7 @@ export default function Jobs() {
   );
 }
 
-const STATES: [string, Phrase][] = [["", "Firing and stopped"], ["true", "Firing"], ["false", "Stopped"], ["failing", "Failing"], ["stopped", "Stopped by the server"]];
+const STATES: [string, Phrase][] = [["", "All jobs"], ["true", "Firing"], ["false", "Stopped"], ["failing", "Failing"], ["stopped", "Stopped by the server"]];
 
 function stateIn(filter: Record<(typeof NAMES)[number], string>): string {
   return filter.failing ? "failing" : filter.stopped ? "stopped" : filter.enabled;
@@ -123,7 +132,7 @@ function stateOf(job: Job): [string, string] {
   return job.last_status ? [job.last_status, stateName(job.last_status)] : ["pending", t("No runs yet")];
 }
 
-function Row({ job, isPicked, pick }: { job: Job; isPicked: boolean; pick: ((id: number) => void) | null }) {
+function Row({ job, room, isPicked, pick }: { job: Job; room: Room; isPicked: boolean; pick: ((id: number) => void) | null }) {
   const [state, label] = stateOf(job);
   const recent = job.recent ?? [];
   const [p50, p95] = [job.duration_p50_ms ?? null, job.duration_p95_ms ?? null];
@@ -134,13 +143,17 @@ function Row({ job, isPicked, pick }: { job: Job; isPicked: boolean; pick: ((id:
       <Cell className="row-main">
         <Link href={`/jobs/${job.id}`} className="cut name" title={job.name}>{job.name}</Link>
         <Link href={`/jobs?app=${encodeURIComponent(job.app)}`} className="chip" title={t("App")}><span className="cut">{job.app}</span></Link>
-        {job.tags.slice(0, 2).map((tag) => <Link key={tag} href={`/jobs?tag=${encodeURIComponent(tag)}`} className="faint small cut">#{tag}</Link>)}
+        {job.tags.slice(0, room === "all" ? 2 : 0).map((tag) => <Link key={tag} href={`/jobs?tag=${encodeURIComponent(tag)}`} className="faint small cut">#{tag}</Link>)}
       </Cell>
       <Cell><ScheduleWords job={job} /></Cell>
-      <Cell><Link href={`/runs?job=${job.id}`} aria-label={t("Runs of {name}", { name: job.name })}><Sparkline recent={recent} /></Link></Cell>
-      <Cell className="number muted"><Time at={recent[recent.length - 1]?.at} zone={zoneOf(job)} /></Cell>
+      {room === "least" ? null : (
+        <>
+          <Cell><Link href={`/runs?job=${job.id}`} aria-label={t("Runs of {name}", { name: job.name })}><Sparkline recent={recent} /></Link></Cell>
+          <Cell className="number muted"><Time at={recent[recent.length - 1]?.at} zone={zoneOf(job)} /></Cell>
+        </>
+      )}
       <Cell className="number">{job.enabled ? <Countdown at={job.next_fire_time} /> : <span className="faint">–</span>}</Cell>
-      <Cell className="number muted small">{p50 === null || p95 === null ? "–" : `${length(p50)} / ${length(p95)}`}</Cell>
+      {room === "all" ? <Cell className="number muted small">{p50 === null || p95 === null ? "–" : `${length(p50)} / ${length(p95)}`}</Cell> : null}
       <Cell className="row-actions"><RowActions job={job} /></Cell>
     </>
   );

@@ -1,4 +1,5 @@
 // The first look: what is due, what runs, what fails, what was late, and who does the work.
+import { CircleCheck } from "lucide-react";
 import { Link } from "wouter";
 import { useOutlook, useReview } from "../../api/outlook";
 import { useFailingJobs, useNextJobs, useNodes, useShards, useStats, useStoppedJobs } from "../../api/queries";
@@ -6,14 +7,17 @@ import { useReachesAll } from "../../api/session";
 import type { Job } from "../../api/types";
 import { Bones, Empty } from "../../parts/Empty";
 import { Problem } from "../../parts/Problem";
-import { State, StateShape } from "../../parts/State";
+import { StateShape } from "../../parts/State";
 import { FAILING_SHOWN, useFailing } from "../../shell/failing";
 import { Screen } from "../../shell/Screen";
 import { Countdown, Time } from "../../time/Time";
 import { serverNow } from "../../time/now";
+import { left } from "../../time/words";
 import { many, number, t } from "../../words";
 import { NoJobs } from "../jobs/NoJobs";
 import { LagChart, OutcomeChart } from "./Charts";
+import { OfNode, OtherNodes } from "./cluster";
+import { soonest } from "./soonest";
 
 const NEXT = 12;
 const DAY = 86_400_000;
@@ -25,6 +29,7 @@ export default function Overview() {
   return (
     <Screen crumbs={[{ name: t("Overview") }]}>
       <Tiles />
+      <OtherNodes />
       <div className="columns">
         <div className="column">
           <Outcomes />
@@ -47,14 +52,33 @@ function Tiles() {
   const due = outlook.data?.slots.filter((slot) => slot.at < until).reduce((sum, slot) => sum + slot.count, 0);
   const failing = useFailing();
   const late = review.data?.slots.reduce((sum, slot) => sum + slot.late, 0);
-  const figure = (value: number | undefined) => (value === undefined ? "–" : number(value));
+  const figure = (value: number | null | undefined) => (value === undefined || value === null ? "–" : number(value));
   return (
     <div className="tiles">
-      <Link href="/forecast" className="tile"><span className="what">{t("Due next hour")}</span><span className="figure">{figure(due)}</span><span className="more">{stats.data ? t("{n} of {all} jobs fire by themselves", { n: number(stats.data.jobs_enabled), all: number(stats.data.jobs) }) : ""}</span></Link>
-      <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{stats.data ? t("{n} loaded and waiting", { n: number(stats.data.loaded) }) : ""}</span></Link>
+      <Link href="/forecast" className="tile"><span className="what">{t("Due next hour")}</span><span className="figure">{figure(due)}</span><span className="more">{stats.data ? t("{n} of {all} jobs are enabled", { n: number(stats.data.jobs_enabled), all: number(stats.data.jobs) }) : ""}</span></Link>
+      <Waiting />
+      <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{typeof stats.data?.loaded === "number" ? t("{n} in memory", { n: number(stats.data.loaded) }) : ""}</span></Link>
       <Link href="/jobs?failing=true" className={failing ? "tile is-bad" : "tile"}><span className="what">{t("Failing jobs")}</span><span className="figure">{figure(failing)}</span><span className="more">{stats.data ? t("{n} runs failed so far", { n: number(stats.data.failed) }) : ""}</span></Link>
       <Link href="/runs" className={late ? "tile is-warn" : "tile"}><span className="what">{t("Late, last 24 h")}</span><span className="figure">{figure(late)}</span><span className="more">{review.data && review.data.since > serverNow() - DAY ? <>{t("by a second or more, since")} <Time at={new Date(review.data.since).toISOString()} /></> : t("by a second or more")}</span></Link>
     </div>
+  );
+}
+
+/** What is due and not started. A moment between due and sent is usual; ten seconds are not. */
+const WAITED_LONG_MS = 10_000;
+
+function Waiting() {
+  const stats = useStats();
+  const { due, oldest_due_ms: oldest } = stats.data ?? {};
+  // Not for tokens of single apps: it is a figure of the whole node.
+  if (stats.data && typeof due !== "number") return null;
+  const isLong = typeof oldest === "number" && oldest > WAITED_LONG_MS;
+  return (
+    <Link href="/runs?state=pending" className={isLong ? "tile is-warn" : "tile"}>
+      <span className="what">{t("Waiting")}</span>
+      <span className="figure">{typeof due === "number" ? number(due) : "–"}</span>
+      <span className="more">{typeof oldest === "number" && due ? t("oldest {length}", { length: left(oldest) }) : t("due and not started")}</span>
+    </Link>
   );
 }
 
@@ -65,7 +89,7 @@ function Outcomes() {
   return (
     <section className="card">
       <div className="card-head">
-        <h2>{t("Outcomes, last 24 hours")}</h2>
+        <h2>{t("Outcomes, last 24 hours")}</h2><OfNode />
         <span className="aside legend">
           <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect className="fill-good" width="10" height="10" rx="2" /></svg>{t("succeeded")}</span>
           <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect fill="url(#hatch)" width="10" height="10" rx="2" /></svg>{t("failed")}</span>
@@ -75,7 +99,7 @@ function Outcomes() {
       <div className="card-body" style={{ display: "grid", gap: 14 }}>
         {review.error ? <Problem error={review.error} /> : null}
         <OutcomeChart review={review.data} />
-        <h3>{t("How late runs began")}</h3>
+        <h3>{t("How late runs began")} <OfNode /></h3>
         <LagChart review={review.data} />
       </div>
     </section>
@@ -97,7 +121,7 @@ function Attention() {
     <section className="card">
       <div className="card-head"><h2>{t("Needs attention")}</h2>{more > 0 ? <span className="aside"><Link href="/jobs?failing=true" className="link">{t("and {n} more", { n: number(more) })}</Link></span> : null}</div>
       {failing.error ? <div className="card-body"><Problem error={failing.error} /></div> : null}
-      {!failing.data ? <Bones rows={3} /> : found.length === 0 ? <div className="card-body"><State state="succeeded" /> <span className="muted">{t("Nothing fails and nothing stopped itself.")}</span></div> : (
+      {!failing.data ? <Bones rows={3} /> : found.length === 0 ? <div className="card-body"><span className="all-well"><CircleCheck aria-hidden="true" />{t("Nothing fails and nothing stopped itself.")}</span></div> : (
         <ul className="lines">
           {found.slice(0, FAILING_SHOWN).map((job) => (
             <li key={job.id}>
@@ -105,7 +129,7 @@ function Attention() {
               <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>
               <span className="faint small cut hide-small">{job.app}</span>
               <span className="end small">{job.enabled ? many(job.consecutive_failures, "{n} failure", "{n} failures in a row") : job.stopped_reason}</span>
-              <Link href={`/runs?job=${job.id}&state=failed`} className="button is-small">{t("Look")}</Link>
+              <Link href={`/runs?job=${job.id}&state=failed`} className="button is-small">{t("Show runs")}</Link>
             </li>
           ))}
         </ul>
@@ -116,13 +140,14 @@ function Attention() {
 
 function NextUp() {
   const next = useNextJobs(NEXT);
+  const jobs = soonest(next.data?.items ?? []);
   return (
     <section className="card">
       <div className="card-head"><h2>{t("Next runs")}</h2><span className="aside"><Link href="/forecast" className="link">{t("Forecast")}</Link></span></div>
       {next.error ? <div className="card-body"><Problem error={next.error} /></div> : null}
-      {!next.data ? <Bones rows={NEXT} /> : next.data.items.length === 0 ? <Empty title={t("No fire time ahead")} /> : (
+      {!next.data ? <Bones rows={NEXT} /> : jobs.length === 0 ? <Empty title={t("No fire time ahead")} /> : (
         <ul className="lines">
-          {next.data.items.map((job) => (
+          {jobs.map((job) => (
             <li key={job.id}>
               <StateShape state={job.last_status ?? "pending"} />
               <Link href={`/jobs/${job.id}`} className="cut strong">{job.name}</Link>
@@ -151,7 +176,7 @@ function Nodes() {
             <div className="node-head">
               <StateShape state={node.state === "active" ? "healthy" : "stopped"} label={node.state} />
               <span className="strong cut">{node.name || node.node.slice(0, 8)}</span>
-              {node.is_self ? <span className="chip">{t("answers you")}</span> : null}
+              {node.is_self ? <span className="chip">{t("this node")}</span> : null}
               <span className="muted small cut">{node.address}</span>
               <span className="muted small" style={{ marginLeft: "auto" }}>{many(node.shards, "{n} shard", "{n} shards")}</span>
             </div>

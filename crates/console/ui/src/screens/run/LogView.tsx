@@ -5,6 +5,8 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { ansi } from "../../parts/ansi";
 import { Empty } from "../../parts/Empty";
 import { Problem } from "../../parts/Problem";
+import { dated } from "../../time/instants";
+import { usePrecise } from "../../time/Time";
 import { number, t } from "../../words";
 import { useTail } from "./tail";
 
@@ -12,7 +14,8 @@ const LINE = 18;
 /** Longer lines are cut on the screen; the download has them whole. */
 const SHOWN_MAX = 8_000;
 
-export function LogView({ run, attempt, part, isOpen }: { run: number; attempt: number | null; part: number | null; isOpen: boolean }) {
+export function LogView({ run, attempt, part, isOpen, zone }: { run: number; attempt: number | null; part: number | null; isOpen: boolean; zone: string | undefined }) {
+  const precise = usePrecise(zone);
   const tail = useTail(run, attempt, part);
   const [search, setSearch] = useState("");
   const [isWrapped, setWrapped] = useState(false);
@@ -23,9 +26,9 @@ export function LogView({ run, attempt, part, isOpen }: { run: number; attempt: 
   const first = tail.dropped + 1;
   const found = useMemo(() => {
     const wanted = search.toLowerCase();
-    const numbered = tail.lines.map((text, index) => ({ text, line: first + index }));
+    const numbered = tail.lines.map((text, index) => ({ text: dated(text, precise), line: first + index }));
     return wanted ? numbered.filter((one) => one.text.toLowerCase().includes(wanted)) : numbered;
-  }, [tail.lines, search, first]);
+  }, [tail.lines, search, first, precise]);
   const rows = useVirtualizer({ count: found.length, getScrollElement: () => box.current, estimateSize: () => LINE, overscan: 20 });
   useEffect(() => {
     if (marked > 0 && found.length >= marked) {

@@ -15,7 +15,7 @@ import { State } from "../../parts/State";
 import { Segments } from "../../parts/Tabs";
 import { Screen } from "../../shell/Screen";
 import { serverNow } from "../../time/now";
-import { Time } from "../../time/Time";
+import { Time, Told } from "../../time/Time";
 import { length } from "../../time/words";
 import { t } from "../../words";
 import { zoneOf } from "../job/schedule";
@@ -56,7 +56,7 @@ function Shown({ run, isAhead }: { run: Run; isAhead: boolean }) {
       </div>
       {run.possible_duplicate ? <Warning>{t("A send of this run may have arrived twice: a node went away before it could write down what became of it.")}</Warning> : null}
       <section className="card">
-        <div className="card-head"><h2>{t("From due to done")}</h2><span className="aside">{zone ?? ""}</span></div>
+        <div className="card-head"><h2>{t("From due to done")}</h2></div>
         <div className="card-body"><Timeline run={run} zone={zone} /></div>
       </section>
       <div className="columns">
@@ -69,7 +69,7 @@ function Shown({ run, isAhead }: { run: Run; isAhead: boolean }) {
               options={[["", t("Latest")], ...attempts.map((one): [string, string] => [String(one.number), t("Attempt {n}", { n: one.number })])]}
             />
           ) : null}
-          <LogView key={`${attempt}-${part}`} run={run.id} attempt={attempt} part={run.parts.length > 0 ? part : null} isOpen={isOpen} />
+          <LogView key={`${attempt}-${part}`} run={run.id} attempt={attempt} part={run.parts.length > 0 ? part : null} isOpen={isOpen} zone={zone} />
         </div>
         <div className="column"><Why run={run} zone={zone} isAhead={isAhead} /><Facts run={run} zone={zone} />{job.data ? <Sent run={run} job={job.data} /> : null}</div>
       </div>
@@ -169,9 +169,9 @@ function Why({ run, zone, isAhead }: { run: Run; zone: string | undefined; isAhe
       <div className="card-head"><h2>{t("Why")}</h2></div>
       <div className="card-body" style={{ display: "grid", gap: 10 }}>
         {why.error ? <Problem error={why.error} /> : null}
-        <p className="told strong">{isAhead ? t("It was sent and is running.") : plain(why.data?.sentence ?? "…")}</p>
+        <p className="told strong">{isAhead ? t("It was sent and is running.") : <Told text={plain(why.data?.sentence ?? "…")} zone={zone} />}</p>
         <ul className="small muted" style={{ display: "grid", gap: 4 }}>
-          {why.data?.evidence.map((one, index) => <li key={index} className="told">{one.at ? <><Time at={one.at} zone={zone} precise /> · </> : null}{plain(one.what)}</li>)}
+          {why.data?.evidence.map((one, index) => <li key={index} className="told">{one.at ? <><Time at={one.at} zone={zone} precise /> · </> : null}<Told text={plain(one.what)} zone={zone} /></li>)}
         </ul>
       </div>
     </section>

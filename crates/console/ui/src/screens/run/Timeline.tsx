@@ -2,14 +2,13 @@
 import { Fragment } from "react";
 import type { Run } from "../../api/types";
 import { useNow } from "../../time/now";
-import { iso, myZone } from "../../time/zone";
+import { Time } from "../../time/Time";
 import { length } from "../../time/words";
 import { t } from "../../words";
 import { shares, timeline } from "./pieces";
 
 export function Timeline({ run, zone }: { run: Run; zone: string | undefined }) {
   const pieces = shares(timeline(run, useNow()));
-  const shown = zone ?? myZone();
   if (pieces.length === 0) return <p className="muted">{t("It ended the moment it was due.")}</p>;
   return (
     <div className="gantt">
@@ -25,7 +24,7 @@ export function Timeline({ run, zone }: { run: Run; zone: string | undefined }) 
           <Fragment key={index}>
             <i data-kind={piece.kind} aria-hidden="true" />
             <span className="cut">{piece.name}{piece.isCut ? <span className="faint small"> {t("(drawn shorter)")}</span> : null}</span>
-            <span className="mono muted hide-small">{iso(piece.from, shown)}</span>
+            <span className="muted hide-small"><Time at={new Date(piece.from).toISOString()} zone={zone} precise /></span>
             <span className="right">{length(piece.to - piece.from)}{piece.isOpen ? "…" : ""}</span>
           </Fragment>
         ))}

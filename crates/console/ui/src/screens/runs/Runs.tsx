@@ -17,7 +17,7 @@ import { say } from "../../parts/Toasts";
 import { Screen } from "../../shell/Screen";
 import { useNow } from "../../time/now";
 import { many, number, t } from "../../words";
-import { bounded } from "./bounded";
+import { ANY, bounded } from "./bounded";
 import { RunTable } from "./RunTable";
 
 const NAMES = ["state", "app", "job", "from", "to", "key"] as const;
@@ -26,23 +26,24 @@ const OPEN = ["pending", "running", "retrying"];
 export default function Runs() {
   const [filter, setFilter, clear] = useFilter(NAMES);
   const [{ when }, setWhen] = useFilter(["when"] as const);
-  const shown = bounded(filter, when === "ahead" ? "ahead" : "past", useNow());
+  const isAhead = when === "ahead";
+  const shown = bounded(filter, isAhead ? "ahead" : "past", useNow());
   const [isCancelling, setCancelling] = useState(false);
   const apps = useApps();
   const mayOperate = useMay("operator");
   const isFiltered = NAMES.some((name) => filter[name] !== "");
-  const canCancel = mayOperate && isFiltered && (filter.state === "" || OPEN.includes(filter.state));
+  const canCancel = mayOperate && isFiltered && (filter.state === "" || filter.state === ANY || OPEN.includes(filter.state));
   return (
     <Screen
       crumbs={[{ name: t("Runs") }]}
       actions={canCancel ? <button type="button" className="button is-danger" onClick={() => setCancelling(true)}><CircleStop aria-hidden="true" />{t("Cancel what matches")}</button> : null}
     >
       <div className="filters">
-        <Segments label={t("When")} options={[["past", t("Until now")], ["ahead", t("Ahead")]]} chosen={when === "ahead" ? "ahead" : "past"} onChoose={(next) => setWhen("when", next === "ahead" ? next : "")} />
+        <Segments label={t("When")} options={[["past", t("Past")], ["ahead", t("Upcoming")]]} chosen={isAhead ? "ahead" : "past"} onChoose={(next) => setWhen("when", next === "ahead" ? next : "")} />
         <SearchBox value={filter.key} onChange={(value) => setFilter("key", value)} label={t("Key, exactly")} />
         <select className="select" value={filter.state} onChange={(event) => setFilter("state", event.target.value)} aria-label={t("State")}>
-          <option value="">{t("All states")}</option>
-          {RUN_STATES.map((state) => <option key={state} value={state}>{stateName(state)}</option>)}
+          {isAhead ? <><option value="">{stateName("pending")}</option><option value={ANY}>{t("All states")}</option></> : <option value="">{t("All states")}</option>}
+          {RUN_STATES.filter((state) => !isAhead || state !== "pending").map((state) => <option key={state} value={state}>{stateName(state)}</option>)}
         </select>
         <select className="select" value={filter.app} onChange={(event) => setFilter("app", event.target.value)} aria-label={t("App")}>
           <option value="">{t("All apps")}</option>
@@ -54,7 +55,7 @@ export default function Runs() {
         {isFiltered ? <button type="button" className="button is-plain" onClick={clear}>{t("Clear")}</button> : null}
       </div>
       <RunTable
-        filter={shown}
+        filter={shown} isAhead={isAhead}
         empty={isFiltered ? <Empty title={t("No run matches")} action={<button type="button" className="button" onClick={clear}>{t("Clear the filter")}</button>} />
           : <Empty title={t("No runs yet")} command="punctual run submit --job app/name">{t("A run appears here shortly before it is due, or when it is handed over.")}</Empty>}
       />
