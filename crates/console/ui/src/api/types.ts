@@ -217,9 +217,9 @@ export interface Stats {
   succeeded: number;
   failed: number;
   not_run: number;
-  loaded: number;
-  running: number;
-  shards: number;
+  loaded: number | null;
+  running: number | null;
+  shards: number | null;
   now: string;
 }
 

@@ -47,11 +47,11 @@ function Tiles() {
   const due = outlook.data?.slots.filter((slot) => slot.at < until).reduce((sum, slot) => sum + slot.count, 0);
   const failing = useFailing();
   const late = review.data?.slots.reduce((sum, slot) => sum + slot.late, 0);
-  const figure = (value: number | undefined) => (value === undefined ? "–" : number(value));
+  const figure = (value: number | null | undefined) => (value == null ? "–" : number(value));
   return (
     <div className="tiles">
       <Link href="/forecast" className="tile"><span className="what">{t("Due next hour")}</span><span className="figure">{figure(due)}</span><span className="more">{stats.data ? t("{n} of {all} jobs fire by themselves", { n: number(stats.data.jobs_enabled), all: number(stats.data.jobs) }) : ""}</span></Link>
-      <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{stats.data ? t("{n} loaded and waiting", { n: number(stats.data.loaded) }) : ""}</span></Link>
+      <Link href="/runs?state=running" className="tile"><span className="what">{t("Running now")}</span><span className="figure">{figure(stats.data?.running)}</span><span className="more">{stats.data?.loaded == null ? "" : t("{n} loaded and waiting", { n: number(stats.data.loaded) })}</span></Link>
       <Link href="/jobs?failing=true" className={failing ? "tile is-bad" : "tile"}><span className="what">{t("Failing jobs")}</span><span className="figure">{figure(failing)}</span><span className="more">{stats.data ? t("{n} runs failed so far", { n: number(stats.data.failed) }) : ""}</span></Link>
       <Link href="/runs" className={late ? "tile is-warn" : "tile"}><span className="what">{t("Late, last 24 h")}</span><span className="figure">{figure(late)}</span><span className="more">{review.data && review.data.since > serverNow() - DAY ? <>{t("by a second or more, since")} <Time at={new Date(review.data.since).toISOString()} /></> : t("by a second or more")}</span></Link>
     </div>
