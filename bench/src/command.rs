@@ -100,6 +100,10 @@ impl Asked {
 /// Does what the words ask for. `leading` is what this program wants to hear before them, when it is started again.
 pub fn run(words: &[String], leading: &[&str]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if words.iter().any(|word| ["--help", "-h"].contains(word)) {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let done = match (&words[..], read(&words)) {
         // The part of a scenario that wants a process of its own.
         (["fill", path, count], _) => fill(path, count),

@@ -22,6 +22,9 @@ pub(crate) const PIECE_WITHIN: Duration = Duration::from_secs(20);
 /// How long a whole body may take, unless it is a stream.
 const WHOLE_WITHIN: Duration = Duration::from_secs(120);
 
+/// The same for an unauthenticated caller, whose few bytes take room from others.
+const STRANGER_WITHIN: Duration = Duration::from_secs(5);
+
 /// The media type of a stream of lines, asked and answered.
 pub(crate) const LINES: &str = "application/x-ndjson";
 
@@ -53,11 +56,12 @@ pub(crate) async fn read(
     if told.is_some_and(|told| told > max as u64) {
         return Err(too_large(max));
     }
+    let within = if room.is_strangers() { STRANGER_WITHIN } else { WHOLE_WITHIN };
     let too_slow = |_| {
-        let seconds = WHOLE_WITHIN.as_secs();
+        let seconds = within.as_secs();
         Problem::malformed(format!("the body came too slowly: it was not complete after {seconds} s"))
     };
-    timeout(WHOLE_WITHIN, read_whole(body, max, room)).await.map_err(too_slow)?
+    timeout(within, read_whole(body, max, room)).await.map_err(too_slow)?
 }
 
 async fn read_whole(mut body: Body, max: usize, room: &mut Room) -> Result<Bytes, Problem> {
@@ -140,7 +144,7 @@ mod tests {
     }
 
     fn room() -> Room {
-        Budgets::new(Limits::default()).room(Owner::Strangers)
+        Budgets::new(Limits::default()).room(Owner::Token(1))
     }
 
     async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Bytes, Problem> {
@@ -167,6 +171,15 @@ mod tests {
         let begun = tokio::time::Instant::now();
         assert!(read(&HeaderMap::new(), body, 1_000).await.is_err());
         assert_eq!(begun.elapsed(), WHOLE_WITHIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_body_of_a_stranger_is_waited_for_only_briefly() {
+        let (_silent, body) = crate::stream::open(1);
+        let begun = tokio::time::Instant::now();
+        let mut room = Budgets::new(Limits::default()).room(Owner::Strangers(None));
+        let problem = super::read(&HeaderMap::new(), body, 10, &mut room).await.unwrap_err();
+        assert_eq!((problem.status.as_u16(), begun.elapsed()), (400, STRANGER_WITHIN));
     }
 
     #[tokio::test]

@@ -15,8 +15,11 @@ use crate::problem::Problem;
 /// The longest body that is read from an unauthenticated caller.
 pub(crate) const STRANGER_BODY_MAX: usize = 4 << 10;
 
+/// How many bytes the unauthenticated requests of one network may hold together: one of them must not take the room of all.
+const STRANGERS_OF_NETWORK_MAX: usize = 256 << 10;
+
 /// How many bytes all unauthenticated requests may hold together.
-const STRANGERS_MAX: usize = 4 << 20;
+const STRANGERS_MAX: usize = 16 << 20;
 
 /// How much may be held at once.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +60,8 @@ pub struct Load {
 /// Whose bytes they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
-    /// Unauthenticated requests.
-    Strangers,
+    /// Unauthenticated requests from one network, if that is known.
+    Strangers(Option<IpAddr>),
     /// A token of the API.
     Token(u32),
     /// Executors at one address.
@@ -81,6 +84,7 @@ pub(crate) struct Budgets {
 #[derive(Default)]
 struct Held {
     bytes: usize,
+    strangers: usize,
     by_owner: BTreeMap<Owner, usize>,
     streams: usize,
     by_token: BTreeMap<u32, usize>,
@@ -156,13 +160,16 @@ impl Budgets {
         let mut held = self.held();
         let own = held.by_owner.get(&owner).copied().unwrap_or(0) - before + after;
         let all = held.bytes - before + after;
+        let is_stranger = matches!(owner, Owner::Strangers(_));
+        let strangers = if is_stranger { held.strangers - before + after } else { held.strangers };
         if after > before
-            && let Some(problem) = self.refusal(owner, own, all)
+            && let Some(problem) = self.refusal(owner, own, strangers, all)
         {
             self.bodies_refused.fetch_add(1, Ordering::Relaxed);
             return Err(problem);
         }
         held.bytes = all;
+        held.strangers = strangers;
         match own {
             0 => _ = held.by_owner.remove(&owner),
             own => _ = held.by_owner.insert(owner, own),
@@ -170,9 +177,9 @@ impl Budgets {
         Ok(())
     }
 
-    fn refusal(&self, owner: Owner, own: usize, all: usize) -> Option<Problem> {
+    fn refusal(&self, owner: Owner, own: usize, strangers: usize, all: usize) -> Option<Problem> {
         let max = match owner {
-            Owner::Strangers => STRANGERS_MAX.min(self.limits.buffered_per_caller),
+            Owner::Strangers(_) => STRANGERS_OF_NETWORK_MAX.min(self.limits.buffered_per_caller),
             // What executors send is short, and a part of what a batch may be.
             Owner::Executors(_) => self.limits.buffered_per_caller / 4,
             _ => self.limits.buffered_per_caller,
@@ -183,6 +190,12 @@ impl Budgets {
                  (limits.buffered_per_caller); send less at once, or wait for an answer"
             );
             return Some(too_much(StatusCode::TOO_MANY_REQUESTS, said));
+        }
+        if matches!(owner, Owner::Strangers(_)) && strangers > STRANGERS_MAX {
+            let said = format!(
+                "all requests without a token hold {STRANGERS_MAX} bytes, which is all this node keeps of them"
+            );
+            return Some(too_much(StatusCode::SERVICE_UNAVAILABLE, said));
         }
         if all > self.limits.buffered {
             let said = format!(
@@ -207,6 +220,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// Whether they are those of somebody unauthenticated.
+    pub(crate) fn is_strangers(&self) -> bool {
+        matches!(self.owner, Owner::Strangers(_))
+    }
+
     /// Sets the bytes held; where there is no room, the amount stays as it was.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
         self.budgets.change(self.owner, self.bytes, bytes)?;
@@ -266,11 +284,22 @@ mod tests {
     }
 
     #[test]
-    fn strangers_share_a_few_bytes_and_executors_at_one_address_have_a_quarter() {
+    fn strangers_of_a_network_share_a_few_bytes_and_executors_at_one_address_have_a_quarter() {
         let budgets = Budgets::new(Limits::default());
-        let mut strangers = budgets.room(Owner::Strangers);
-        strangers.hold(STRANGERS_MAX).unwrap();
-        assert_eq!(budgets.room(Owner::Strangers).hold(1).unwrap_err().status.as_u16(), 429);
+        let network = |last: u8| Owner::Strangers(Some(IpAddr::from([192, 0, 2, last])));
+        let mut rooms: Vec<Room> = (0..64).map(|last| budgets.room(network(last))).collect();
+        rooms[0].hold(STRANGERS_OF_NETWORK_MAX).unwrap();
+        assert_eq!(budgets.room(network(0)).hold(1).unwrap_err().status.as_u16(), 429);
+        for room in &mut rooms[1..] {
+            room.hold(STRANGERS_OF_NETWORK_MAX).expect("others have room of their own");
+        }
+        assert_eq!(
+            budgets.room(network(64)).hold(1).unwrap_err().status.as_u16(),
+            503,
+            "but not without end"
+        );
+        drop(rooms);
+        assert!(budgets.room(network(64)).hold(1).is_ok());
         let own = Owner::Executors(Some(IpAddr::from([192, 0, 2, 7])));
         assert!(budgets.room(own).hold(16 << 20).is_ok());
         assert_eq!(budgets.room(own).hold((16 << 20) + 1).unwrap_err().status.as_u16(), 429);

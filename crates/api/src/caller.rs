@@ -242,10 +242,11 @@ impl Strangers {
     }
 }
 
-/// Whoever has one address of the newer kind has billions of them.
-fn network(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => ip,
+/// The address by which callers are counted. Whoever has one of the newer kind has billions of them, so those of a network
+/// (/64) count as one.
+pub fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        ip @ IpAddr::V4(_) => ip,
         IpAddr::V6(ip) => {
             let mut bytes = ip.octets();
             bytes[8..].fill(0);
@@ -305,6 +306,15 @@ mod tests {
         for text in ["abc", "Basic abc", "Bearer", "Bearer "] {
             assert_eq!(read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_as_one() {
+        let of = |text: &str| network(text.parse().unwrap()).to_string();
+        assert_eq!(of("192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1", "an old address in the new writing");
+        assert_eq!(of("2001:db8:1:2:aaaa::1"), of("2001:db8:1:2:bbbb::2"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
     }
 
     #[tokio::test]

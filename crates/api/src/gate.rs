@@ -2,6 +2,7 @@
 //! never on the text of a path.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::time::timeout;
 use crate::app::Front;
 use crate::body::LINES;
 use crate::budget::{Owner, Room};
-use crate::caller::{Caller, bearer};
+use crate::caller::{Caller, bearer, network};
 use crate::credential::Credential;
 use crate::place::{Seat, Standing};
 use crate::problem::Problem;
@@ -73,7 +74,7 @@ async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, 
     let credential = Credential::of(&parts.headers);
     let caller = caller_of(front, operation, &parts, &credential).await?;
     let seat = parts.extensions.get::<Seat>().cloned();
-    let owner = introduce(operation, &caller, seat.as_ref());
+    let owner = introduce(operation, &caller, seat.as_ref(), peer.ip());
     let query = match operation.is_for_executors() {
         true => Query::default(),
         false => Query::read(&parts.uri, operation.query)?,
@@ -157,10 +158,10 @@ async fn caller_of(
 }
 
 /// Moves the connection to its authenticated caller's places, and says whose budget its body counts against.
-fn introduce(operation: &Operation, caller: &Caller, seat: Option<&Seat>) -> Owner {
+fn introduce(operation: &Operation, caller: &Caller, seat: Option<&Seat>, peer: Option<IpAddr>) -> Owner {
     let (owner, standing) = match operation.permission {
         Some(Permission::Peer) => (Owner::Peers, Standing::Peer),
-        _ if caller.id == 0 => return Owner::Strangers,
+        _ if caller.id == 0 => return Owner::Strangers(peer.map(network)),
         _ => (Owner::Token(caller.id), Standing::Caller(caller.id)),
     };
     Seat::introduce(seat, standing);

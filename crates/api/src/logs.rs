@@ -11,7 +11,9 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, LogId, RunId, Target, Text};
 use punctual_core::registry::Dialect;
-use punctual_node::ports::{Address, AttemptRow, Browse, KeptLog, Logs, RunView, SentRow, StoreError};
+use punctual_node::ports::{
+    Address, AttemptRow, Browse, KeptLog, Logs, REVISIONS_MAX, RunView, SentRow, StoreError,
+};
 use punctual_protocol::Log;
 use tokio::time::Instant;
 
@@ -66,14 +68,23 @@ impl Logbook {
         Logbook { browse, logs, executors, now }
     }
 
-    /// The app of a job whose runs go to executors; none if they do not. A deleted job is what it was last.
+    /// The app of a job whose runs go to executors; none if they do not.
     pub(crate) async fn executors_of(&self, job: JobId) -> Result<Option<Text>, StoreError> {
+        Ok(self.handler_of(job).await?.map(|(app, _)| app))
+    }
+
+    /// The same with the job's handler. A deleted job is what it was last.
+    pub(crate) async fn handler_of(&self, job: JobId) -> Result<Option<(Text, String)>, StoreError> {
         let definition = match self.browse.job(job).await? {
             Some(view) => Some(view.definition),
-            None => self.browse.revisions(job).await?.pop().map(|revision| revision.definition),
+            None => {
+                self.browse.revisions(job, 0, REVISIONS_MAX).await?.pop().map(|revision| revision.definition)
+            }
         };
-        let is_theirs = |target: &Target| matches!(target, Target::Executor(_));
-        Ok(definition.filter(|definition| is_theirs(&definition.target)).map(|it| it.app.into()))
+        Ok(definition.and_then(|definition| match definition.target {
+            Target::Executor(executor) => Some((definition.app.into(), executor.handler)),
+            Target::Http(_) => None,
+        }))
     }
 
     /// The lines of an attempt from number `from` on.
@@ -144,6 +155,8 @@ impl Logbook {
             Some(executor.dialect)
         });
         let is_known = dialect.is_some();
+        let listed = known.as_ref().and_then(|app| app.row.addresses.as_ref());
+        let is_listed = listed.is_some_and(|all| all.contains(&sent.executor));
         let address = Address {
             url: sent.executor,
             // One that has gone most likely spoke as most do.
@@ -151,6 +164,7 @@ impl Logbook {
             app: app.clone(),
             access_token: known.and_then(|app| app.row.access_token).filter(|_| is_known).map(Arc::new),
             is_known,
+            is_listed,
         };
         Place { run: sent.run, attempt: sent.attempt, log: sent.log, sent_at: sent.sent_at, address }
     }

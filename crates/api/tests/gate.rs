@@ -228,3 +228,41 @@ async fn a_stale_tag_is_refused_and_a_current_one_is_not() {
         assert_eq!((answer.status.as_u16(), &answer.json()["description"]), (200, &"x".into()), "{tag}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reschedule_is_acknowledged_only_when_the_run_waits_for_the_new_time() {
+    let door = open().await;
+    let path = format!("/api/v1/runs/{}/reschedule", house::MOVED);
+    let moved = async |at: &str| {
+        let body = format!(r#"{{"at": "{at}"}}"#);
+        ask(&door, request("POST", &path, "operator", &body)).await.status
+    };
+    assert_eq!(moved("2027-01-01T00:00:00Z").await, 503, "it waits for another time still");
+    assert_eq!(moved(house::MOVED_TO).await, 202);
+}
+
+#[tokio::test]
+async fn the_last_token_of_an_admin_is_not_revoked() {
+    let door = open().await;
+    let answer = ask(&door, request("DELETE", "/api/v1/tokens/4", "admin", "")).await;
+    assert_eq!(answer.status, 409);
+    assert!(answer.json()["detail"].as_str().unwrap().contains("last token of an admin"));
+}
+
+#[tokio::test]
+async fn the_versions_of_a_job_come_page_by_page() {
+    let door = open().await;
+    let page = async |query: &str| {
+        let path = format!("/api/v1/jobs/1/revisions{query}");
+        let page = ask(&door, request("GET", &path, "viewer", "")).await.json();
+        let items = page["items"].as_array().unwrap().iter();
+        let versions: Vec<u64> = items.map(|item| item["version"].as_u64().unwrap()).collect();
+        (versions, page["next_cursor"].as_str().map(str::to_owned))
+    };
+    assert_eq!(page("").await, (vec![1, 2, 3, 4, 5], None));
+    let (first, next) = page("?limit=2").await;
+    assert_eq!(first, [1, 2]);
+    let (second, next) = page(&format!("?limit=2&cursor={}", next.unwrap())).await;
+    assert_eq!(second, [3, 4]);
+    assert_eq!(page(&format!("?limit=2&cursor={}", next.unwrap())).await, (vec![5], None));
+}

@@ -149,6 +149,20 @@ async fn lists_and_sums_hold_only_what_the_token_reaches() {
 }
 
 #[tokio::test]
+async fn what_is_of_the_whole_node_is_not_told_to_a_token_of_some_apps() {
+    let door = open().await;
+    let get = async |path: &str, token: &str| ask(&door, request("GET", path, token, "")).await;
+    for path in ["/metrics", "/api/v1/nodes", "/api/v1/shards"] {
+        assert_eq!(get(path, "viewer").await.status, 200, "{path}");
+        assert_eq!(get(path, ELSEWHERE).await.status, 403, "{path}");
+    }
+    for figure in ["loaded", "running", "shards"] {
+        assert!(get("/api/v1/stats", "viewer").await.json()[figure].is_u64(), "{figure}");
+        assert!(get("/api/v1/stats", ELSEWHERE).await.json()[figure].is_null(), "{figure}");
+    }
+}
+
+#[tokio::test]
 async fn jobs_are_made_and_runs_handed_over_in_reached_apps_only() {
     let door = open().await;
     let job = |app: &str| {

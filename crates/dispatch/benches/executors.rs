@@ -72,6 +72,7 @@ fn executors() -> Arc<Executors> {
         runtime: Handle::current(),
         options: Options { queue_timeout: Duration::from_secs(300), ..Options::default() },
         guard: Guard::new::<&str>(&[], true).unwrap(),
+        listed: Guard::default(),
         now: Arc::new(|| at(house::NOW)),
         sink: Arc::new(sink),
         access_token: Some(punctual_core::registry::Secret::new("global")),

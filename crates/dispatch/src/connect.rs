@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::{Host, Url};
@@ -30,18 +31,33 @@ use crate::guard::{Guard, HEALTH, Refusal};
 /// The longest head of an answer that is read.
 const HEAD_MAX: usize = 64 << 10;
 
+/// How many names are looked up at the same time. A lookup cannot be called off: behind a name server that does not answer
+/// it keeps its thread long after nobody waits for it, and these threads are shared with everything else.
+const LOOKUPS_MAX: usize = 16;
+
+/// Looks a name up, and blocks its thread until that is done.
+type Lookup = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
+
 /// The machine behind a url: what a connection is made to, and kept for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     is_tls: bool,
     host: Host<String>,
     port: u16,
+    /// Whether the stricter of two guards judges it. Such a connection is shared with nobody whom the other judges.
+    is_strict: bool,
 }
 
 impl Origin {
     pub(crate) fn of(url: &Url) -> Option<Origin> {
         let host = url.host()?.to_owned();
-        Some(Origin { is_tls: url.scheme() == "https", host, port: url.port_or_known_default()? })
+        let port = url.port_or_known_default()?;
+        Some(Origin { is_tls: url.scheme() == "https", host, port, is_strict: false })
+    }
+
+    /// The same, judged by the stricter guard.
+    pub(crate) fn strict(self, is_strict: bool) -> Origin {
+        Origin { is_strict, ..self }
     }
 }
 
@@ -75,9 +91,14 @@ pub(crate) struct Connector {
     guard: Guard,
     /// The same for requests that this node itself may be asked, too.
     health_guard: Guard,
+    /// For origins that are to be judged more strictly.
+    strict_guard: Guard,
     tls: TlsConnector,
     connect_timeout: Duration,
     resolve_timeout: Duration,
+    lookup: Lookup,
+    /// Places for lookups; each is held until its lookup has really ended.
+    lookups: Arc<Semaphore>,
 }
 
 impl Connector {
@@ -90,7 +111,23 @@ impl Connector {
     ) -> Result<Connector, String> {
         let tls = TlsConnector::from(Arc::new(tls_settings(extra_roots)?));
         let health_guard = guard.clone().with_self();
-        Ok(Connector { guard, health_guard, tls, connect_timeout, resolve_timeout })
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        let strict_guard = guard.clone();
+        Ok(Connector {
+            guard,
+            health_guard,
+            strict_guard,
+            tls,
+            connect_timeout,
+            resolve_timeout,
+            lookup,
+            lookups,
+        })
+    }
+
+    /// The same with another guard for what is judged more strictly.
+    pub(crate) fn with_strict(self, strict_guard: Guard) -> Connector {
+        Connector { strict_guard, ..self }
     }
 
     pub(crate) fn guard(&self) -> &Guard {
@@ -115,7 +152,8 @@ impl Connector {
 
     /// A new connection on which nothing was said yet.
     pub(crate) async fn reach(&self, origin: &Origin) -> Result<Stream, Unconnected> {
-        self.reach_within(&self.guard, origin).await
+        let guard = if origin.is_strict { &self.strict_guard } else { &self.guard };
+        self.reach_within(guard, origin).await
     }
 
     async fn reach_within(&self, guard: &Guard, origin: &Origin) -> Result<Stream, Unconnected> {
@@ -148,8 +186,18 @@ impl Connector {
         let failed = |reason: &dyn fmt::Display| {
             Unconnected::Failed(format!("cannot resolve {name}: {reason}; nothing was sent"))
         };
-        match timeout(self.resolve_timeout, lookup_host((name.as_str(), origin.port))).await {
-            Ok(Ok(addresses)) => Ok(addresses.collect()),
+        let deadline = Instant::now() + self.resolve_timeout;
+        let place = timeout_at(deadline, Arc::clone(&self.lookups).acquire_owned()).await;
+        let place = place.map_err(|_| failed(&"too many lookups are pending"))?;
+        let (lookup, asked, port) = (self.lookup, name.clone(), origin.port);
+        let found = tokio::task::spawn_blocking(move || {
+            let found = lookup(&asked, port);
+            drop(place);
+            found
+        });
+        match timeout_at(deadline, found).await {
+            Ok(Ok(Ok(addresses))) => Ok(addresses),
+            Ok(Ok(Err(error))) => Err(failed(&error)),
             Ok(Err(error)) => Err(failed(&error)),
             Err(_) => Err(failed(&format!("no answer within {:?}", self.resolve_timeout))),
         }
@@ -164,6 +212,10 @@ impl Connector {
         }
         Ok(Stream::Plain(stream))
     }
+}
+
+fn lookup(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    Ok((name, port).to_socket_addrs()?.collect())
 }
 
 async fn speak<S>(stream: S) -> io::Result<(SendRequest<Full<Bytes>>, Driver)>
@@ -209,4 +261,40 @@ fn tls_settings(extra_roots: Option<&Path>) -> Result<ClientConfig, String> {
     let mut settings = builder.with_root_certificates(roots).with_no_client_auth();
     settings.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use super::*;
+
+    /// Whether the name server answers.
+    static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+    fn tarpit(_: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        let closed = ANSWERS.0.lock().unwrap();
+        drop(ANSWERS.1.wait_while(closed, |answers| !*answers).unwrap());
+        Ok(Vec::new())
+    }
+
+    #[tokio::test]
+    async fn lookups_that_hang_take_no_more_than_their_places() {
+        let wait = Duration::from_millis(20);
+        let mut connector = Connector::new(Guard::default(), wait, wait, None).unwrap();
+        connector.lookup = tarpit;
+        let origin = Origin::of(&Url::parse("http://tarpit.example/").unwrap()).unwrap();
+        let told = async || match connector.resolve(&origin).await {
+            Err(Unconnected::Failed(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        for _ in 0..LOOKUPS_MAX {
+            assert!(told().await.contains("no answer within"));
+        }
+        let said = "cannot resolve tarpit.example: too many lookups are pending; nothing was sent";
+        assert_eq!(told().await, said, "given up, but not ended");
+        *ANSWERS.0.lock().unwrap() = true;
+        ANSWERS.1.notify_all();
+        let _all_ended = connector.lookups.acquire_many(LOOKUPS_MAX as u32).await.unwrap();
+    }
 }

@@ -15,6 +15,7 @@
 mod carry;
 mod hub;
 mod outbox;
+mod refusals;
 mod scroll;
 mod session;
 mod write;
@@ -128,6 +129,11 @@ impl Natives {
     /// Nobody is there yet.
     pub fn new(setup: Setup) -> Natives {
         Natives { hub: Arc::new(Hub::new(setup)) }
+    }
+
+    /// How many sessions were refused since the start.
+    pub fn sessions_refused(&self) -> u64 {
+        self.hub.refusals.all()
     }
 
     /// Whether another session can be opened.

@@ -51,6 +51,8 @@ pub struct Setup {
     pub options: Options,
     /// Which addresses are called. A token is never sent where it forbids a connection.
     pub guard: Guard,
+    /// The same for addresses that people set: nobody has shown a token from there.
+    pub listed: Guard,
     /// What time it is.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Who is told, many things at a time where there are many. It is called from a task and must not block.

@@ -216,6 +216,24 @@ async fn a_token_is_never_sent_where_the_guard_forbids_it_nor_inside_out() {
 }
 
 #[tokio::test]
+async fn an_address_that_people_set_is_judged_more_strictly_also_by_what_its_name_leads_to() {
+    let fake = Fake::start(|_| ok()).await;
+    let url = fake.url().replace("127.0.0.1", "localhost");
+    let [registered, listed] =
+        [false, true].map(|is_listed| Address { is_listed, ..address(&url, Dialect::Classic) });
+    let mut out = Out::new();
+    sent(&fake, &mut out, run_at(&executor_job(|_| {}), registered)).await;
+    let count = fake.diary.count();
+    out.send(run_at(&executor_job(|_| {}), listed.clone()));
+    let report = out.report().await;
+    assert_eq!(report.outcome, AttemptOutcome::Refused);
+    assert!(report.message.contains("--allow-target"), "{}", report.message);
+    out.probe(Probe::Alive { address: listed.clone() }).await;
+    assert!(out.executors.log(&listed, LogId(1), at(house::NOW), 1).await.is_err());
+    assert_eq!(fake.diary.count(), count, "nothing came, also not over the connection that was there");
+}
+
+#[tokio::test]
 async fn what_is_no_address_is_refused_with_the_reason() {
     let mut out = Out::new();
     for (url, reason) in [
@@ -317,6 +335,7 @@ async fn the_switch_sends_everything_its_way() {
         runtime,
         options: Options::default(),
         guard: guard(),
+        listed: guard(),
         now,
         sink,
         access_token: None,

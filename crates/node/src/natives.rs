@@ -105,6 +105,13 @@ pub(crate) struct Natives {
 }
 
 impl Natives {
+    /// What an executor offers, by name; none if it is not here, or takes everything.
+    pub(crate) fn handlers(&self, url: &str) -> Option<Vec<Text>> {
+        let mut handlers: Vec<Text> = self.here.get(url)?.handlers.as_ref()?.iter().cloned().collect();
+        handlers.sort_unstable();
+        Some(handlers)
+    }
+
     pub(crate) fn is_here(&self, url: &str) -> bool {
         self.here.contains_key(url)
     }

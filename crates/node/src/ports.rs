@@ -26,13 +26,13 @@ pub use browse::{
     AttemptRow, Browse, Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView,
     Soonest,
 };
-pub use door::{Begun, Digest, Door, KeptAnswer, RequestKey, TokenRow};
+pub use door::{Begun, Digest, Door, KeptAnswer, Remain, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};
 pub use store::{
     Accepted, Acquired, Adopted, Arrival, ArrivalKind, Change, Changed, ClockEdit, ClockRow, DOOR_KEEPER,
-    Enqueued, Gate, Gated, JobRow, Keep, Lease, Loaded, NodeRow, OldDay, OpenRuns, OpenSend, Plan, Planned,
-    PlannedTo, Pruned, Renewal, Renewed, RunRow, SentRow, Settled, ShardRow, Split, Store, StoreError,
-    THIN_LOOK, Thinned, Unpark, Waiting,
+    Enqueued, Gate, Gated, JobRow, Keep, Lease, Loaded, NODES_KEPT, NodeRow, OldDay, OpenRuns, OpenSend,
+    Plan, Planned, PlannedTo, Pruned, REVISIONS_MAX, Renewal, Renewed, RunRow, SentRow, Settled, ShardRow,
+    Split, Store, StoreError, THIN_LOOK, Thinned, Unpark, Waiting,
 };
 
 /// The machine's clock. The cluster's time is the store's; a node counts it forward by this.
@@ -141,6 +141,8 @@ pub struct Address {
     pub access_token: Option<Arc<Secret>>,
     /// Whether it is registered, or set by people. Nobody else is shown any token.
     pub is_known: bool,
+    /// Whether people set it. Nobody has shown a token from there, so only what the configuration allows is called.
+    pub is_listed: bool,
 }
 
 /// A question to executors.

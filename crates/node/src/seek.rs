@@ -279,6 +279,7 @@ impl Memory {
             app: app.to_owned().into(),
             access_token: access_token.clone(),
             is_known: true,
+            is_listed: self.registry.executor(app, url).is_some_and(|executor| executor.is_listed),
         };
         self.registry.routable(app).map(address).collect()
     }
@@ -286,7 +287,8 @@ impl Memory {
     /// An executor by its address, for whatever is to be said to it about an attempt that it may have. One that is neither
     /// registered nor set by people is shown no token.
     pub(crate) fn executor_at(&self, app: &str, url: &Text) -> Address {
-        let dialect = self.registry.executor(app, url).map(|executor| executor.dialect);
+        let executor = self.registry.executor(app, url);
+        let dialect = executor.map(|executor| executor.dialect);
         let spoken = if url.starts_with(NATIVE) { Dialect::Native } else { Dialect::default() };
         Address {
             url: url.clone(),
@@ -294,6 +296,7 @@ impl Memory {
             app: app.to_owned().into(),
             access_token: dialect.and_then(|_| self.access_token(app)),
             is_known: dialect.is_some(),
+            is_listed: executor.is_some_and(|executor| executor.is_listed),
         }
     }
 

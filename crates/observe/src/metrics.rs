@@ -47,6 +47,8 @@ pub struct Figures {
     pub buffered: u64,
     /// Connections that had to make room for others, since the start.
     pub connections_evicted: u64,
+    /// Sessions of native executors that were refused, since the start.
+    pub sessions_refused: u64,
     /// Bodies that were refused for lack of room, since the start.
     pub bodies_refused: u64,
     /// Streams that were refused for lack of room, since the start.
@@ -99,6 +101,7 @@ struct Door {
     streams: Gauge<u64, AtomicU64>,
     buffered: Gauge<u64, AtomicU64>,
     evicted: Counter,
+    sessions_refused: Counter,
     bodies_refused: Counter,
     streams_refused: Counter,
     streams_ended: Counter,
@@ -117,6 +120,7 @@ impl Door {
         }
         for (name, help, counter) in [
             ("connections_evicted", "Unauthenticated connections that made room for others", &self.evicted),
+            ("sessions_refused", "Sessions of native executors that were refused", &self.sessions_refused),
             ("bodies_refused", "Request bodies that were refused for lack of room", &self.bodies_refused),
             ("streams_refused", "Streams that were refused for lack of room", &self.streams_refused),
             ("streams_ended", "Streams that ended with their token or session", &self.streams_ended),
@@ -133,6 +137,7 @@ impl Door {
         self.buffered.set(figures.buffered);
         for (counter, count) in [
             (&self.evicted, figures.connections_evicted),
+            (&self.sessions_refused, figures.sessions_refused),
             (&self.bodies_refused, figures.bodies_refused),
             (&self.streams_refused, figures.streams_refused),
             (&self.streams_ended, figures.streams_ended),

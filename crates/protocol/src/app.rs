@@ -139,6 +139,8 @@ pub struct AppExecutor {
     pub suspect: bool,
     /// How many attempts the asked node has there.
     pub in_flight: u64,
+    /// The handlers that it offers; null if it has no session with the asked node, or takes everything.
+    pub handlers: Option<Vec<String>>,
 }
 
 /// How an executor speaks.

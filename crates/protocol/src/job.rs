@@ -478,4 +478,6 @@ pub struct JobByName(pub serde_json::Map<String, serde_json::Value>);
 pub struct Revisions {
     /// Oldest first.
     pub items: Vec<Revision>,
+    /// Where the next page begins, if there is one.
+    pub next_cursor: Option<String>,
 }

@@ -76,12 +76,12 @@ pub struct Stats {
     pub failed: u64,
     /// Runs that were cancelled or skipped.
     pub not_run: u64,
-    /// Runs that this node has loaded and not started.
-    pub loaded: u64,
-    /// Attempts that this node has on their way.
-    pub running: u64,
-    /// Shards that this node acts for.
-    pub shards: u64,
+    /// Runs that this node has loaded and not started; null for a token of some apps.
+    pub loaded: Option<u64>,
+    /// Attempts that this node has on their way; null for a token of some apps.
+    pub running: Option<u64>,
+    /// Shards that this node acts for; null for a token of some apps.
+    pub shards: Option<u64>,
     /// Runs of this node's shards that are due and not started; null for a token that does not reach all apps.
     pub due: Option<u64>,
     /// For how many milliseconds the oldest of those has been due; null if there is none, and where `due` is null.

@@ -30,8 +30,11 @@ pub const HOLDS_MAX: usize = 50_000;
 /// The most lines in a message.
 pub const LINES_MAX: usize = 10_000;
 
-/// The longest name of an app, an executor or a handler, in characters.
+/// The longest name of an executor or a handler, in characters.
 pub const NAME_MAX: usize = 200;
+
+/// The longest name of an app, in characters: as everywhere else.
+pub const APP_MAX: usize = 128;
 
 /// The greatest number that every client reads as it was written.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
@@ -475,7 +478,7 @@ impl Hello {
     }
 
     fn check(&self) -> Result<(), String> {
-        is_name("app", &self.app)?;
+        is_app("app", &self.app)?;
         is_word("executor", &self.executor, NAME_MAX)?;
         is_word("instance", &self.instance, 64)?;
         within("handlers", self.handlers.len() as u64, 0, HANDLERS_MAX as u64)?;
@@ -498,8 +501,9 @@ fn is_text(name: &str, text: &str) -> Result<(), String> {
         .ok_or_else(|| format!("{name}: expected 1 to {NAME_MAX} characters, none of control"))
 }
 
-fn is_name(name: &str, text: &str) -> Result<(), String> {
+fn is_app(name: &str, text: &str) -> Result<(), String> {
     is_text(name, text)?;
+    within(name, text.chars().count() as u64, 1, APP_MAX as u64)?;
     if text.contains('/') { Err(format!("{name}: has a `/`")) } else { Ok(()) }
 }
 
@@ -610,7 +614,10 @@ mod tests {
                 "{text}: {refusal:?}"
             );
         }
-        for (field, value) in [("app", "a/b"), ("app", ""), ("executor", "a b"), ("instance", "")] {
+        let long = "a".repeat(APP_MAX + 1);
+        for (field, value) in
+            [("app", "a/b"), ("app", ""), ("app", long.as_str()), ("executor", "a b"), ("instance", "")]
+        {
             let mut hello: serde_json::Value = serde_json::from_str(HELLO).unwrap();
             hello[field] = value.into();
             assert!(refused(&hello.to_string()).reason.starts_with(field), "{field}");

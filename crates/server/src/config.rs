@@ -482,7 +482,6 @@ fn redis(value: &Value) -> Result<Secret, String> {
     }
 }
 
-/// A text for a header, which no message repeats.
 /// The token of the first admin, which opens everything: one that cannot be guessed.
 fn admin_token(token: &str) -> Result<String, ConfigError> {
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
@@ -495,6 +494,7 @@ fn admin_token(token: &str) -> Result<String, ConfigError> {
     }
 }
 
+/// A text for a header, which no message repeats.
 fn secret(value: &Value) -> Result<Secret, String> {
     let text = value.as_str().unwrap_or_default();
     let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && text.trim() == text;

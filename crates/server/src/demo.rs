@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use punctual_node::ports::Entropy;
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{Signal as UnixSignal, SignalKind, signal};
 use toml::Value;
 
 use crate::clock::{self, Machine};
@@ -29,6 +31,10 @@ pub(crate) struct Wish {
 
 /// Serves a demo until a signal says stop.
 pub(crate) fn run(wish: &Wish) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
+    // Before there is a folder: whoever is stopped in the middle takes it away.
+    let mut stop = runtime.block_on(async { Stop::new() })?;
     let folder = Folder::new()?;
     let listen = match &wish.listen {
         Some(address) => address.clone(),
@@ -38,17 +44,54 @@ pub(crate) fn run(wish: &Wish) -> Result<(), String> {
     let until = clock::now();
     let from = until.as_millis() - i64::from(wish.hours) * 3_600_000;
     tell(&format!("living through the last {} hours on a fast clock …", wish.hours));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let told =
-        runtime.block_on(past::live_through(&config, calendar::Timestamp::from_millis(from), until))?;
+    let past = past::live_through(&config, calendar::Timestamp::from_millis(from), until);
+    let told = runtime.block_on(async {
+        tokio::select! {
+            told = past => Some(told),
+            () = stop.said() => None,
+        }
+    });
+    let Some(told) = told.transpose()? else {
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        return Ok(());
+    };
     let runs: usize = told.iter().map(|(_, events)| events.len()).sum();
     tell(&format!("… {runs} things happened; stop it with Ctrl-C, and nothing of it is left"));
     let crew = crew::Crew::start(&runtime, &format!("http://{listen}"));
+    runtime.spawn(stop.repeat());
     let served = serve::run_after(config, told);
     crew.stop(&runtime);
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
+}
+
+/// The signals that end a demo.
+struct Stop {
+    terminate: UnixSignal,
+    interrupt: UnixSignal,
+}
+
+impl Stop {
+    fn new() -> Result<Stop, String> {
+        let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
+        Ok(Stop { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn said(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Says it again until the process ends: the node may not have listened yet when it was said first.
+    async fn repeat(mut self) {
+        self.said().await;
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _ = kill_process(getpid(), Signal::TERM);
+        }
+    }
 }
 
 fn configured(listen: &str, folder: &Path) -> Result<Config, String> {

@@ -77,7 +77,7 @@ pub(crate) async fn reset(door: &dyn Door, config: &Config, revokes_others: bool
     if revokes_others {
         let told = |error| format!("token {id} is made, but not all others are revoked: {error}");
         for row in door.tokens().await.map_err(told)?.iter().filter(|row| row.id != id) {
-            revoked += usize::from(door.revoke_token(row.id).await.map_err(told)?);
+            revoked += usize::from(door.revoke_token(row.id, None).await.map_err(told)?);
         }
     }
     Ok(Reset { id, token, revoked })

@@ -1,5 +1,5 @@
-//! Whether this node can take shards, as its events tell. A node that renews its row and is refused every shard looks alive
-//! and runs nothing, so a load balancer must not send it work.
+//! Whether this node can take shards, as its events tell, and why its last renewals failed. A node that renews its row and
+//! is refused every shard looks alive and runs nothing, so a load balancer must not send it work.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,8 @@ use tokio::time::Instant;
 pub(crate) struct Footing {
     term: Duration,
     failing: Mutex<Option<Failing>>,
+    /// Why the last renewal failed, and when.
+    renewal: Mutex<Option<(Instant, Text)>>,
 }
 
 struct Failing {
@@ -22,7 +24,7 @@ struct Failing {
 
 impl Footing {
     pub(crate) fn new(term: Duration) -> Footing {
-        Footing { term, failing: Mutex::default() }
+        Footing { term, failing: Mutex::default(), renewal: Mutex::default() }
     }
 
     pub(crate) fn take(&self, event: &Event, now: Instant) {
@@ -34,8 +36,21 @@ impl Footing {
                 let since = since.map_or(now, |failing| failing.since);
                 *failing = Some(Failing { since, last: now, reason: reason.clone() });
             }
+            Event::StoreFailed { step: "renew", reason } => *self.renewal() = Some((now, reason.clone())),
             _ => {}
         }
+    }
+
+    /// What is said of a node that may not act: drained by a person, or not renewed, and why as far as that is known.
+    pub(crate) fn absence(&self, is_drained: bool, now: Instant) -> String {
+        if is_drained {
+            return "the node is drained; POST /api/v1/nodes/self/resume lets it take shards again".into();
+        }
+        let said = "the node has not joined, or the store does not answer it";
+        let renewal = self.renewal();
+        // A failure that lies further back says nothing about now.
+        let fresh = renewal.as_ref().filter(|(at, _)| now.duration_since(*at) <= 4 * self.term);
+        fresh.map_or_else(|| said.into(), |(_, reason)| format!("{said}: {reason}"))
     }
 
     /// Why shards cannot be taken, once that has failed for two lease terms.
@@ -49,6 +64,10 @@ impl Footing {
     /// Whether it still fails: a node that wants no more shards does not ask again.
     fn is_fresh(&self, failing: &Failing, now: Instant) -> bool {
         now.duration_since(failing.last) <= 2 * self.term
+    }
+
+    fn renewal(&self) -> MutexGuard<'_, Option<(Instant, Text)>> {
+        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failing(&self) -> MutexGuard<'_, Option<Failing>> {
@@ -79,6 +98,18 @@ mod tests {
         assert_eq!(said, "this node can take no shard, so it runs nothing: no such function");
         footing.take(&Event::ShardTaken { shard: ShardId(1), epoch: Epoch(2) }, at(9));
         assert_eq!(footing.complaint(at(9)), None);
+    }
+
+    #[test]
+    fn a_node_that_may_not_act_says_that_it_is_drained_or_why_its_renewal_failed() {
+        let (footing, start) = (Footing::new(Duration::from_secs(4)), Instant::now());
+        let unknown = "the node has not joined, or the store does not answer it";
+        assert_eq!(footing.absence(false, start), unknown);
+        let reason = "the server is read-only".into();
+        footing.take(&Event::StoreFailed { step: "renew", reason }, start);
+        assert_eq!(footing.absence(false, start), format!("{unknown}: the server is read-only"));
+        assert!(footing.absence(true, start).starts_with("the node is drained"));
+        assert_eq!(footing.absence(false, start + Duration::from_secs(17)), unknown, "that was long ago");
     }
 
     #[test]

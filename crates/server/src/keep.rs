@@ -31,6 +31,8 @@ pub(crate) struct Kept {
     pub(crate) redis: Option<Arc<Redis>>,
     /// The database, where it can be listened to.
     pub(crate) listened: Option<Arc<Postgres>>,
+    /// The embedded store, whose threads are watched.
+    pub(crate) embedded: Option<Arc<Sqlite>>,
 }
 
 impl Kept {
@@ -44,6 +46,7 @@ impl Kept {
             is_shared,
             redis: None,
             listened: None,
+            embedded: None,
         }
     }
 
@@ -145,7 +148,8 @@ fn embedded(config: &Config) -> Result<Kept, String> {
     };
     let store = Sqlite::open(&config.data.join("punctual.db"), options)
         .map_err(|error| format!("cannot open the data folder {}: {error}", config.data.display()))?;
-    Ok(Kept::of(Arc::new(store), false))
+    let store = Arc::new(store);
+    Ok(Kept { embedded: Some(Arc::clone(&store)), ..Kept::of(store, false) })
 }
 
 /// How a store in a database server is opened, looked at or migrated.

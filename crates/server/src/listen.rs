@@ -105,7 +105,7 @@ impl Listener {
                 // Answers are written whole, so waiting for more of them only delays.
                 let _ = stream.set_nodelay(true);
                 keep_alive(&stream);
-                let entered = places.enter(peer.ip().to_canonical()).await;
+                let entered = places.enter(punctual_api::network(peer.ip())).await;
                 let (site, tls, stop) = (site.clone(), self.tls.clone(), until.clone());
                 let open = open.clone();
                 tokio::spawn(async move {

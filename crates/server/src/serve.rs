@@ -41,6 +41,9 @@ const FILES_KEPT: usize = 1_024;
 const PANICKED: &str =
     "a step of the node panicked, so this process stops; the log says where. Start it again";
 
+const DOOR_PANICKED: &str = "the listener, or what writes logs and forgets answers, panicked, so this process stops; the log says \
+                             where. Start it again";
+
 /// Serves until a signal says stop, or something fails for good.
 pub(crate) fn run(config: Config) -> Result<(), String> {
     run_after(config, Vec::new())
@@ -82,7 +85,7 @@ async fn serve(
         house.events.push(&happened, at);
     }
     greet(&url, config, &first);
-    let served = live(config, listener, places, house).await;
+    let served = live(config, listener, places, house, broken(&kept)).await;
     if served.is_ok() {
         tracing::info!("stopped");
     }
@@ -90,7 +93,13 @@ async fn serve(
 }
 
 /// From the first step to the last.
-async fn live(config: &Config, listener: Listener, places: Arc<Places>, house: House) -> Result<(), String> {
+async fn live(
+    config: &Config,
+    listener: Listener,
+    places: Arc<Places>,
+    house: House,
+    broken: impl Future<Output = String>,
+) -> Result<(), String> {
     let House { node, rounds, site, switch, door, events, archive, logs, logbook } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
@@ -101,7 +110,7 @@ async fn live(config: &Config, listener: Listener, places: Arc<Places>, house: H
     doors.spawn(wiring::watch_clock(node, ended.clone()));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
-    let broken = wait_for_end(&mut beginning, &mut steps).await?;
+    let broken = wait_for_end([&mut beginning, &mut steps], &mut doors, broken).await?;
     tracing::info!("stopping: no new work is begun");
     stop.send_replace(true);
     rounds.nudge();
@@ -132,10 +141,24 @@ async fn close(
     while doors.join_next().await.is_some() {}
 }
 
-/// Waits for a signal. A step that ends by itself has panicked, and a node without it would only look alive.
+/// When a thread of the embedded store has panicked: what is said then.
+fn broken(kept: &Kept) -> impl Future<Output = String> + use<> {
+    let embedded = kept.embedded.as_ref().map(|store| store.broken());
+    async move {
+        let Some(embedded) = embedded else { return std::future::pending().await };
+        let thread = embedded.await;
+        format!(
+            "the thread that {thread} the embedded store panicked, so this process stops; the log says where. Start it again"
+        )
+    }
+}
+
+/// Waits for a signal. A step, a door or a thread of the store that ends by itself has panicked, and a node without it would
+/// only look alive.
 async fn wait_for_end(
-    beginning: &mut JoinSet<()>,
-    steps: &mut JoinSet<()>,
+    [beginning, steps]: [&mut JoinSet<()>; 2],
+    doors: &mut JoinSet<()>,
+    broken: impl Future<Output = String>,
 ) -> Result<Option<String>, String> {
     let listen = |kind| signal(kind).map_err(|error| format!("cannot listen for signals: {error}"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
@@ -144,6 +167,8 @@ async fn wait_for_end(
         _ = interrupt.recv() => Ok(None),
         _ = beginning.join_next() => Ok(Some(PANICKED.into())),
         _ = steps.join_next() => Ok(Some(PANICKED.into())),
+        _ = doors.join_next() => Ok(Some(DOOR_PANICKED.into())),
+        said = broken => Ok(Some(said)),
     }
 }
 
@@ -206,4 +231,31 @@ fn raise_file_limit() -> Option<u64> {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
     getrlimit(Resource::Nofile).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_a_door_or_a_thread_that_panics_ends_the_process() {
+        let never = std::future::pending::<String>;
+        let panicking = || {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async { panic!("a bug of ours") });
+            tasks
+        };
+        let living = || {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(std::future::pending());
+            tasks
+        };
+        let said = wait_for_end([&mut living(), &mut panicking()], &mut living(), never()).await;
+        assert_eq!(said.unwrap().as_deref(), Some(PANICKED));
+        let said = wait_for_end([&mut living(), &mut living()], &mut panicking(), never()).await;
+        assert_eq!(said.unwrap().as_deref(), Some(DOOR_PANICKED));
+        let told = async { "the thread that writes".to_owned() };
+        let said = wait_for_end([&mut living(), &mut living()], &mut living(), told).await;
+        assert_eq!(said.unwrap().as_deref(), Some("the thread that writes"));
+    }
 }

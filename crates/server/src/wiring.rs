@@ -132,7 +132,11 @@ pub(crate) fn build(
         check_target: Arc::new(check_target),
         metrics: {
             let (node, places, redis) = (Arc::clone(&node), Arc::clone(places), kept.redis.clone());
-            Arc::new(move |load| metrics.text(figures(&node, &places, redis.as_deref(), load)))
+            let natives = Arc::clone(&switch.natives);
+            Arc::new(move |load| {
+                let figures = figures(&node, &places, redis.as_deref(), load);
+                metrics.text(Figures { sessions_refused: natives.sessions_refused(), ..figures })
+            })
         },
         is_ready: Arc::new(move || is_ready(&node, &footing)),
         peer_secret: place.peer_secret,
@@ -226,7 +230,6 @@ const CLOCK_EVERY: Duration = Duration::from_secs(5);
 /// Where executors mostly are. Whoever may register shows a token, so these need no rule of their own.
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
-/// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
 /// How far this node has fired; known only where it shares its store with nobody.
 fn fired(config: &Config, kept: &Kept) -> Arc<dyn FiredMark> {
     if kept.is_shared {
@@ -241,6 +244,7 @@ fn fired(config: &Config, kept: &Kept) -> Arc<dyn FiredMark> {
     }
 }
 
+/// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
 fn guard(config: &Config, place: &Place, more: &[&str]) -> Result<Guard, String> {
     let allows_loopback = config.listen.ip().is_loopback();
     let rules: Vec<String> =
@@ -286,6 +290,7 @@ fn switch(
         runtime: Handle::current(),
         options: xxl::Options { extra_roots: config.authorities.clone(), ..xxl::Options::default() },
         guard: near.clone(),
+        listed: strict.clone(),
         now: Arc::clone(now),
         sink: Arc::clone(&sink),
         access_token: config.executor_token.clone(),
@@ -341,6 +346,7 @@ fn figures(node: &Node, places: &Places, redis: Option<&Redis>, load: punctual_a
         strangers: connections.strangers,
         connections: connections.strangers + connections.callers + connections.kept,
         connections_evicted: connections.evicted,
+        sessions_refused: 0,
         streams: load.streams,
         buffered: load.buffered,
         bodies_refused: load.bodies_refused,
@@ -379,7 +385,8 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
 
 fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
     if !node.is_in() {
-        return Err("the node has not joined, or the store does not answer it".into());
+        let is_drained = node.nodes().iter().any(|one| one.is_self && one.is_drained);
+        return Err(footing.absence(is_drained, Instant::now()));
     }
     if !node.is_ready() {
         return Err("the node has not yet read which executors are there".into());

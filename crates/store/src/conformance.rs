@@ -228,7 +228,10 @@ macro_rules! conformance_cases {
                 a_conflict_leaves_nothing_behind
                 a_name_belongs_to_one_job_of_an_app
                 a_name_is_free_once_its_job_is_renamed_or_deleted
+                a_job_cannot_come_after_itself_in_however_many_steps
+                of_two_changes_at_once_that_would_close_a_circle_one_is_refused
                 a_revision_is_kept_for_every_definition
+                the_last_thousand_revisions_of_a_job_are_kept
                 instants_that_passed_unplanned_are_recorded_with_the_change
                 the_parents_that_a_job_has_or_had_count_as_changed_just_before_it
                 every_state_of_a_job_is_kept
@@ -257,6 +260,7 @@ macro_rules! conformance_cases {
                 runs_named_for_another_day_than_they_are_born_on_are_found_by_time
                 every_state_of_a_run_is_seen_and_filtered_by
                 what_has_become_of_runs_is_counted_per_job_and_for_all
+                a_run_that_went_with_a_stop_of_its_job_is_not_its_last_status
                 the_days_that_are_stored_are_listed_with_their_runs
                 what_is_not_there_is_not_found
             }
@@ -267,6 +271,8 @@ macro_rules! conformance_cases {
                 the_number_that_a_token_comes_with_is_not_looked_at
                 a_revoked_token_is_gone_and_the_others_stay
                 the_number_of_a_revoked_token_is_not_given_again
+                the_last_token_that_has_to_remain_is_not_revoked
+                of_two_tokens_revoked_at_once_the_last_that_has_to_remain_stays
                 a_first_token_is_kept_only_where_there_is_none
                 an_expired_token_is_a_token_for_who_wants_to_be_first
                 of_several_first_tokens_that_come_together_one_wins
@@ -327,6 +333,8 @@ macro_rules! conformance_cases {
                 the_parts_of_a_broadcast_go_with_their_whole
                 no_instant_whose_run_was_removed_runs_again
                 a_day_in_which_nobody_keeps_anything_is_dropped_whole
+                a_node_that_expired_a_day_ago_is_forgotten_unless_it_owns_a_shard
+                changes_that_every_living_node_has_seen_are_forgotten_but_the_last_are_kept
             }
         }
     };

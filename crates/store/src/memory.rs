@@ -35,8 +35,8 @@ use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobRow, JobView, Keep, KeptAnswer,
     KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned, Registered,
-    Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split, Store,
-    StoreError, Thinned, TokenRow, Unpark,
+    Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Split,
+    Store, StoreError, Thinned, TokenRow, Unpark,
 };
 
 use self::state::State;
@@ -251,8 +251,8 @@ impl Browse for Memory {
         Ok(self.state().job_list(filter, after, limit))
     }
 
-    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
-        Ok(self.state().revisions(job))
+    async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
+        Ok(self.state().revisions(job, after, max))
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
@@ -307,8 +307,8 @@ impl Door for Memory {
         self.state().add_first_token(token)
     }
 
-    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
-        Ok(self.state().tokens.remove(&id).is_some())
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        self.state().revoke_token(id, remain)
     }
 
     async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {

@@ -47,7 +47,7 @@ use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
     Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
     Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 
@@ -404,8 +404,8 @@ impl Browse for MySql {
         self.read(&browse::JobNames(ids)).await
     }
 
-    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
-        self.read(&browse::Revisions(job)).await
+    async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
+        self.read(&browse::Revisions { job, after, max }).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
@@ -460,8 +460,8 @@ impl Door for MySql {
         Ok(self.engine.ask(&door::AddToken { token: &token, is_first: true }).await?.is_some())
     }
 
-    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
-        self.engine.ask(&door::RevokeToken(id)).await
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        self.engine.ask(&door::RevokeToken { id, remain }).await
     }
 
     async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {

@@ -57,6 +57,15 @@ for _, key in ipairs(KEYS) do
 end
 return 1";
 
+/// How many steps a look through all keys takes at most, with a thousand keys each.
+const SCANS_MAX: usize = 1_000;
+
+/// How many leases without an end are named.
+const ENDLESS_MAX: usize = 10;
+
+/// What `TTL` says of a key that does not expire.
+const NO_END: i64 = -1;
+
 /// What nodes have in Redis.
 pub struct Redis {
     link: Link,
@@ -123,6 +132,31 @@ impl Redis {
             Some(()) => Ok(()),
             None => Err(StoreError::Unknown("Redis does not answer".into())),
         }
+    }
+
+    /// Leases of any cluster without an end, by their keys: nobody of ours writes such a key, and it would keep nodes from a
+    /// shard. At most a few are named.
+    pub async fn endless_leases(&self) -> Result<Vec<String>, StoreError> {
+        let away = || StoreError::Unknown("Redis does not answer".into());
+        let (mut cursor, mut endless) = (0_u64, Vec::new());
+        for _ in 0..SCANS_MAX {
+            let mut scan = ::redis::pipe();
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg("punctual:*:lease:*").arg("COUNT").arg(1_000);
+            let ((next, keys),): ((u64, Vec<String>),) = self.link.ask(&scan).await.ok_or_else(away)?;
+            let mut ends = ::redis::pipe();
+            keys.iter().for_each(|key| _ = ends.cmd("TTL").arg(key));
+            let ends: Vec<i64> = match keys.is_empty() {
+                true => Vec::new(),
+                false => self.link.ask(&ends).await.ok_or_else(away)?,
+            };
+            endless.extend(keys.into_iter().zip(ends).filter(|(_, ttl)| *ttl == NO_END).map(|(key, _)| key));
+            cursor = next;
+            if cursor == 0 || endless.len() >= ENDLESS_MAX {
+                break;
+            }
+        }
+        endless.truncate(ENDLESS_MAX);
+        Ok(endless)
     }
 
     /// What has happened so far.

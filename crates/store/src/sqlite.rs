@@ -5,6 +5,7 @@
 //! what is younger is kept in memory (`tail`, `known`) and read again at the next start (`keeper`).
 
 mod accept;
+mod alarm;
 mod apps;
 mod births;
 mod browse;
@@ -49,11 +50,12 @@ use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep,
     KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
     Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use self::alarm::{Alarm, Watched};
 use self::door::FORGET_MAX;
 use self::file::{Lock, open_writer};
 use self::keeper::{Keeper, Side};
@@ -106,6 +108,8 @@ pub struct Sqlite {
     requests: Option<Requests>,
     writer: Option<JoinHandle<()>>,
     readers: Option<Readers>,
+    /// Whether one of the threads has panicked.
+    watched: Watched,
     /// Given back last, when nothing of ours touches the file any more.
     _lock: Lock,
 }
@@ -126,15 +130,33 @@ impl Sqlite {
         let side = Side::read(&conn, SharedCloses::clone(&closes)).map_err(sql)?;
         let Options { shards, key_ttl, clock, limits, .. } = options;
         let sweeper = Sweeper::start(path)?;
-        let readers = Readers::start(path, &closes, &clock)?;
+        let (alarm, watched) = Alarm::new();
+        let readers = Readers::start(path, &closes, &clock, &alarm)?;
         let keeper = Keeper { conn, clock, key_ttl, shards, side };
         let (requests, receiver) = Requests::new();
         let writer = Writer::new(keeper, receiver, sweeper, limits.tail);
+        let alarm = alarm.of("writes");
         let writer = std::thread::Builder::new()
             .name("punctual-write".into())
-            .spawn(|| writer.run())
+            .spawn(move || {
+                let _alarm = alarm;
+                writer.run();
+            })
             .map_err(|error| StoreError::Unknown(error.to_string().into()))?;
-        Ok(Sqlite { requests: Some(requests), writer: Some(writer), readers: Some(readers), _lock: lock })
+        let (requests, writer, readers) = (Some(requests), Some(writer), Some(readers));
+        Ok(Sqlite { requests, writer, readers, watched, _lock: lock })
+    }
+
+    /// Waits until a thread has panicked, and says which: without it nothing can be kept any more.
+    pub fn broken(&self) -> impl Future<Output = &'static str> + Send + use<> {
+        let mut watched = self.watched.clone();
+        async move {
+            match watched.wait_for(Option::is_some).await.map(|broken| *broken) {
+                Ok(Some(name)) => name,
+                // The store was closed, and nobody can break it any more.
+                Ok(None) | Err(_) => std::future::pending().await,
+            }
+        }
     }
 
     /// Moves the limit of [`Limits::pages`], as if the disk had become fuller or emptier.
@@ -404,8 +426,8 @@ impl Browse for Sqlite {
         self.readers().read(move |reader| reader.job_names(&ids)).await
     }
 
-    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
-        self.readers().read(move |reader| reader.revisions(job)).await
+    async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
+        self.readers().read(move |reader| reader.revisions(job, after, max)).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
@@ -463,8 +485,9 @@ impl Door for Sqlite {
         self.ask(1, move |keeper| keeper.add_first_token(&token)).await
     }
 
-    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
-        self.ask(1, move |keeper| keeper.revoke_token(id)).await
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        let remain = remain.cloned();
+        self.ask(1, move |keeper| keeper.revoke_token(id, remain.as_ref())).await
     }
 
     async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
@@ -540,5 +563,39 @@ impl Logs for Sqlite {
 
     async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
         self.readers().read(move |reader| reader.kills(run)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path) -> Sqlite {
+        let options = Options {
+            shards: 4,
+            key_ttl: Duration::from_secs(60),
+            clock: std::sync::Arc::new(|| Timestamp::from_millis(0)),
+            ends_leases: true,
+            limits: Limits::default(),
+        };
+        Sqlite::open(&folder.join("punctual.db"), options).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_told() {
+        let folder = std::env::temp_dir().join(format!("punctual-alarm-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let store = open(&folder);
+        let broken = store.broken();
+        assert!(store.ask(0, |_| -> Result<(), Trouble> { panic!("a bug of the writer") }).await.is_err());
+        assert_eq!(broken.await, "writes");
+        drop(store);
+        let store = open(&folder);
+        let broken = store.broken();
+        let read = store.readers().read(|_| -> Result<(), Trouble> { panic!("a bug of a reader") }).await;
+        assert!(read.is_err());
+        assert_eq!(broken.await, "reads");
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

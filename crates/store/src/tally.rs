@@ -1,6 +1,6 @@
 //! What a close does to the counts of its job, in every store alike.
 
-use punctual_core::model::{Close, Outcome};
+use punctual_core::model::{Close, Outcome, Skip};
 use punctual_node::ports::Counts;
 
 pub(crate) fn count(counts: &mut Counts, close: &Close) {
@@ -18,5 +18,13 @@ pub(crate) fn count(counts: &mut Counts, close: &Close) {
             counts.not_run += close.range.map_or(1, |(_, instants)| instants);
         }
     }
-    counts.last_outcome = Some(close.outcome);
+    if says_how_the_job_is(close) {
+        counts.last_outcome = Some(close.outcome);
+    }
+}
+
+/// Whether a close says something about its job. What a person took away by stopping the job does not: its last status stays
+/// that of the last run that had its chance.
+pub(crate) fn says_how_the_job_is(close: &Close) -> bool {
+    close.outcome != Outcome::Skipped || close.reason != Skip::JobStopped.name()
 }

@@ -176,6 +176,7 @@ pub(crate) fn show_executor(view: &ExecutorView) -> wire::AppExecutor {
         routable: view.is_routable,
         suspect: view.is_suspect,
         in_flight: view.in_flight as u64,
+        handlers: view.handlers.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
     }
 }
 

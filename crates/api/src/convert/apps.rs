@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_core::model::JobId;
-use punctual_node::ports::{Browse, JobName, StoreError};
+use punctual_node::ports::{Browse, JobName, REVISIONS_MAX, StoreError};
 use tokio::time::Instant;
 
 /// How many jobs are remembered.
@@ -94,5 +94,5 @@ pub(crate) async fn look_up(browse: &dyn Browse, job: JobId) -> Result<Option<Ar
     if let Some(view) = browse.job(job).await? {
         return Ok(Some(view.definition.app.into()));
     }
-    Ok(browse.revisions(job).await?.pop().map(|revision| revision.definition.app.into()))
+    Ok(browse.revisions(job, 0, REVISIONS_MAX).await?.pop().map(|revision| revision.definition.app.into()))
 }

@@ -16,7 +16,7 @@ const REMARK: std::ops::RangeInclusive<usize> = 4..=100;
 pub(crate) struct Scripts<'a> {
     /// Whether there may be any.
     pub(crate) are_allowed: bool,
-    /// What the target replaces.
+    /// What the target replaces, unless the job moves to another app: a script that is moved runs on other executors.
     pub(crate) before: Option<&'a Target>,
     pub(crate) now: Timestamp,
 }

@@ -94,7 +94,12 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
     let times = schedule::Context { zones: context.zones, now: context.now, before };
     let schedule = object.must("schedule").and_then(|spot| schedule::read(spot, &times));
     let old_target = context.before.map(|before| &before.target);
-    let scripts = Scripts { are_allowed: context.allows_scripts, before: old_target, now: context.now };
+    let stays = context.before.is_some_and(|before| app.as_ref() == Some(&before.app));
+    let scripts = Scripts {
+        are_allowed: context.allows_scripts,
+        before: old_target.filter(|_| stays || context.allows_scripts),
+        now: context.now,
+    };
     let target =
         object.must("target").and_then(|spot| target::read(spot, old_target, context.check, scripts));
     let misfire = object.may("misfire").map_or(Some(Misfire::default()), misfire);
@@ -347,6 +352,25 @@ pub(crate) mod tests {
         assert_eq!(read(&job).unwrap_err().errors[0].pointer, "/name");
         job.as_object_mut().unwrap().retain(|field, _| field != "name" && field != "app");
         assert_eq!(read(&job).unwrap().definition.name, "nightly-report");
+    }
+
+    #[test]
+    fn where_scripts_are_not_allowed_a_job_with_one_stays_in_its_app() {
+        let mut job = plain();
+        job["target"] = json!({"kind": "executor", "glue": {"kind": "shell", "source": "echo 1"}});
+        let zones = Zones::bundled();
+        let read = |value: &Value, before: Option<&Definition>, allows_scripts| {
+            let (now, place, check) = (Timestamp::from_millis(0), None, &|_: &_| vec![]);
+            read(value, &Context { zones: &zones, now, before, place, check, allows_scripts })
+        };
+        let before = read(&job, None, true).unwrap().definition;
+        job["description"] = json!("edited");
+        assert!(read(&job, Some(&before), false).is_ok());
+        job["app"] = json!("billing");
+        let problem = read(&job, Some(&before), false).unwrap_err();
+        assert_eq!(problem.errors[0].pointer, "/target/glue", "other executors would run it");
+        let moved = read(&job, Some(&before), true).unwrap().definition;
+        assert_eq!(moved.target, before.target);
     }
 
     #[test]

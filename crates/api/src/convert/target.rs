@@ -76,7 +76,7 @@ fn http(object: &Object<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> O
     let body = object.may_null("body").map(|spot| json(&spot));
     let success_codes = object.may("success_codes").map_or(Some(Vec::new()), |spot| codes(&spot));
     let follows_redirects = object.may("follow_redirects").map_or(Some(false), |spot| spot.flag());
-    let secret = object.may_null("signing_secret").map(|spot| secret(&spot, before));
+    let secret = object.may_null("signing_secret").map(|spot| secret(&spot, &kept));
     let http = Http {
         method: method?,
         url: url?,
@@ -102,9 +102,10 @@ fn method(spot: &Spot<'_>) -> Option<String> {
     spot.refuse(format!("unknown method; known are {}; write {hint} in capitals", METHODS.join(", ")))
 }
 
-/// What masked values of headers stand for.
+/// What masked values stand for.
 struct Kept<'a> {
     headers: &'a [(String, String)],
+    secret: Option<&'a String>,
     /// Whether they would go where they went before.
     is_same_receiver: bool,
 }
@@ -114,9 +115,9 @@ impl<'a> Kept<'a> {
         match before {
             Some(Target::Http(http)) => {
                 let is_same_receiver = url.is_some_and(|url| receiver(url) == receiver(&http.url));
-                Kept { headers: &http.headers, is_same_receiver }
+                Kept { headers: &http.headers, secret: http.signing_secret.as_ref(), is_same_receiver }
             }
-            _ => Kept { headers: &[], is_same_receiver: false },
+            _ => Kept { headers: &[], secret: None, is_same_receiver: false },
         }
     }
 
@@ -129,6 +130,17 @@ impl<'a> Kept<'a> {
                 Err("stands for a value that was for another address; write the value itself")
             }
             Some((_, value)) => Ok(value.clone()),
+        }
+    }
+
+    /// The same for what requests are signed with.
+    fn secret(&self) -> Result<String, &'static str> {
+        match self.secret {
+            None => Err("stands for a secret that is set, and none is; write the secret itself"),
+            Some(_) if !self.is_same_receiver => {
+                Err("stands for a secret that was for another address; write the secret itself")
+            }
+            Some(secret) => Ok(secret.clone()),
         }
     }
 }
@@ -184,16 +196,10 @@ fn codes(spot: &Spot<'_>) -> Option<Vec<u16>> {
     items.iter().map(|item| item.number(200..=599).map(|code| code as u16)).collect()
 }
 
-fn secret(spot: &Spot<'_>, before: Option<&Target>) -> Option<String> {
+fn secret(spot: &Spot<'_>, kept: &Kept<'_>) -> Option<String> {
     let text = spot.text()?;
     if text == MASKED_SECRET {
-        let kept = match before {
-            Some(Target::Http(http)) => http.signing_secret.clone(),
-            _ => None,
-        };
-        return kept.or_else(|| {
-            spot.refuse("stands for a secret that is set, and none is; write the secret itself")
-        });
+        return kept.secret().map_or_else(|reason| spot.refuse(reason), Some);
     }
     let bytes = text.strip_prefix("whsec_").and_then(|text| STANDARD.decode(text).ok());
     match bytes.is_some_and(|bytes| (24..=64).contains(&bytes.len())) {
@@ -327,6 +333,20 @@ mod tests {
             let edit = json!({"kind": "http", "url": url, "headers": {"Cookie": MASKED_HEADER}});
             let is_kept = try_read(&edit, Some(&target)).is_ok();
             assert_eq!(is_kept, url == "http://a:1", "{url}");
+        }
+    }
+
+    #[test]
+    fn a_masked_secret_signs_for_nobody_but_its_receiver() {
+        let value = json!({"kind": "http", "url": "http://a:1/x", "signing_secret": SECRET});
+        let (target, _) = try_read(&value, None).unwrap();
+        for (url, is_kept) in [("http://a:1/y", true), ("http://b:1/x", false), ("https://a:1/x", false)] {
+            let edit = json!({"kind": "http", "url": url, "signing_secret": MASKED_SECRET});
+            let read = try_read(&edit, Some(&target));
+            assert_eq!(read.is_ok(), is_kept, "{url}");
+            if let Err(places) = read {
+                assert_eq!(places, ["/signing_secret"]);
+            }
         }
     }
 

@@ -1,27 +1,48 @@
 //! Why a run is as it is: one sentence, and what it rests on.
 
+use std::collections::BTreeSet;
+
 use calendar::Timestamp;
-use punctual_core::model::{AttemptOutcome, AttemptRecord, Origin, RunState};
-use punctual_node::AppView;
+use punctual_core::model::{AttemptOutcome, AttemptRecord, Origin, RunState, Skip, Text};
 use punctual_node::ports::{AttemptRow, RunView};
+use punctual_node::{AppView, ExecutorView};
 use punctual_protocol::{Evidence, Span, Why};
 
 use super::run::{is_supposed, lag_ms, started_at};
+
+/// How many handlers of an app are named.
+const HANDLERS_NAMED: usize = 10;
 
 /// The sentence about a run, as it stands at `now`; `lack` says what its executors lack, if it goes to such.
 pub(crate) fn why(view: &RunView, now: Timestamp, lack: Option<&str>) -> Why {
     Why { sentence: sentence(view, now, lack), evidence: evidence(view) }
 }
 
-/// What the executors of an app lack to have a run; nothing if some are there.
-pub(crate) fn lack(app: &str, view: Option<&AppView>) -> Option<String> {
+/// What the executors of an app lack to have a run for this handler; nothing if one of them may have it.
+pub(crate) fn lack(app: &str, handler: &str, view: Option<&AppView>) -> Option<String> {
     let executors = view.map(|view| view.executors.as_slice()).unwrap_or_default();
     match executors.len() {
-        _ if executors.iter().any(|executor| executor.is_routable) => None,
+        _ if executors.iter().any(|executor| executor.is_routable) => lacks_handler(app, handler, executors),
         0 => Some(format!("no executor of app {app} is registered")),
         1 => Some(format!("the only executor of app {app} does not answer")),
         count => Some(format!("none of the {count} executors of app {app} answers")),
     }
+}
+
+/// Whether all executors say what they offer, and none of them offers this handler; a script needs none.
+pub(crate) fn lacks_handler(app: &str, handler: &str, executors: &[ExecutorView]) -> Option<String> {
+    let routable = executors.iter().filter(|executor| executor.is_routable);
+    let offered: Option<Vec<&Vec<Text>>> = routable.map(|executor| executor.handlers.as_ref()).collect();
+    let offered: BTreeSet<&str> = offered?.into_iter().flatten().map(|name| &**name).collect();
+    if offered.is_empty() || handler.is_empty() || offered.contains(handler) {
+        return None;
+    }
+    let names: Vec<String> = offered.iter().take(HANDLERS_NAMED).map(|name| format!("`{name}`")).collect();
+    let more = if offered.len() > HANDLERS_NAMED { " and others" } else { "" };
+    Some(format!(
+        "no executor of app {app} has the handler `{handler}`; they have {}{more}",
+        names.join(", ")
+    ))
 }
 
 fn sentence(view: &RunView, now: Timestamp, lack: Option<&str>) -> String {
@@ -91,17 +112,10 @@ fn pending(view: &RunView, now: Timestamp, origin: String, lack: Option<&str>) -
 }
 
 fn skipped(view: &RunView, origin: String) -> String {
-    let why = match &*view.reason {
-        "misfire" => "nobody was there to start it in time, and its job skips what it missed".into(),
-        "coalesced" => "it was missed, and a later instant of its schedule stands for it".into(),
-        "too many missed" => "more instants were missed than may be caught up with".into(),
-        "outside windows" => "it lies outside the job's windows".into(),
-        "job stopped" => "its job was stopped before it was due".into(),
-        "job edited" => "its job was edited and no longer names this instant".into(),
-        "job deleted" => "its job was deleted".into(),
-        "blocked" => "another run of its job was still running, and the job discards newcomers".into(),
-        "queue full" => "there was no room to wait for a send".into(),
-        other => other.to_owned(),
+    let why = match view.reason.parse::<Skip>() {
+        Ok(skip) => skip_words(skip),
+        // Whoever wrote it knew more reasons than this program does.
+        Err(_) => &*view.reason,
     };
     match view.range {
         Some((until, count)) => {
@@ -111,6 +125,21 @@ fn skipped(view: &RunView, origin: String) -> String {
             )
         }
         None => format!("It {origin} and was skipped: {why}."),
+    }
+}
+
+fn skip_words(skip: Skip) -> &'static str {
+    match skip {
+        Skip::Misfire => "nobody was there to start it in time, and its job skips what it missed",
+        Skip::Coalesced => "it was missed, and a later instant of its schedule stands for it",
+        Skip::TooMany => "more instants were missed than may be caught up with",
+        Skip::OutsideWindows => "it lies outside the job's windows",
+        Skip::OutsideCalendar => "the job's calendar leaves out its date",
+        Skip::JobStopped => "its job was stopped before it was due",
+        Skip::JobEdited => "its job was edited and no longer names this instant",
+        Skip::JobDeleted => "its job was deleted",
+        Skip::Blocked => "another run of its job was still running, and the job discards newcomers",
+        Skip::QueueFull => "there was no room to wait for a send",
     }
 }
 
@@ -279,9 +308,38 @@ mod tests {
 
     #[test]
     fn who_waits_for_executors_is_told_so() {
-        let lack = lack("reports", None).unwrap();
+        let lack = lack("reports", "slow", None).unwrap();
         let sentence = why(&run(RunState::Pending, vec![]), at("30"), Some(&lack)).sentence;
         assert!(sentence.ends_with("and waits: no executor of app reports is registered."), "{sentence}");
+    }
+
+    #[test]
+    fn a_handler_that_no_executor_has_is_told_with_those_they_have() {
+        let executor = |handlers: Option<&[&'static str]>| ExecutorView {
+            address: "native:reports/1".into(),
+            dialect: punctual_core::registry::Dialect::Native,
+            beat_at: None,
+            is_routable: true,
+            is_suspect: false,
+            in_flight: 0,
+            handlers: handlers.map(|all| all.iter().map(|name| Text::Borrowed(name)).collect()),
+        };
+        let told = |handler, executors: &[ExecutorView]| lacks_handler("reports", handler, executors);
+        let known = [executor(Some(&["slow", "fail"])), executor(Some(&["slow"]))];
+        let said = "no executor of app reports has the handler `slwo`; they have `fail`, `slow`";
+        assert_eq!(told("slwo", &known).as_deref(), Some(said));
+        assert_eq!(told("slow", &known), None);
+        assert_eq!(told("", &known), None, "a script");
+        let [one, _] = known;
+        assert_eq!(told("slwo", &[one, executor(None)]), None, "one of them takes everything");
+        assert_eq!(told("slwo", &[executor(Some(&[]))]), None, "it drains, and others may come");
+    }
+
+    #[test]
+    fn a_run_outside_its_calendar_is_told_in_words() {
+        let view = RunView { reason: "outside calendar".into(), ..run(RunState::Skipped, vec![]) };
+        let named = "It was named by its schedule for 2026-03-08T07:00:00Z";
+        check(&view, &format!("{named} and was skipped: the job's calendar leaves out its date."));
     }
 
     #[test]

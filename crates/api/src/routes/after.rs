@@ -29,13 +29,16 @@ pub(super) async fn resolve(
             JobRef::parse(&before.job).map_err(|detail| Problem::field(before.pointer.clone(), detail))?;
         let detail = match named_job(front, caller, &named).await? {
             None => format!("{named} is not there"),
-            Some(view) if is_circle(front, view.id, own).await? => {
-                format!("{named} comes after this job itself")
-            }
-            Some(view) => {
-                after.push(Child { job: view.id, when: before.when });
-                continue;
-            }
+            Some(view) => match is_circle(front, view.id, own).await? {
+                Some(true) => format!("{named} comes after this job itself"),
+                None => {
+                    format!("{named} comes after more than {CIRCLE_MAX} jobs, which is too many to look at")
+                }
+                Some(false) => {
+                    after.push(Child { job: view.id, when: before.when });
+                    continue;
+                }
+            },
         };
         wrong.push(FieldError { pointer: before.pointer, detail });
     }
@@ -45,19 +48,20 @@ pub(super) async fn resolve(
     Ok(Definition { after, ..draft.definition })
 }
 
-/// Whether a job comes after `own`, in however many steps.
-async fn is_circle(front: &Front, job: JobId, own: Option<JobId>) -> Result<bool, Problem> {
-    let Some(own) = own else { return Ok(false) };
+/// Whether a job comes after `own`, in however many steps; none if that takes too long to find out. A change that comes at
+/// the same time is not seen here: the store looks once more when it writes.
+async fn is_circle(front: &Front, job: JobId, own: Option<JobId>) -> Result<Option<bool>, Problem> {
+    let Some(own) = own else { return Ok(Some(false)) };
     let (mut seen, mut open) = (BTreeSet::from([job]), vec![job]);
     while let Some(id) = open.pop() {
         if id == own {
-            return Ok(true);
+            return Ok(Some(true));
         }
         let before = front.browse.job(id).await?.map(|view| view.definition.after).unwrap_or_default();
         open.extend(before.iter().map(|before| before.job).filter(|job| seen.insert(*job)));
         if seen.len() > CIRCLE_MAX {
-            break;
+            return Ok(None);
         }
     }
-    Ok(false)
+    Ok(Some(false))
 }

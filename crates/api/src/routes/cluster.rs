@@ -22,7 +22,7 @@ use crate::table::{Answer, Call, Operation, Permission};
 const HINTS_MAX: usize = 10_000;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let (viewer, admin) = (Permission::Role(Role::Viewer), Permission::Whole(Role::Admin));
+    let (viewer, admin) = (Permission::Whole(Role::Viewer), Permission::Whole(Role::Admin));
     vec![
         Operation::get("/api/v1/nodes", "listNodes", |front, call| Box::pin(nodes(front, call)))
             .about("cluster", "Lists the nodes that live.")
@@ -34,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers::<Shards>(200, "The shards."),
         Operation::get("/api/v1/storage", "showStorage", |front, call| Box::pin(storage(front, call)))
             .about("cluster", "Shows what is stored, day by day.")
-            .needs(Permission::Whole(Role::Viewer))
+            .needs(viewer)
             .answers::<Storage>(200, "What is stored."),
         Operation::get("/api/v1/config", "showConfiguration", |front, call| {
             Box::pin(configuration(front, call))

@@ -20,6 +20,7 @@ use crate::app::Front;
 use crate::badge::{self, Badge};
 use crate::body;
 use crate::budget::{Owner, STRANGER_BODY_MAX};
+use crate::caller::network;
 use crate::convert::fields::check_name;
 use crate::place::{Seat, Standing};
 use crate::problem::Problem;
@@ -112,7 +113,7 @@ async fn read(call: &mut Call, max: usize) -> Result<Bytes, Problem> {
 
 /// Lets an executor that showed its token have more room than strangers, and a place that is kept for executors.
 fn introduce(front: &Front, call: &mut Call) {
-    call.room = front.budgets.room(Owner::Executors(call.peer.ip()));
+    call.room = front.budgets.room(Owner::Executors(call.peer.ip().map(network)));
     Seat::introduce(call.seat.as_ref(), Standing::Executor);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::IntoResponse;
 use http::{StatusCode, header};
 use punctual_core::model::{
-    Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason, Text,
+    Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason, Target, Text,
 };
 use punctual_node::DeskError;
 use punctual_node::ports::{AppRow, Changed, Counts, JobView};
@@ -21,6 +21,7 @@ use crate::caller::Caller;
 use crate::convert::fields::{Faults, Spot, check_name};
 use crate::convert::job::{Context, Draft, WRITTEN, merge, read};
 use crate::convert::show_job::{self, fire_times, names_for};
+use crate::convert::why::lacks_handler;
 use crate::problem::Problem;
 use crate::query::DRY_RUN;
 use crate::table::{Answer, Call, Operation, Permission};
@@ -328,14 +329,22 @@ async fn planned(front: &Front, view: JobView) -> Answer {
     let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
     let job = show_job::show(&view, &names, &front.zones, now, &[]);
     let times = fire_times(&view.definition, &front.zones, now, 10);
+    let unoffered = unoffered(front, &view.definition);
     let compiled =
         Compiled::compile(view.id, 1, now, JobState::Enabled, view.definition, vec![], &front.zones);
     let warnings = compiled.map(|job| job.rule.warnings(now)).unwrap_or_default();
     Ok(ok(&JobPlan {
         job,
         next_fire_times: times.iter().map(|at| at.to_string()).collect(),
-        warnings: warnings.iter().map(|warning| warning.to_string()).collect(),
+        warnings: warnings.iter().map(|warning| warning.to_string()).chain(unoffered).collect(),
     }))
+}
+
+/// A warning if a job names a handler that none of the executors offers which are there now.
+fn unoffered(front: &Front, definition: &Definition) -> Option<String> {
+    let Target::Executor(executor) = &definition.target else { return None };
+    let view = front.executors.app(&definition.app)?;
+    lacks_handler(&definition.app, &executor.handler, &view.executors)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use punctual_core::model::{Definition, Executor, Glue, Target};
 use punctual_node::DeskError;
-use punctual_node::ports::{JobView, Revision};
+use punctual_node::ports::{JobView, REVISIONS_MAX, Revision};
 use punctual_protocol::{GlueRollback, GlueVersion, GlueVersions, Job, Role};
 
 use super::edits::read_back;
@@ -40,7 +40,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn list(front: Arc<Front>, call: Call) -> Answer {
     let view = job(&front, &call).await?;
-    let revisions = front.browse.revisions(view.id).await?;
+    let revisions = front.browse.revisions(view.id, 0, REVISIONS_MAX).await?;
     let items = versions(&revisions).into_iter().rev().take(VERSIONS_MAX).collect();
     Ok(ok(&GlueVersions { items }))
 }
@@ -86,7 +86,7 @@ async fn roll_back(front: Arc<Front>, call: Call) -> Answer {
     if !front.settings.allows_scripts {
         return Err(Problem::conflict(NOT_ALLOWED));
     }
-    let revisions = front.browse.revisions(view.id).await?;
+    let revisions = front.browse.revisions(view.id, version - 1, 1).await?;
     let old = revisions.iter().find(|revision| revision.version == version);
     let old = old.and_then(|revision| glue_of(&revision.definition)).ok_or_else(|| {
         let (id, place) = (view.id, format!("/jobs/{}/glue", view.id));

@@ -7,7 +7,7 @@ use axum::response::Response;
 use calendar::Timestamp;
 use http::{StatusCode, header};
 use punctual_core::model::JobId;
-use punctual_node::ports::{JobFilter, JobView, RunFilter};
+use punctual_node::ports::{JobFilter, JobView, REVISIONS_MAX, RunFilter};
 use punctual_protocol::{Job, JobPage, JobStats, Revisions, Role};
 
 use super::{TAG, etag, job, json, ok};
@@ -36,6 +36,13 @@ const LIST: &[Param] = &[
     CURSOR,
 ];
 
+/// All that are kept, where nobody says otherwise: whoever looks wants the newest, which come last.
+const REVISIONS: Param = Param {
+    name: "limit",
+    kind: Kind::Count { max: REVISIONS_MAX as u32, usual: REVISIONS_MAX as u32 },
+    about: "How many versions at most.",
+};
+
 pub(super) fn operations() -> Vec<Operation> {
     let viewer = Permission::Role(Role::Viewer);
     vec![
@@ -57,8 +64,9 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/api/v1/jobs/{id}/revisions", "listRevisions", |front, call| {
             Box::pin(revisions(front, call))
         })
-        .about("jobs", "Lists the versions of a job, oldest first.")
+        .about("jobs", "Lists the versions of a job, oldest first; the last 1,000 are kept.")
         .needs(viewer)
+        .query(&[REVISIONS, CURSOR])
         .answers::<Revisions>(200, "The versions."),
         Operation::get("/api/v1/jobs/{id}/stats", "getJobStats", |front, call| Box::pin(stats(front, call)))
             .about("jobs", "Counts what has become of a job's runs.")
@@ -159,10 +167,15 @@ pub(super) async fn catch_up(front: &Arc<Front>, now: Timestamp) {
 
 async fn revisions(front: Arc<Front>, call: Call) -> Answer {
     let view = job(&front, &call).await?;
-    let revisions = front.browse.revisions(view.id).await?;
+    let after = cursor::read('v', &call.query)?.unwrap_or(0);
+    let limit = call.query.count("limit").map_or(REVISIONS_MAX, |limit| limit as usize);
+    let mut revisions = front.browse.revisions(view.id, after, limit + 1).await?;
+    let has_more = revisions.len() > limit;
+    revisions.truncate(limit);
     let names = names_for(&*front.browse, revisions.iter().map(|revision| &revision.definition)).await?;
     let items = revisions.iter().map(|revision| show_job::revision(revision, &names)).collect();
-    Ok(ok(&Revisions { items }))
+    let last = revisions.last().filter(|_| has_more);
+    Ok(ok(&Revisions { items, next_cursor: last.map(|revision| cursor::write('v', revision.version)) }))
 }
 
 async fn stats(front: Arc<Front>, call: Call) -> Answer {

@@ -130,10 +130,10 @@ async fn get(front: Arc<Front>, call: Call) -> Answer {
 
 async fn explain(front: Arc<Front>, call: Call) -> Answer {
     let view = run(&front, &call).await?;
-    let app = match view.state.is_open() {
-        true => front.logbook().executors_of(view.job).await?,
+    let handler = match view.state.is_open() {
+        true => front.logbook().handler_of(view.job).await?,
         false => None,
     };
-    let lack = app.and_then(|app| lack(&app, front.executors.app(&app).as_ref()));
+    let lack = handler.and_then(|(app, handler)| lack(&app, &handler, front.executors.app(&app).as_ref()));
     Ok(ok(&why(&view, front.now()?, lack.as_deref())))
 }

@@ -24,8 +24,8 @@ pub(super) fn operations() -> Vec<Operation> {
             .needs(Permission::Open)
             .answers::<Health>(200, "It can."),
         Operation::get("/metrics", "getMetrics", |front, call| Box::pin(metrics(front, call)))
-            .about("service", "Shows the metrics as Prometheus reads them.")
-            .needs(viewer)
+            .about("service", "Shows the metrics as Prometheus reads them: those of the whole node.")
+            .needs(Permission::Whole(Role::Viewer))
             .opened_by(|settings| settings.opens_metrics)
             .answers_as(200, "The metrics.", vec![("text/plain", None)], &[]),
         Operation::get("/openapi.json", "getDocument", |front, call| Box::pin(document(front, call)))

@@ -24,7 +24,10 @@ const HOURS: Param = Param {
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/api/v1/stats", "getStats", |front, call| Box::pin(stats(front, call)))
-            .about("stats", "Counts jobs and runs, and says what this node has in hand.")
+            .about(
+                "stats",
+                "Counts jobs and runs, and says what this node has in hand if the token reaches all apps.",
+            )
             .needs(Permission::Role(Role::Viewer))
             .answers::<Stats>(200, "The figures."),
         Operation::get("/api/v1/stats/history", "getHistory", |front, call| Box::pin(history(front, call)))
@@ -92,15 +95,17 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
     };
     let (loaded, running) = front.node.load_figures();
     let backlog = call.caller.reaches_all().then(|| front.node.backlog());
+    // What the node has in hand is everybody's.
+    let of_all = |figure: usize| call.caller.reaches_all().then_some(figure as u64);
     Ok(ok(&Stats {
         jobs,
         jobs_enabled,
         succeeded: counts.succeeded,
         failed: counts.failed,
         not_run: counts.not_run,
-        loaded: loaded as u64,
-        running: running as u64,
-        shards: front.node.shards_held() as u64,
+        loaded: of_all(loaded),
+        running: of_all(running),
+        shards: of_all(front.node.shards_held()),
         due: backlog.map(|backlog| backlog.due),
         oldest_due_ms: backlog.and_then(|backlog| backlog.oldest).map(|age| age.as_millis() as u64),
         now: front.now()?.to_string(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::IntoResponse;
 use calendar::Timestamp;
 use http::StatusCode;
-use punctual_node::ports::{Digest, TokenRow};
+use punctual_node::ports::{Digest, Remain, StoreError, TokenRow};
 use punctual_protocol::{NewToken, Role, Token, TokenMade, Tokens};
 
 use super::{json, number, ok};
@@ -109,20 +109,15 @@ async fn revoke(front: Arc<Front>, call: Call) -> Answer {
     let number = number(&call)?;
     let gone = || Problem::not_found(format!("token {number}"));
     let id = u32::try_from(number).map_err(|_| gone())?;
-    let now = front.now()?;
-    let rows = front.door.tokens().await?;
-    let is_admin = |row: &TokenRow| {
-        let lasts = row.expires_at.is_none_or(|at| now < at);
-        lasts && *row.role == *Role::Admin.name() && row.apps.iter().any(|app| app == "*")
+    let remain = Remain { role: Role::Admin.name().into(), at: front.now()? };
+    let was_there = match front.door.revoke_token(id, Some(&remain)).await {
+        Err(StoreError::Conflict(_)) => {
+            let said =
+                "this is the last token of an admin; without one nobody could make another. Make one first";
+            return Err(Problem::conflict(said));
+        }
+        revoked => revoked?,
     };
-    let is_last = rows.iter().any(|row| row.id == id && is_admin(row))
-        && rows.iter().filter(|row| is_admin(row)).count() == 1;
-    if is_last {
-        let said =
-            "this is the last token of an admin; without one nobody could make another. Make one first";
-        return Err(Problem::conflict(said));
-    }
-    let was_there = front.door.revoke_token(id).await?;
     front.tokens.forget();
     if was_there { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(gone()) }
 }

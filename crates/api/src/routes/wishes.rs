@@ -106,11 +106,11 @@ async fn reschedule(front: Arc<Front>, call: Call) -> Answer {
         Cancelled::InTime => {}
         Cancelled::TooLate => return Err(too_late()),
         Cancelled::Asked => {
-            let is_done =
-                |view: &RunView| !view.state.is_open() || view.ready_at.is_some_and(|ready| ready >= at);
-            let view = settled(&front, view.id, is_done).await?.ok_or_else(not_yet)?;
-            if !view.state.is_open() {
-                return Err(too_late());
+            let wish = [(view.id, at)];
+            let became = || async { Ok(front.node.rescheduled(&wish).await?.into_iter().flatten().next()) };
+            match front.wait_for(became).await?.ok_or_else(not_yet)? {
+                Cancelled::TooLate => return Err(too_late()),
+                Cancelled::InTime | Cancelled::Asked => {}
             }
         }
     }

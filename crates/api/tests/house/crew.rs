@@ -34,6 +34,7 @@ pub(crate) fn view(name: &'static str, token: Option<&str>) -> AppView {
         is_routable: true,
         is_suspect: false,
         in_flight: 1,
+        handlers: None,
     };
     let row = AppRow {
         name: name.into(),

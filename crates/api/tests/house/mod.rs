@@ -108,8 +108,8 @@ impl Store for House {
     async fn unpark(&self, _: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
         silent()
     }
-    async fn fetch(&self, _: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        silent()
+    async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+        if runs == [RunId(MOVED)] { Ok(vec![moved_row()]) } else { silent() }
     }
     async fn outline(&self, _: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
         silent()
@@ -138,9 +138,13 @@ impl Store for House {
     async fn accept(
         &self,
         _: Vec<NewRun>,
-        _: Vec<(ShardId, ArrivalKind)>,
+        left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        silent()
+        match left[..] {
+            // It is left for a node that does not come by.
+            [(_, ArrivalKind::Reschedule(RunId(MOVED), _))] => Ok(vec![]),
+            _ => silent(),
+        }
     }
     async fn arrivals(&self, _: &[Lease], _: usize) -> Result<Vec<Arrival>, StoreError> {
         silent()
@@ -213,6 +217,33 @@ fn the_run() -> RunView {
     }
 }
 
+/// A one-shot of another node's shard that was moved to this time before.
+pub(crate) const MOVED: u64 = 27;
+pub(crate) const MOVED_TO: &str = "2027-01-02T00:00:00Z";
+
+fn moved_run() -> RunView {
+    RunView { id: RunId(MOVED), ready_at: Some(MOVED_TO.parse().unwrap()), ..the_run() }
+}
+
+fn moved_row() -> RunRow {
+    let RunView { id, job, shard, fire_time, origin, priority, .. } = moved_run();
+    let waiting = Waiting {
+        run: id,
+        job,
+        shard,
+        fire_time,
+        ready_at: MOVED_TO.parse().unwrap(),
+        attempt: Attempt::FIRST,
+        priority,
+        origin,
+        decided: Decided::NotYet,
+        has_payload: false,
+        is_called_back: false,
+    };
+    let (is_closed, is_gated, is_parked) = (false, false, false);
+    RunRow { waiting, payload: None, is_closed, is_gated, is_parked, part: None }
+}
+
 /// The job for executors.
 pub(crate) const THEIRS: u32 = 20;
 
@@ -249,6 +280,7 @@ fn their_run(id: u64) -> Option<RunView> {
     let run = RunView { id: RunId(id), job: JobId(THEIRS), ..the_run() };
     let part = |index| Some(Part { index, total: 2, address: EXECUTOR.into() });
     match id {
+        MOVED => Some(moved_run()),
         FAILED => Some(RunView { state: RunState::Failed, attempts: vec![ended], ..run }),
         RUNNING | BROADCAST => Some(RunView { state: RunState::Running, attempts: vec![open], ..run }),
         25 | 26 => Some(RunView {
@@ -287,8 +319,10 @@ impl Browse for House {
     ) -> Result<Page<JobView, JobId>, StoreError> {
         Ok(page(the_job(), is_ours(filter.apps.as_ref())))
     }
-    async fn revisions(&self, _: JobId) -> Result<Vec<Revision>, StoreError> {
-        Ok(vec![])
+    async fn revisions(&self, _: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
+        let revision =
+            |version| Revision { version, at: now(), by: "anna".into(), definition: the_job().definition };
+        Ok((1..=5).filter(|version| *version > after).take(max).map(revision).collect())
     }
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
         Ok(Some(the_run()).filter(|run| run.id == id).or_else(|| their_run(id.0)))
@@ -379,6 +413,16 @@ impl Doorman {
         }
     }
 
+    fn rows(&self) -> Vec<TokenRow> {
+        let mut rows: Vec<TokenRow> = (1..).zip(ROLES).map(|(id, role)| token(id, role, role, "*")).collect();
+        rows.push(token(5, ELSEWHERE, "admin", "billing"));
+        let expired = TokenRow { expires_at: Some(now()), ..token(6, "expired", "admin", "*") };
+        rows.push(expired);
+        let revoked = self.revoked.lock().unwrap();
+        rows.retain(|row| !revoked.iter().any(|name| *name == row.name));
+        rows
+    }
+
     /// Every answer that is kept.
     pub(crate) fn answers(&self) -> Vec<KeptAnswer> {
         self.asked.lock().unwrap().values().filter_map(|(_, answer)| answer.clone()).collect()
@@ -391,13 +435,7 @@ impl Door for Doorman {
         Ok(drawn)
     }
     async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        let mut rows: Vec<TokenRow> = (1..).zip(ROLES).map(|(id, role)| token(id, role, role, "*")).collect();
-        rows.push(token(5, ELSEWHERE, "admin", "billing"));
-        let expired = TokenRow { expires_at: Some(now()), ..token(6, "expired", "admin", "*") };
-        rows.push(expired);
-        let revoked = self.revoked.lock().unwrap();
-        rows.retain(|row| !revoked.iter().any(|name| *name == row.name));
-        Ok(rows)
+        Ok(self.rows())
     }
     async fn add_token(&self, row: TokenRow) -> Result<u32, StoreError> {
         // All others are there to see what happens if a store does not answer.
@@ -406,7 +444,8 @@ impl Door for Doorman {
     async fn add_first_token(&self, _: TokenRow) -> Result<bool, StoreError> {
         silent()
     }
-    async fn revoke_token(&self, _: u32) -> Result<bool, StoreError> {
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        remain.map_or(Ok(()), |remain| remain.check(&self.rows(), id))?;
         silent()
     }
     async fn begin(&self, key: RequestKey, digest: Digest, _: Timestamp) -> Result<Begun, StoreError> {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::carry::{Carriages, Yard};
 use super::outbox::{End, Outbox};
+use super::refusals::Refusals;
 use super::scroll::Scrolls;
 use super::{Dialling, Options, Setup};
 
@@ -69,6 +70,7 @@ pub(super) struct Hub {
     /// Where nodes are.
     nodes: Mutex<Vec<String>>,
     pub(super) yard: Yard,
+    pub(super) refusals: Refusals,
     /// A session is over.
     left: Notify,
     /// Whether nobody is let in any more.
@@ -80,6 +82,7 @@ impl Hub {
         Hub {
             setup,
             sessions: Mutex::default(),
+            refusals: Refusals::default(),
             waiting: Mutex::default(),
             killed: Mutex::default(),
             receipts: AtomicU64::new(FIRST),

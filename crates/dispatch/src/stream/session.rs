@@ -270,7 +270,9 @@ async fn refuse<S>(hub: &Hub, socket: &mut Socket<S>, refusal: Refusal)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    tracing::warn!(reason = refusal.reason, "an executor was not let in");
+    if let Some(count) = hub.refusals.note(Instant::now()) {
+        tracing::warn!(count, reason = refusal.reason, "executors were not let in; the last for this reason");
+    }
     let code = if refusal.code == Code::TooLarge { CloseCode::Size } else { CloseCode::Policy };
     let last = text(&FromNode::Error(refusal));
     let refusing = async {

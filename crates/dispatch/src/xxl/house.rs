@@ -8,7 +8,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Text};
 use punctual_core::registry::{Dialect, Secret};
-use punctual_node::ports::{Dispatched, Further, Heard, Report, Unclear};
+use punctual_node::ports::{Address, Dispatched, Further, Heard, Report, Unclear};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -37,7 +37,8 @@ pub(super) struct House {
     questions: Pool<Call>,
     ledger: Arc<Ledger>,
     receipts: Receipts,
-    places: Mutex<BTreeMap<String, Arc<Place>>>,
+    /// Those that executors registered, and those that people set.
+    places: [Mutex<BTreeMap<String, Arc<Place>>>; 2],
     /// Something waits in a queue.
     waits: Notify,
     /// Ends every task.
@@ -46,15 +47,16 @@ pub(super) struct House {
 
 impl House {
     pub(super) fn new(setup: Setup) -> Result<Arc<House>, String> {
-        let Setup { runtime, options, guard, now, sink, access_token } = setup;
+        let Setup { runtime, options, guard, listed, now, sink, access_token } = setup;
         let (connect, resolve) = (options.connect_timeout, options.resolve_timeout);
         let house = Arc::new(House {
-            connector: Connector::new(guard, connect, resolve, options.extra_roots.as_deref())?,
+            connector: Connector::new(guard, connect, resolve, options.extra_roots.as_deref())?
+                .with_strict(listed),
             runs: Pool::new(options.connections),
             questions: Pool::new(options.questions),
             ledger: Arc::default(),
             receipts: Receipts::default(),
-            places: Mutex::default(),
+            places: Default::default(),
             waits: Notify::new(),
             end: watch::Sender::new(false),
             runtime,
@@ -116,12 +118,13 @@ impl House {
     }
 
     /// An address, understood.
-    pub(super) fn place(&self, url: &str) -> Result<Arc<Place>, String> {
-        let mut places = locked(&self.places);
+    pub(super) fn place(&self, address: &Address) -> Result<Arc<Place>, String> {
+        let (url, is_listed) = (&*address.url, address.is_listed);
+        let mut places = locked(&self.places[usize::from(is_listed)]);
         if let Some(place) = places.get(url) {
             return Ok(place.clone());
         }
-        let place = Arc::new(Place::new(url, &self.runs, &self.questions)?);
+        let place = Arc::new(Place::new(url, is_listed, &self.runs, &self.questions)?);
         // All at once: which of them are still used is not known, and making one again is cheap.
         if places.len() >= self.options.remembered_addresses {
             places.clear();
@@ -151,7 +154,7 @@ impl House {
         };
         let place = match address.dialect {
             Dialect::Native => Err("native executors are not called but call; nothing was sent".into()),
-            _ => self.place(&address.url),
+            _ => self.place(&address),
         };
         match place {
             Ok(place) => {

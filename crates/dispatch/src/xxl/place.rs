@@ -28,13 +28,18 @@ pub(super) struct Place {
 
 impl Place {
     /// Understands an address.
-    pub(super) fn new(address: &str, runs: &Pool<Call>, questions: &Pool<Call>) -> Result<Place, String> {
+    pub(super) fn new(
+        address: &str,
+        is_listed: bool,
+        runs: &Pool<Call>,
+        questions: &Pool<Call>,
+    ) -> Result<Place, String> {
         let wrong = |reason: &dyn std::fmt::Display| {
             format!("{address} is no address of an executor: {reason}; expected http://host:port")
         };
         let url = Url::parse(address.trim()).map_err(|error| wrong(&error))?;
         guard::judge_shape(&url).map_err(|refusal| wrong(&refusal))?;
-        let origin = Origin::of(&url).ok_or_else(|| wrong(&"it names no host"))?;
+        let origin = Origin::of(&url).ok_or_else(|| wrong(&"it names no host"))?.strict(is_listed);
         Ok(Place {
             runs: runs.host(origin.clone()),
             questions: questions.host(origin),

@@ -191,7 +191,8 @@ impl Fake {
 }
 
 pub(crate) fn address(url: &str, dialect: Dialect) -> Address {
-    Address { url: url.to_owned().into(), dialect, app: "reports".into(), access_token: None, is_known: true }
+    let (url, app) = (url.to_owned().into(), "reports".into());
+    Address { url, dialect, app, access_token: None, is_known: true, is_listed: false }
 }
 
 pub(crate) fn with_token(address: Address, token: &str) -> Address {
@@ -292,6 +293,7 @@ impl Out {
             runtime: Handle::current(),
             options,
             guard,
+            listed: Guard::default(),
             now: Arc::new(|| at(NOW)),
             sink: Arc::new(move |heard| drop(sender.send(heard))),
             access_token: token.map(Secret::new),

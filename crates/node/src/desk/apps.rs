@@ -48,6 +48,8 @@ pub struct ExecutorView {
     pub is_suspect: bool,
     /// How many attempts this node has there.
     pub in_flight: usize,
+    /// What it offers, by name; none if it has no session with this node, or takes everything.
+    pub handlers: Option<Vec<Text>>,
 }
 
 /// What an executor says about an attempt that it knows by the number of its gate.
@@ -61,14 +63,29 @@ pub struct Callback {
     pub message: Text,
 }
 
+/// How many executors are registered at most, over all apps. A program that registers under another address with each start
+/// would fill memory otherwise.
+const REGISTRY_MAX: usize = 100_000;
+
 impl Node {
     /// An executor says that it is there. It counts from now on, and is answered when it is kept.
     pub async fn beat(&self, beat: Beat) -> Result<(), DeskError> {
+        if !self.has_room_for(&beat) {
+            let said = "there are 100,000 executors registered, which is all this cluster keeps";
+            self.tell_refused(&beat.app, &beat.address, said);
+            return Err(DeskError::Conflict(said.into()));
+        }
         self.hear_beat(&beat);
         self.ports.apps.beat(vec![beat.clone()]).await?;
         // What was read meanwhile could not know of it.
         self.hear_beat(&beat);
         Ok(())
+    }
+
+    /// Whether an executor is known, or one more may be.
+    fn has_room_for(&self, beat: &Beat) -> bool {
+        let registry = &self.memory().registry;
+        registry.executor(&beat.app, &beat.address).is_some() || registry.executor_count() < REGISTRY_MAX
     }
 
     pub(crate) fn hear_beat(&self, beat: &Beat) {
@@ -326,6 +343,7 @@ impl Memory {
             is_routable: place(executor).is_some(),
             is_suspect: executor.health() == Health::Suspect,
             in_flight: busy.get(&*executor.address).copied().unwrap_or(0),
+            handlers: self.natives.handlers(&executor.address),
         };
         AppView { row: self.row_of(app), executors: executors.into_iter().map(show).collect() }
     }

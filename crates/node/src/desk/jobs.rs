@@ -137,6 +137,7 @@ impl Node {
     ) -> Result<(Changed, (String, JobState)), DeskError> {
         for _ in 0..TRIES {
             let row = self.read_job(id).await?;
+            let before = (row.version, row.next_fire, row.planned);
             if version.is_some_and(|version| version != row.version) {
                 let said = format!("job {id} has version {}, not {}", row.version, version.unwrap_or(0));
                 return Err(DeskError::Conflict(said.into()));
@@ -150,11 +151,12 @@ impl Node {
                     self.note_changed(changed);
                     return Ok((changed, (app, state)));
                 }
-                // Planned, or changed by somebody else, since it was read.
-                Err(StoreError::Conflict(_)) if version.is_none() => {}
-                // The name may be taken, or the version is another by now; if only the clock moved, asking again helps.
+                // The job may have been planned, or changed by somebody else, since it was read: then asking again helps. If it
+                // was not, its name is taken, or it would come after itself.
                 Err(StoreError::Conflict(reason)) => {
-                    if self.read_job(id).await?.version != version.unwrap_or(0) {
+                    let row = self.read_job(id).await?;
+                    let is_as_it_was = before == (row.version, row.next_fire, row.planned);
+                    if is_as_it_was || version.is_some_and(|version| version != row.version) {
                         return Err(DeskError::Conflict(reason));
                     }
                 }

@@ -7,7 +7,7 @@ use punctual_core::model::{
     RunState, ShardId, StoppedReason, Text, Token,
 };
 
-use super::store::{SentRow, StoreError};
+use super::store::{REVISIONS_MAX, SentRow, StoreError};
 
 /// One page of a list, and where the next begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,15 +287,17 @@ pub trait Browse: Send + Sync {
         for id in ids {
             let definition = match self.job(*id).await? {
                 Some(view) => Some(view.definition),
-                None => self.revisions(*id).await?.pop().map(|revision| revision.definition),
+                None => {
+                    self.revisions(*id, 0, REVISIONS_MAX).await?.pop().map(|revision| revision.definition)
+                }
             };
             names.extend(definition.map(|Definition { app, name, .. }| JobName { id: *id, app, name }));
         }
         Ok(names)
     }
 
-    /// Earlier and present definitions of a job, oldest first.
-    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError>;
+    /// Earlier and present definitions of a job, oldest first: those of versions after `after`, at most `max`.
+    async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError>;
 
     /// The parts of a broadcast run, by index.
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError>;

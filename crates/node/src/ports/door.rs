@@ -28,6 +28,31 @@ pub struct TokenRow {
     pub expires_at: Option<Timestamp>,
 }
 
+/// Which tokens are never all revoked: without one of them nobody could make another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remain {
+    /// Tokens with this role, for all apps,
+    pub role: Text,
+    /// that have not expired at this instant.
+    pub at: Timestamp,
+}
+
+impl Remain {
+    /// Refuses to let a token go that is the last of its kind.
+    pub fn check(&self, tokens: &[TokenRow], id: u32) -> Result<(), StoreError> {
+        let mut kept = tokens.iter().filter(|row| self.is_met_by(row)).map(|row| row.id);
+        if kept.next() == Some(id) && kept.next().is_none() {
+            return Err(StoreError::Conflict(format!("token {id} is the last of its kind").into()));
+        }
+        Ok(())
+    }
+
+    fn is_met_by(&self, row: &TokenRow) -> bool {
+        let lasts = row.expires_at.is_none_or(|at| self.at < at);
+        lasts && row.role == self.role && row.apps.iter().any(|app| app == "*")
+    }
+}
+
 /// What makes a repeated request the same: who asked, and the key that came with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
@@ -74,8 +99,9 @@ pub trait Door: Send + Sync {
     /// Keeps a token if there is none at all, and says whether it did. Of several that come together one wins.
     async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError>;
 
-    /// Forgets a token, and says whether it was there.
-    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError>;
+    /// Forgets a token, and says whether it was there. Conflict if it is the last of those that have to remain; of several
+    /// revocations that come together one finds the others' tokens gone.
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError>;
 
     /// Begins a request, or says what is known of it. `digest` is the sum of what was asked.
     async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError>;

@@ -487,8 +487,17 @@ pub struct Enqueued {
     pub priority: Option<i64>,
 }
 
+/// How many changes are kept that every living node has seen.
+const CHANGES_KEPT: u64 = 10_000;
+
+/// How long a node's row is kept after it has expired, if it owns no shard.
+pub const NODES_KEPT: Duration = Duration::from_secs(86_400);
+
+/// How many revisions of a job are kept.
+pub const REVISIONS_MAX: usize = 1_000;
+
 /// How long finished runs are kept: as instants, each after the end of the last day that is old.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// For every app that is not among `apps`.
     pub before: Timestamp,
@@ -496,6 +505,15 @@ pub struct Keep {
     pub apps: BTreeMap<Text, Timestamp>,
     /// Days in which, when they had so many runs, [`Store::thin`] found none that is still kept.
     pub needless: BTreeMap<u32, u64>,
+    /// How many of the last changes are kept, whoever has seen them; the very last always is.
+    pub changes: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Keep {
+        let (apps, needless) = (BTreeMap::new(), BTreeMap::new());
+        Keep { before: Timestamp::default(), apps, needless, changes: CHANGES_KEPT }
+    }
 }
 
 impl Keep {
@@ -716,7 +734,8 @@ pub trait Store: Send + Sync {
     /// Changes a job, or creates it: definition, state, clock and revision together. A new job's shard is
     /// [`punctual_core::cluster::home`] of its id, for good. Conflict if the version or the clock is not as expected, or
     /// the name is taken. The jobs that it comes after, or came after, count as changed just before it, in the order of
-    /// their ids: their children are others now. A job that is deleted leaves [`ArrivalKind::Deleted`] for its shard.
+    /// their ids: their children are others now. A job that is deleted leaves [`ArrivalKind::Deleted`] for its shard. Conflict
+    /// too if the job would come after itself, in however many steps. Of a job's revisions the last [`REVISIONS_MAX`] are kept.
     async fn change(&self, change: Change) -> Result<Changed, StoreError>;
 
     /// Whether a change is in force: every living node that holds a shard has said that the change is in its memory.
@@ -724,7 +743,8 @@ pub trait Store: Send + Sync {
 
     // --- keeping house ---
 
-    /// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired by the store's clock. Of
+    /// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired by the store's clock; rows
+    /// of nodes that expired [`NODES_KEPT`] ago and own no shard; and changes that every living node has seen. Of
     /// such a day no instant gets a second run, however far the clock is set back: a plan leaves out what was reserved
     /// before, and a backfill is refused as a conflict.
     async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError>;

@@ -158,8 +158,10 @@ impl Node {
         }
         memory.tenure = Some(tenure);
         let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
-        if memory.seen == ChangeId(0) && is_first {
-            // What is known from before may be out of date; from now on nothing is.
+        let has_gap = renewed.changes.first().is_some_and(|(first, _)| first.0 > memory.seen.0 + 1);
+        if has_gap || memory.seen == ChangeId(0) && is_first {
+            // What is known from before may be out of date, also where changes were forgotten that nobody living had left to
+            // see; from now on nothing is.
             memory.jobs.forget_all();
             memory.seen = renewed.latest;
         } else {

@@ -9,7 +9,7 @@ use punctual_core::model::{
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_core::registry::{ChangeKind, Dialect};
 use punctual_node::ports::{AttemptRow, Beat, Browse, Dispatched, Heard, Probe, Probed, RunView, Unclear};
-use punctual_node::{ByHand, Callback, Cancelled, Node, RegistrySettings, Settings};
+use punctual_node::{ByHand, Callback, Cancelled, DeskError, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
 
@@ -117,6 +117,22 @@ fn one_that_says_goodbye_gets_nothing_from_then_on() {
     leave(&node, ONE);
     house.until(&[&node], "10:00:40");
     assert_eq!(places(&house.take_sends()), [TWO, TWO]);
+}
+
+#[test]
+fn a_registry_that_is_full_takes_nobody_new_and_says_so() {
+    let house = House::new();
+    let node = house.node();
+    house.until(&[&node], "10:00:05");
+    let address = |number: u32| format!("http://executor-{number}:9999/");
+    (0..100_000).for_each(|number| beat(&node, &address(number)));
+    node.take_events();
+    let one_more = Beat { app: "app".into(), address: ONE.into(), dialect: Dialect::Classic };
+    assert!(matches!(now_or_never(node.beat(one_more)), Err(DeskError::Conflict(_))));
+    let is_told =
+        |event: &Event| matches!(event, Event::RegistrationRefused { address, .. } if address == ONE);
+    assert!(node.take_events().iter().any(is_told));
+    beat(&node, &address(7));
 }
 
 #[test]

@@ -220,12 +220,15 @@ async fn executors(session: &mut Session, app: &str) -> Result<(), Failure> {
             Column::Whole("STATE"),
             Column::Whole("LAST BEAT"),
             Column::Whole("IN FLIGHT"),
+            Column::Cut("HANDLERS"),
         ];
         let mut table = Table::new(&columns);
         for executor in executors {
             let fields = ["/address", "/dialect", "/last_beat", "/in_flight"];
             let [address, dialect, beat, in_flight] = fields.map(|field| cell(executor, field));
-            table.row([address, dialect, state(executor).into(), beat, in_flight]);
+            let handlers = executor["handlers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let handlers: Vec<&str> = handlers.iter().filter_map(Value::as_str).collect();
+            table.row([address, dialect, state(executor).into(), beat, in_flight, handlers.join(" ")]);
         }
         table
     });

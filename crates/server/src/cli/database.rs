@@ -6,6 +6,7 @@ use clap::Args;
 use punctual_node::ports::StoreError;
 use punctual_store::mysql::MySql;
 use punctual_store::postgres::Postgres;
+use punctual_store::redis::Redis;
 use punctual_store::{Inspection, Migrated, Options};
 use toml::Value;
 
@@ -87,7 +88,36 @@ pub(super) fn doctor(asked: &Database) -> Outcome {
             Err(error) => report.say(Verdict::Wrong, format!("the database cannot be used: {error}")),
         },
     }
+    if let Some(url) = config.redis.as_ref().map(|url| url.expose().to_owned()) {
+        coordination(block_on(look_at_redis(&url)), &mut report);
+    }
     report.outcome()
+}
+
+/// Leases in Redis that have no end. Whose they are, only the database knows.
+async fn look_at_redis(url: &str) -> Result<Vec<String>, StoreError> {
+    let redis = Redis::new(url, "", Box::new(|_| ()))?;
+    redis.ping().await?;
+    redis.endless_leases().await
+}
+
+fn coordination(found: Result<Vec<String>, StoreError>, report: &mut Report) {
+    match found {
+        Ok(endless) if endless.is_empty() => report.say(Verdict::Fine, "Redis answers".into()),
+        Ok(endless) => {
+            let said = format!(
+                "Redis has leases that never end, which no node wrote: delete {} there, or nodes wait a term for the shard",
+                endless.join(", ")
+            );
+            report.say(Verdict::Odd, said);
+        }
+        // Nodes go on without it.
+        Err(error) => {
+            let said =
+                format!("Redis cannot be used, so nodes coordinate through the database alone: {error}");
+            report.say(Verdict::Odd, said);
+        }
+    }
 }
 
 async fn inspected(url: &str, options: &Options) -> Result<Inspection, StoreError> {

@@ -86,11 +86,15 @@ impl Failure {
     }
 }
 
-/// The detail, then a line for each field that is wrong.
+/// The detail, then a line for each field that is wrong; one that is the detail is not said again.
 pub(super) fn in_words(problem: &Problem) -> String {
     let mut said = if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
-    for error in &problem.errors {
-        said.push_str(&format!("\n  {}: {}", error.pointer, error.detail));
+    let lines = problem.errors.iter().map(|error| match error.pointer.as_str() {
+        "" => error.detail.clone(),
+        pointer => format!("{pointer}: {}", error.detail),
+    });
+    for line in lines.filter(|line| *line != problem.detail) {
+        said.push_str(&format!("\n  {line}"));
     }
     if let Some(id) = problem.request_id.as_ref().filter(|_| problem.status >= 500) {
         said.push_str(&format!("\n  (request {id} in the server's log)"));
@@ -128,6 +132,13 @@ mod tests {
         ] {
             assert_eq!(refused(status, "").code(), code, "{status}");
         }
+    }
+
+    #[test]
+    fn the_only_thing_that_is_wrong_is_said_once() {
+        let problem = r#"{"type": "invalid", "title": "Invalid", "status": 422, "detail": "/target/url: relative URL without a base",
+            "errors": [{"pointer": "/target/url", "detail": "relative URL without a base"}]}"#;
+        assert_eq!(refused(422, problem).message(), "error: /target/url: relative URL without a base\n");
     }
 
     #[test]

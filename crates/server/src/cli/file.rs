@@ -104,6 +104,9 @@ fn jobs_in(value: Value) -> Result<Jobs, String> {
                 let other = fields.keys().next().cloned().unwrap_or_default();
                 return Err(format!("`{other}` stands beside the list of jobs: move it into one of them"));
             }
+            None if fields.get("jobs").is_some_and(Value::is_array) => {
+                return Err("`jobs` is no field of a job; a list of jobs is written [[job]]".into());
+            }
             None => Jobs { jobs: vec![Value::Object(fields)], is_list: false },
         },
         _ => return Err("a job is an object with name, app, schedule and target".into()),
@@ -161,6 +164,7 @@ mod tests {
             ("[1, 2]", "line 1"),
             ("[{}, 1]", "job 2"),
             ("job = 1", "[[job]]"),
+            ("[[jobs]]\nname = \"x\"", "a list of jobs is written [[job]]"),
             ("name = \"x\"\n[[job]]\nname = \"y\"", "`name` stands beside"),
         ] {
             let error = read(text).unwrap_err();

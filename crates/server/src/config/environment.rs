@@ -13,6 +13,13 @@ pub(crate) fn variables() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| is_ours(name)).collect()
 }
 
+/// The names of all our variables, whatever they hold: what programs that we start must not inherit.
+#[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
+pub(crate) fn own_names() -> Vec<std::ffi::OsString> {
+    let is_ours = |name: &std::ffi::OsString| name.as_encoded_bytes().starts_with(b"PUNCTUAL_");
+    std::env::vars_os().map(|(name, _)| name).filter(is_ours).collect()
+}
+
 /// The folder for data when nobody says otherwise.
 pub(crate) fn data_folder(variables: &BTreeMap<String, String>) -> PathBuf {
     if let Some(said) = variables.get("PUNCTUAL_DATA") {

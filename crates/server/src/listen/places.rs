@@ -4,7 +4,8 @@
 //! these are taken, the one that has been a stranger for longest leaves, first among those of the address that has the
 //! most. So whoever has a token gets in, shows it, and from then on has a place among the callers, or one of those that are
 //! kept for executors and other nodes. A connection for which there is no such place is served all the same, and counts as
-//! a stranger's.
+//! a stranger's. One token of the API, or the executors of one address, never have all places, and some of the kept ones are
+//! for nodes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,10 +29,12 @@ pub(crate) struct Limits {
     pub(crate) strangers_per_address: usize,
     /// Of callers with a token of the API.
     pub(crate) callers: usize,
-    /// The same for one token.
+    /// The same for one token; and how many the executors of one address have, wherever their places are.
     pub(crate) per_token: usize,
     /// Of executors and other nodes alone.
     pub(crate) kept: usize,
+    /// Those of the kept ones that executors never have.
+    pub(crate) for_peers: usize,
 }
 
 impl Limits {
@@ -52,6 +55,7 @@ impl Limits {
             callers,
             per_token: per_token.min(callers.div_ceil(2)),
             kept,
+            for_peers: kept.div_ceil(4),
         }
     }
 }
@@ -81,8 +85,15 @@ struct Taken {
     strangers: BTreeMap<u64, Stranger>,
     by_address: BTreeMap<IpAddr, BTreeSet<u64>>,
     callers: usize,
-    by_token: BTreeMap<u32, usize>,
+    by_owner: BTreeMap<Owner, usize>,
     kept: usize,
+}
+
+/// Who has a bound of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Token(u32),
+    Executors(IpAddr),
 }
 
 struct Stranger {
@@ -135,7 +146,7 @@ impl Places {
         taken.by_address.entry(address).or_default().insert(number);
         drop(taken);
         let (kind, is_known) = (Mutex::new(Kind::Stranger), AtomicBool::new(false));
-        Ok(Arc::new(Entered { places: Arc::clone(self), number, leave, kind, is_known }))
+        Ok(Arc::new(Entered { places: Arc::clone(self), number, address, leave, kind, is_known }))
     }
 
     fn evict(&self, taken: &mut Taken, number: Option<u64>) {
@@ -173,42 +184,38 @@ impl Taken {
     }
 
     /// The kind of place that there is for somebody who was authenticated; none if all are taken.
-    fn place_for(&mut self, standing: Standing, limits: &Limits) -> Option<Kind> {
-        let kind = match standing {
-            Standing::Executor | Standing::Peer if self.kept < limits.kept => Kind::Kept,
-            Standing::Executor | Standing::Peer => Kind::Caller(None),
-            Standing::Caller(token) => Kind::Caller(Some(token)),
-        };
-        match kind {
-            Kind::Stranger => return None,
-            Kind::Kept => self.kept += 1,
-            Kind::Caller(token) => {
-                let own = token.and_then(|token| self.by_token.get(&token)).copied().unwrap_or(0);
-                if self.callers >= limits.callers || own >= limits.per_token {
-                    return None;
-                }
-                self.callers += 1;
-                if let Some(token) = token {
-                    self.by_token.insert(token, own + 1);
-                }
+    fn place_for(&mut self, standing: Standing, address: IpAddr, limits: &Limits) -> Option<Kind> {
+        let (owner, kept_max) = match standing {
+            Standing::Caller(token) => (Some(Owner::Token(token)), 0),
+            Standing::Executor => {
+                (Some(Owner::Executors(address)), limits.kept.saturating_sub(limits.for_peers))
             }
+            Standing::Peer => (None, limits.kept),
+        };
+        let own = owner.and_then(|owner| self.by_owner.get(&owner)).copied().unwrap_or(0);
+        let is_kept = self.kept < kept_max;
+        if own >= limits.per_token || !is_kept && self.callers >= limits.callers {
+            return None;
         }
-        Some(kind)
+        *if is_kept { &mut self.kept } else { &mut self.callers } += 1;
+        if let Some(owner) = owner {
+            self.by_owner.insert(owner, own + 1);
+        }
+        Some(Kind::Known { owner, is_kept })
     }
 
     fn give_back(&mut self, kind: Kind, number: u64) {
-        match kind {
-            Kind::Stranger => _ = self.forget(number),
-            Kind::Kept => self.kept -= 1,
-            Kind::Caller(token) => {
-                self.callers -= 1;
-                let own = token.and_then(|token| self.by_token.get_mut(&token));
-                if let (Some(own), Some(token)) = (own, token) {
-                    *own -= 1;
-                    if *own == 0 {
-                        self.by_token.remove(&token);
-                    }
-                }
+        let Kind::Known { owner, is_kept } = kind else {
+            self.forget(number);
+            return;
+        };
+        *if is_kept { &mut self.kept } else { &mut self.callers } -= 1;
+        if let Some(owner) = owner
+            && let Some(own) = self.by_owner.get_mut(&owner)
+        {
+            *own -= 1;
+            if *own == 0 {
+                self.by_owner.remove(&owner);
             }
         }
     }
@@ -218,14 +225,14 @@ impl Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Stranger,
-    Caller(Option<u32>),
-    Kept,
+    Known { owner: Option<Owner>, is_kept: bool },
 }
 
 /// The place of one connection; given back when the last holder goes.
 pub(crate) struct Entered {
     places: Arc<Places>,
     number: u64,
+    address: IpAddr,
     leave: Arc<Notify>,
     kind: Mutex<Kind>,
     /// Whether it is no stranger's any more; asked with every request.
@@ -251,7 +258,7 @@ impl Place for Entered {
         if !is_stranger {
             return;
         }
-        if let Some(kind) = taken.place_for(standing, &self.places.limits) {
+        if let Some(kind) = taken.place_for(standing, self.address, &self.places.limits) {
             taken.forget(self.number);
             *own = kind;
             self.is_known.store(true, Ordering::Relaxed);
@@ -278,7 +285,8 @@ mod tests {
             strangers_per_address: per_address,
             callers: 2,
             per_token: 1,
-            kept: 1,
+            kept: 2,
+            for_peers: 1,
         })
     }
 
@@ -332,23 +340,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_token_has_not_all_places_and_kept_ones_are_for_executors_and_nodes() {
+    async fn one_token_or_address_has_not_all_places_and_kept_ones_are_for_executors_and_nodes() {
         let places = places(10, 10);
         let mut all = Vec::new();
-        for standing in [
-            Standing::Caller(7),
-            Standing::Caller(7),
-            Standing::Peer,
-            Standing::Executor,
-            Standing::Caller(8),
+        for (standing, address) in [
+            (Standing::Caller(7), 1),
+            (Standing::Caller(7), 2),
+            (Standing::Executor, 3),
+            (Standing::Executor, 3),
+            (Standing::Executor, 4),
+            (Standing::Peer, 5),
+            (Standing::Executor, 6),
+            (Standing::Caller(8), 1),
         ] {
-            let entered = places.enter(ip(1)).await;
+            let entered = places.enter(ip(address)).await;
             entered.introduce(standing);
-            all.push(*entered.kind.lock().unwrap());
+            all.push(match *entered.kind.lock().unwrap() {
+                Kind::Stranger => "stranger",
+                Kind::Known { is_kept: true, .. } => "kept",
+                Kind::Known { is_kept: false, .. } => "caller",
+            });
             std::mem::forget(entered);
         }
-        let [caller, executor] = [Kind::Caller(Some(7)), Kind::Caller(None)];
-        assert_eq!(all, [caller, Kind::Stranger, Kind::Kept, executor, Kind::Stranger]);
+        let expected = ["caller", "stranger", "kept", "stranger", "caller", "kept", "stranger", "stranger"];
+        assert_eq!(all, expected, "a token twice, an address twice, and in the end no place is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_gives_back_what_was_counted() {
+        let places = places(10, 10);
+        for standing in [Standing::Caller(7), Standing::Executor, Standing::Peer] {
+            for _ in 0..3 {
+                places.enter(ip(1)).await.introduce(standing);
+                assert_eq!(places.counts(), Counts::default());
+            }
+        }
+        assert!(places.taken().by_owner.is_empty());
     }
 
     #[test]

@@ -97,17 +97,19 @@ fn an_app_is_made_with_a_token_from_a_file() {
 
 #[test]
 fn executors_are_listed_with_what_is_known_of_them() {
-    let executor = |address: &str, routable: bool, suspect: bool| {
+    let executor = |address: &str, routable: bool, handlers: Value| {
         json!({"address": address, "dialect": "classic", "last_beat": "2026-03-01T09:00:00Z", "routable": routable,
-               "suspect": suspect, "in_flight": 7})
+               "suspect": !routable, "in_flight": 7, "handlers": handlers})
     };
-    let items = json!([executor("http://a:9999/", true, false), executor("http://b:9999/", false, true)]);
+    let known = json!(["fail", "slow"]);
+    let items =
+        json!([executor("http://a:9999/", true, known), executor("http://b:9999/", false, Value::Null)]);
     let server =
         Server::start(vec![answers("GET /api/v1/apps/reports/executors", 200, json!({"items": items}))]);
     let output = punctual(&server.url, &["app", "executors", "reports"]);
     let expected = "\
-ADDRESS         DIALECT  STATE            LAST BEAT             IN FLIGHT
-http://a:9999/  classic  routable         2026-03-01T09:00:00Z          7
+ADDRESS         DIALECT  STATE            LAST BEAT             IN FLIGHT  HANDLERS
+http://a:9999/  classic  routable         2026-03-01T09:00:00Z          7  fail slow
 http://b:9999/  classic  does not answer  2026-03-01T09:00:00Z          7
 ";
     assert_eq!(told(&output), (Some(0), expected, ""));

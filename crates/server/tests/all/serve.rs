@@ -150,3 +150,42 @@ fn without_a_command_it_reads_the_configuration_like_serve_does() {
         greeting(&[("PUNCTUAL_CONFIG", config.as_os_str()), ("PUNCTUAL_DATA", "/dev/null/nowhere".as_ref())]);
     assert!(said.contains(data.to_str().expect("text")), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demo_that_is_stopped_while_it_prepares_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let mut demo = command()
+        .args(["demo", "--hours", "72"])
+        .env("TMPDIR", folder.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let is_empty = || std::fs::read_dir(folder.path()).expect("a folder").next().is_none();
+    eventually("the demo has made its folder", async || !is_empty()).await;
+    let pid = rustix::process::Pid::from_child(&demo);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    let status = demo.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    assert!(is_empty(), "its folder is gone");
+}
+
+#[test]
+fn the_help_of_bench_is_no_mistake() {
+    for word in ["--help", "-h"] {
+        let output = command().args(["bench", word]).output().expect("it runs");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("usage: punctual bench"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_node_says_so_when_it_is_asked_whether_it_is_ready() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    assert_eq!(server.post("/nodes/self/drain", json!({})).await.status, 200);
+    let answer = ask(&server.url, "GET", "/readyz", &[], "").await.expect("an answer");
+    assert_eq!(answer.status, 503);
+    let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(detail.starts_with("the node is drained"), "{detail}");
+}

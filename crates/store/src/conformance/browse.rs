@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use punctual_core::model::{
-    Definition, JobId, JobState, NewRun, Outcome, RunId, RunState, Settlement, StoppedReason, Then,
+    Close, Definition, JobId, JobState, NewRun, Outcome, RunId, RunState, Settlement, Skip, StoppedReason,
+    Then,
 };
 use punctual_node::ports::{Bucket, Change, Counts, JobFilter, JobName, RunFilter};
 
@@ -423,6 +424,24 @@ pub(super) async fn every_state_of_a_run_is_seen_and_filtered_by(t: &mut Subject
         seen.push(t.view(run).await.ready_at);
     }
     assert_eq!(seen, [Some(second(9)), None, Some(second(9)), None]);
+}
+
+pub(super) async fn a_run_that_went_with_a_stop_of_its_job_is_not_its_last_status(t: &mut Subject) {
+    let job = t.job("job", None).await;
+    let stopped = Close { reason: Skip::JobStopped.name().into(), ..close(Outcome::Skipped, second(9)) };
+    let missed = Close { reason: Skip::Misfire.name().into(), ..close(Outcome::Skipped, second(9)) };
+    let steps = [
+        (stopped.clone(), None),
+        (close(Outcome::Succeeded, second(1)), Some(Outcome::Succeeded)),
+        (stopped, Some(Outcome::Succeeded)),
+        (missed, Some(Outcome::Skipped)),
+    ];
+    for (number, (close, expected)) in steps.into_iter().enumerate() {
+        let run = t.accepted(job, second(number as i64)).await;
+        t.settle(Settlement { job, ..sent(run, 1, Then::Close(close)) }).await;
+        assert_eq!(t.store().counts(Some(job)).await.unwrap().last_outcome, expected, "{number}");
+    }
+    assert_eq!(t.store().counts(Some(job)).await.unwrap().not_run, 3, "they are counted all the same");
 }
 
 pub(super) async fn what_has_become_of_runs_is_counted_per_job_and_for_all(t: &mut Subject) {

@@ -12,7 +12,7 @@ use punctual_core::model::{
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Multiplier, Retry, Route};
 use punctual_node::ports::{
-    ArrivalKind, Change, ClockEdit, JobRow, Plan, PlannedTo, Renewal, Revision, StoreError,
+    ArrivalKind, Change, ClockEdit, JobRow, Plan, PlannedTo, REVISIONS_MAX, Renewal, Revision, StoreError,
 };
 
 use super::subject::{
@@ -126,7 +126,7 @@ pub(super) async fn a_conflict_leaves_nothing_behind(t: &mut Subject) {
     refused(t, change).await;
     assert_eq!(t.store().run(id).await.unwrap(), None);
     assert_eq!(t.store().job_named("shop", "renamed").await.unwrap(), None);
-    assert_eq!(t.store().revisions(job).await.unwrap().len(), 1);
+    assert_eq!(t.store().revisions(job, 0, 99).await.unwrap().len(), 1);
     assert_eq!(t.renew(A).await.latest, latest);
 }
 
@@ -154,6 +154,52 @@ pub(super) async fn a_name_is_free_once_its_job_is_renamed_or_deleted(t: &mut Su
     assert_eq!(t.store().job_named("shop", "new name").await.unwrap().unwrap().id, job);
 }
 
+pub(super) async fn a_job_cannot_come_after_itself_in_however_many_steps(t: &mut Subject) {
+    let mut jobs = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        jobs.push(t.job(name, None).await);
+    }
+    let after = |name: &str, before: JobId| Definition {
+        after: vec![Child { job: before, when: When::Ended }],
+        ..definition(name)
+    };
+    for (name, child, parent) in [("two", 1, 0), ("three", 2, 1), ("four", 3, 2)] {
+        let change = Change { definition: Some(after(name, jobs[parent])), ..t.edit(jobs[child]).await };
+        t.store().change(change).await.unwrap();
+    }
+    for before in [0, 1, 3] {
+        refused(t, Change { definition: Some(after("one", jobs[before])), ..t.edit(jobs[0]).await }).await;
+    }
+    assert_eq!(t.row(jobs[0]).await.definition.after, []);
+    // A deleted job starts nobody, so nothing goes round through it.
+    t.stop(jobs[2], JobState::Deleted).await;
+    let change = Change { definition: Some(after("one", jobs[3])), ..t.edit(jobs[0]).await };
+    t.store().change(change).await.unwrap();
+}
+
+pub(super) async fn of_two_changes_at_once_that_would_close_a_circle_one_is_refused(t: &mut Subject) {
+    for round in 0..10 {
+        let names = [format!("one of {round}"), format!("two of {round}")];
+        let (one, two) = (t.job(&names[0], None).await, t.job(&names[1], None).await);
+        let after = |name: &str, before: JobId| Definition {
+            after: vec![Child { job: before, when: When::Ended }],
+            ..definition(name)
+        };
+        let first = Change { definition: Some(after(&names[0], two)), ..t.edit(one).await };
+        let second = Change { definition: Some(after(&names[1], one)), ..t.edit(two).await };
+        let answers = both(t.store().change(first), t.store().change(second)).await;
+        let refused = answers.iter().filter(|answer| matches!(answer, Err(StoreError::Conflict(_)))).count();
+        let done = answers.iter().filter(|answer| answer.is_ok()).count();
+        assert_eq!((done, refused), (1, 1), "{answers:?}");
+    }
+}
+
+/// Asks for two things at the same time.
+async fn both<T>(first: impl Future<Output = T>, second: impl Future<Output = T>) -> [T; 2] {
+    let (first, second) = futures_util::future::join(first, second).await;
+    [first, second]
+}
+
 pub(super) async fn a_revision_is_kept_for_every_definition(t: &mut Subject) {
     let job = t.job("job", None).await;
     t.stop(job, JobState::Stopped(StoppedReason::Asked)).await;
@@ -170,10 +216,30 @@ pub(super) async fn a_revision_is_kept_for_every_definition(t: &mut Subject) {
     };
     let expected =
         [revision(1, second(0), "anna", "job"), revision(3, second(33), "Jürgen 定时", "new name")];
-    assert_eq!(t.store().revisions(job).await.unwrap(), expected);
+    assert_eq!(t.store().revisions(job, 0, 99).await.unwrap(), expected);
     t.reopen().await;
-    assert_eq!(t.store().revisions(job).await.unwrap(), expected);
-    assert_eq!(t.store().revisions(JobId(99)).await.unwrap(), []);
+    assert_eq!(t.store().revisions(job, 0, 99).await.unwrap(), expected);
+    assert_eq!(t.store().revisions(JobId(99), 0, 99).await.unwrap(), []);
+}
+
+pub(super) async fn the_last_thousand_revisions_of_a_job_are_kept(t: &mut Subject) {
+    let (job, other) = (t.job("job", None).await, t.job("other", None).await);
+    let mut change = t.edit(job).await;
+    change.definition = Some(definition("job"));
+    for version in 1..=REVISIONS_MAX as u64 + 2 {
+        let changed = t.store().change(Change { job: Some((job, version)), ..change.clone() }).await.unwrap();
+        assert_eq!(changed.version, version + 1);
+        change.clock.planned = t.row(job).await.planned;
+    }
+    let page = async |after, max| {
+        let revisions = t.store().revisions(job, after, max).await.unwrap();
+        revisions.iter().map(|revision| revision.version).collect::<Vec<u64>>()
+    };
+    let newest = REVISIONS_MAX as u64 + 3;
+    assert_eq!(page(0, 2).await, [4, 5], "the first three are gone");
+    assert_eq!(page(newest - 2, 9).await, [newest - 1, newest]);
+    assert_eq!(page(0, 9_999).await.len(), REVISIONS_MAX);
+    assert_eq!(t.store().revisions(other, 0, 9).await.unwrap().len(), 1);
 }
 
 pub(super) async fn instants_that_passed_unplanned_are_recorded_with_the_change(t: &mut Subject) {
@@ -270,7 +336,7 @@ pub(super) async fn every_definition_is_kept_as_it_was_written(t: &mut Subject) 
         t.reopen().await;
         assert_eq!(t.row(job).await.definition, written);
         assert_eq!(t.store().job(job).await.unwrap().unwrap().definition, written);
-        assert_eq!(t.store().revisions(job).await.unwrap()[0].definition, written);
+        assert_eq!(t.store().revisions(job, 0, 99).await.unwrap()[0].definition, written);
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey, StoreError, TokenRow};
+use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
 
 use super::subject::{Subject, absurd_instants, odd_texts, second};
 
@@ -66,9 +66,9 @@ pub(super) async fn a_revoked_token_is_gone_and_the_others_stay(t: &mut Subject)
     for name in ["one", "two", "three"] {
         add(t, token(name)).await;
     }
-    assert!(t.store().revoke_token(2).await.unwrap());
-    assert!(!t.store().revoke_token(2).await.unwrap(), "only once");
-    assert!(!t.store().revoke_token(99).await.unwrap(), "never there");
+    assert!(t.store().revoke_token(2, None).await.unwrap());
+    assert!(!t.store().revoke_token(2, None).await.unwrap(), "only once");
+    assert!(!t.store().revoke_token(99, None).await.unwrap(), "never there");
     t.reopen().await;
     assert_eq!(numbers(t).await, [1, 3]);
 }
@@ -76,16 +76,60 @@ pub(super) async fn a_revoked_token_is_gone_and_the_others_stay(t: &mut Subject)
 pub(super) async fn the_number_of_a_revoked_token_is_not_given_again(t: &mut Subject) {
     let one = add(t, token("one")).await;
     let two = add(t, token("two")).await;
-    t.store().revoke_token(two).await.unwrap();
+    t.store().revoke_token(two, None).await.unwrap();
     let three = add(t, token("three")).await;
     for id in [one, three] {
-        t.store().revoke_token(id).await.unwrap();
+        t.store().revoke_token(id, None).await.unwrap();
     }
     t.reopen().await;
     assert_eq!([one, two, three, add(t, token("four")).await], [1, 2, 3, 4]);
-    t.store().revoke_token(4).await.unwrap();
+    t.store().revoke_token(4, None).await.unwrap();
     assert!(t.store().add_first_token(token("five")).await.unwrap());
     assert_eq!(numbers(t).await, [5]);
+}
+
+pub(super) async fn the_last_token_that_has_to_remain_is_not_revoked(t: &mut Subject) {
+    let remain = remain();
+    let admin = add(t, admin("admin")).await;
+    let scoped = TokenRow { apps: vec!["shop".into()], ..self::admin("of one app") };
+    let expired = TokenRow { expires_at: Some(second(0)), ..self::admin("expired") };
+    let others = [add(t, token("operator")).await, add(t, scoped).await, add(t, expired).await];
+    let refused = t.store().revoke_token(admin, Some(&remain)).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+    for other in others {
+        assert!(t.store().revoke_token(other, Some(&remain)).await.unwrap());
+    }
+    assert!(!t.store().revoke_token(99, Some(&remain)).await.unwrap(), "never there");
+    let second_ = add(t, self::admin("another")).await;
+    assert!(t.store().revoke_token(admin, Some(&remain)).await.unwrap());
+    t.reopen().await;
+    assert_eq!(numbers(t).await, [second_]);
+    assert!(t.store().revoke_token(second_, None).await.unwrap(), "where nothing has to remain");
+}
+
+pub(super) async fn of_two_tokens_revoked_at_once_the_last_that_has_to_remain_stays(t: &mut Subject) {
+    let remain = remain();
+    for _ in 0..10 {
+        let (one, two) = (add(t, admin("one")).await, add(t, admin("two")).await);
+        let revoke = async |id| match t.store().revoke_token(id, Some(&remain)).await {
+            Ok(is_gone) => is_gone,
+            Err(StoreError::Conflict(_)) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let gone = futures_util::future::join(revoke(one), revoke(two)).await;
+        assert!(gone.0 != gone.1, "one goes and one stays: {gone:?}");
+        assert_eq!(numbers(t).await, [if gone.0 { two } else { one }]);
+        t.store().revoke_token(if gone.0 { two } else { one }, None).await.unwrap();
+    }
+}
+
+/// A token for everything.
+fn admin(name: &'static str) -> TokenRow {
+    TokenRow { role: "admin".into(), apps: vec!["*".into()], expires_at: None, ..token(name) }
+}
+
+fn remain() -> Remain {
+    Remain { role: "admin".into(), at: second(0) }
 }
 
 pub(super) async fn a_first_token_is_kept_only_where_there_is_none(t: &mut Subject) {
@@ -94,7 +138,7 @@ pub(super) async fn a_first_token_is_kept_only_where_there_is_none(t: &mut Subje
     t.reopen().await;
     assert!(!t.store().add_first_token(token("third")).await.unwrap());
     assert_eq!(t.store().tokens().await.unwrap(), [TokenRow { id: 1, ..token("first") }]);
-    t.store().revoke_token(1).await.unwrap();
+    t.store().revoke_token(1, None).await.unwrap();
     assert!(t.store().add_first_token(token("fourth")).await.unwrap(), "none is left");
     assert_eq!(numbers(t).await, [2], "and what was not kept took no number");
 }

@@ -265,7 +265,7 @@ pub(super) async fn a_job_that_stops_in_planning_keeps_its_version_and_every_nod
     let told = t.store().renew(Renewal { seen, ..t.renewal(B) }).await.unwrap();
     assert_eq!(told.changes, [(ChangeId(seen.0 + 1), job)]);
     assert_eq!(t.store().due(&leases, Timestamp::MAX, 10).await.unwrap(), []);
-    assert_eq!(t.store().revisions(job).await.unwrap().len(), 1);
+    assert_eq!(t.store().revisions(job, 0, 99).await.unwrap().len(), 1);
 }
 
 pub(super) async fn a_clock_without_a_next_fire_time_is_not_due(t: &mut Subject) {

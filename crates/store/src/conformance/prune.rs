@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, Definition, JobId, JobState, NewRun, Origin, Outcome, Part, RunId, RunState, Settlement, Then,
+    Attempt, ChangeId, Definition, JobId, JobState, NewRun, Origin, Outcome, Part, RunId, RunState,
+    Settlement, Then,
 };
 use punctual_node::ports::{
-    Accepted, Gated, Keep, KeptLog, OldDay, Planned, Pruned, RunFilter, Settled, Split, StoreError, Thinned,
+    Accepted, Gated, Keep, KeptLog, OldDay, Planned, Pruned, Renewal, RunFilter, Settled, Split, StoreError,
+    Thinned,
 };
 
-use super::subject::{A, JOB, KEY_TTL, Subject, close, definition, gate, second, sent, unsent, wait};
+use super::subject::{
+    A, B, C, D, E, F, JOB, KEY_TTL, Subject, TERM, close, definition, gate, second, sent, unsent, wait,
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -355,6 +359,51 @@ impl Subject {
     async fn thin(&self, keep: &Keep, from: RunId, max: usize) -> Thinned {
         self.store().thin(keep, from.day(), from, max).await.unwrap()
     }
+}
+
+pub(super) async fn a_node_that_expired_a_day_ago_is_forgotten_unless_it_owns_a_shard(t: &mut Subject) {
+    t.renew(A).await;
+    t.hold(B, &[0]).await;
+    let is_fenced = async |node| {
+        let renewed = t.store().renew(t.renewal(node)).await;
+        matches!(renewed, Err(StoreError::Fenced(_)))
+    };
+    t.pass(TERM + DAY - Duration::from_secs(1));
+    t.prune_everything().await;
+    assert!(is_fenced(A).await && is_fenced(B).await, "a day is not over");
+    t.pass(Duration::from_secs(1));
+    t.prune_everything().await;
+    assert!(is_fenced(B).await, "what it promised for its shard counts");
+    assert!(!is_fenced(A).await, "its row is gone, and another may begin under its name");
+}
+
+pub(super) async fn changes_that_every_living_node_has_seen_are_forgotten_but_the_last_are_kept(
+    t: &mut Subject,
+) {
+    for name in ["one", "two", "three", "four", "five", "six"] {
+        t.job(name, None).await;
+    }
+    let told = async || {
+        let renewed = t.renew(C).await;
+        (renewed.changes.iter().map(|(id, _)| id.0).collect::<Vec<u64>>(), renewed.latest)
+    };
+    let prune = async |changes| {
+        t.store().prune(&Keep { changes, ..Keep::since(Timestamp::MIN) }).await.unwrap();
+    };
+    t.store().renew(Renewal { seen: ChangeId(3), ..t.renewal(A) }).await.unwrap();
+    t.store().renew(Renewal { seen: ChangeId(6), ..t.renewal(B) }).await.unwrap();
+    prune(4).await;
+    assert_eq!(told().await, (vec![3, 4, 5, 6], ChangeId(6)), "the last four");
+    t.pass(2 * TERM);
+    t.store().renew(Renewal { seen: ChangeId(4), ..t.renewal(D) }).await.unwrap();
+    prune(0).await;
+    assert_eq!(t.renew(E).await.changes.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [5, 6]);
+    t.pass(2 * TERM);
+    prune(0).await;
+    let job = t.job("seven", None).await;
+    let renewed = t.renew(F).await;
+    assert_eq!(renewed.latest, ChangeId(7), "numbers go on");
+    assert_eq!(renewed.changes.last(), Some(&(ChangeId(7), job)));
 }
 
 fn keep(before: Timestamp, app: &'static str, of_app: Timestamp) -> Keep {

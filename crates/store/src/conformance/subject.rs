@@ -44,6 +44,9 @@ pub(super) const TERM: Duration = Duration::from_secs(3_600);
 pub(super) const A: NodeId = NodeId(0xa);
 pub(super) const B: NodeId = NodeId(u128::MAX);
 pub(super) const C: NodeId = NodeId(0xc << 100);
+pub(super) const D: NodeId = NodeId(0xd);
+pub(super) const E: NodeId = NodeId(0xe);
+pub(super) const F: NodeId = NodeId(0xf);
 
 /// The first job that a case creates.
 pub(super) const JOB: JobId = JobId(1);

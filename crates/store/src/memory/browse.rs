@@ -40,8 +40,9 @@ impl State {
         page(views.filter(|view| filter.takes(view)), limit, |view| view.id)
     }
 
-    pub(super) fn revisions(&self, job: JobId) -> Vec<Revision> {
-        self.jobs.get(&job).map_or(Vec::new(), |job| job.revisions.clone())
+    pub(super) fn revisions(&self, job: JobId, after: u64, max: usize) -> Vec<Revision> {
+        let all = self.jobs.get(&job).into_iter().flat_map(|job| &job.revisions);
+        all.filter(|revision| revision.version > after).take(max).cloned().collect()
     }
 
     pub(super) fn run_view(&self, id: RunId) -> Option<RunView> {

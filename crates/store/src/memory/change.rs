@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, Revision, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, Revision, StoreError};
 
 use super::state::{Job, State};
+use crate::circle;
 
 impl State {
     pub(super) fn change(&mut self, now: Timestamp, change: Change) -> Result<Changed, StoreError> {
@@ -71,6 +72,7 @@ impl State {
         if let Some(definition) = &change.definition {
             self.check_name(Some(id), definition)?;
         }
+        self.check_circle(change)?;
         self.unlink(id);
         self.write(id, change);
         Ok(id)
@@ -82,6 +84,23 @@ impl State {
             Some(there) if Some(*there) != id => Err(conflict(format!("job {there} is named {app}/{name}"))),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to let a job come after itself, in however many steps.
+    fn check_circle(&self, change: &Change) -> Result<(), StoreError> {
+        let Some((id, mut open)) = circle::closed_by(change) else { return Ok(()) };
+        let mut seen = BTreeSet::new();
+        while let Some(job) = open.pop() {
+            if job == id {
+                return Err(circle::refusal(id));
+            }
+            let parents = self.jobs.get(&job).filter(|job| job.state != JobState::Deleted);
+            let parents = parents.into_iter().flat_map(|job| &job.definition.after);
+            if seen.insert(job) {
+                open.extend(parents.map(|parent| parent.job));
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, id: JobId, change: &Change) {
@@ -97,6 +116,8 @@ impl State {
                     Revision { version: job.version, at: change.at, by: change.by.clone(), definition };
                 job.definition = revision.definition.clone();
                 job.revisions.push(revision);
+                let old = job.revisions.len().saturating_sub(REVISIONS_MAX);
+                job.revisions.drain(..old);
             }
         });
         self.link(id);

@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 
 use calendar::Timestamp;
-use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey, StoreError, TokenRow};
+use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
 
 use super::state::{Request, State};
 
@@ -21,6 +21,13 @@ impl State {
             return Ok(false);
         }
         self.add_token(token).map(|_| true)
+    }
+
+    pub(super) fn revoke_token(&mut self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        if let Some(remain) = remain {
+            remain.check(&Vec::from_iter(self.tokens.values().cloned()), id)?;
+        }
+        Ok(self.tokens.remove(&id).is_some())
     }
 
     pub(super) fn begin(&mut self, key: RequestKey, digest: Digest, now: Timestamp) -> Begun {

@@ -154,7 +154,11 @@ impl State {
             nodes: self.nodes.keys().map(|id| self.dump_node(*id)).collect(),
             shards: self.shards.keys().map(|id| self.dump_shard(*id)).collect(),
             jobs: self.jobs.keys().map(|id| self.dump_job(*id)).collect(),
-            changes: (1..).zip(&self.changes).map(|(change, job)| (ChangeId(change), *job)).collect(),
+            changes: (1..)
+                .zip(&self.changes)
+                .skip(self.forgotten_changes as usize)
+                .map(|(change, job)| (ChangeId(change), *job))
+                .collect(),
             runs: self.runs.values().map(dump_run).collect(),
             holds: self.holds.iter().map(|((resource, slot), run)| (resource.clone(), *slot, *run)).collect(),
             keys: self

@@ -68,8 +68,9 @@ impl State {
             now,
             nodes: nodes.collect(),
             shards: shards.collect(),
-            changes: (seen.0.saturating_add(1)..)
-                .zip(self.changes.iter().skip(seen.0 as usize))
+            changes: (1..)
+                .zip(&self.changes)
+                .skip(usize::try_from(seen.0.max(self.forgotten_changes)).unwrap_or(usize::MAX))
                 .map(|(change, job)| (ChangeId(change), *job))
                 .take(CHANGES_MAX)
                 .collect(),

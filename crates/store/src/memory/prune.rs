@@ -1,8 +1,10 @@
 //! Keeping house: days that are over, runs that are old in days that stay, and keys that have expired.
 
+use std::collections::BTreeSet;
+
 use calendar::Timestamp;
-use punctual_core::model::{JobId, Origin, RunId};
-use punctual_node::ports::{Keep, OldDay, Pruned, THIN_LOOK, Thinned};
+use punctual_core::model::{JobId, NodeId, Origin, RunId};
+use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned, THIN_LOOK, Thinned};
 
 use super::state::{GateKey, Run, State};
 use crate::forgotten::Forgotten;
@@ -25,7 +27,20 @@ impl State {
             self.drop_day(keep, day);
         }
         self.keys.retain(|_, key| key.expires_at.is_none_or(|at| now < at));
+        self.forget_nodes(now);
+        self.forget_changes(now, keep.changes.max(1));
         pruned
+    }
+
+    fn forget_nodes(&mut self, now: Timestamp) {
+        let owners: BTreeSet<NodeId> = self.shards.values().filter_map(|shard| shard.owner).collect();
+        self.nodes.retain(|id, node| now < node.expires_at.saturating_add(NODES_KEPT) || owners.contains(id));
+    }
+
+    fn forget_changes(&mut self, now: Timestamp, kept: u64) {
+        let seen = self.nodes.values().filter(|node| now < node.expires_at).map(|node| node.seen).min();
+        let old = (self.changes.len() as u64).saturating_sub(kept).min(seen.unwrap_or(u64::MAX));
+        self.forgotten_changes = self.forgotten_changes.max(old);
     }
 
     /// Gates, attempts, closes and what is kept beside them go with their runs. Clocks stay where they are, so nothing

@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<JobId, Job>,
     /// Every change so far; the first has the number 1.
     pub(super) changes: Vec<JobId>,
+    /// Of these, so many are forgotten.
+    pub(super) forgotten_changes: u64,
     /// Jobs that are not deleted, by app and name.
     pub(super) names: BTreeMap<(String, String), JobId>,
     /// Enabled jobs by when they fire next.
@@ -242,6 +244,7 @@ impl State {
             last_epoch: 0,
             jobs: BTreeMap::new(),
             changes: Vec::new(),
+            forgotten_changes: 0,
             names: BTreeMap::new(),
             clocks: BTreeSet::new(),
             children: BTreeSet::new(),

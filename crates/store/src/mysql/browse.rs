@@ -236,16 +236,26 @@ impl Verb for JobTotals<'_> {
 }
 
 /// The definitions that a job has had.
-pub(super) struct Revisions(pub(super) JobId);
+pub(super) struct Revisions {
+    pub(super) job: JobId,
+    /// Those of later versions,
+    pub(super) after: u64,
+    /// and no more than so many.
+    pub(super) max: usize,
+}
 
 impl Verb for Revisions {
     type Answer = Vec<Revision>;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<Revision>, Trouble> {
-        let job = self.0;
+        let Revisions { job, after, max } = self;
         let said = line
             .say(format!(
-                "select version, at, `by`, definition from revisions where job = {job} order by version"
+                "select version, at, `by`, definition
+                 from revisions
+                 where job = {job} and version > {after}
+                 order by version
+                 limit {max}"
             ))
             .await?;
         let revision = |row: &Record| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
 use super::accept::leave;
 use super::apps::ensure_app;
@@ -18,6 +18,7 @@ use super::plan::{due_at, push_changes};
 use super::read::{Record, Said};
 use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
 use super::trouble::Trouble;
+use crate::circle;
 use crate::code::{DELETED, state_code, when_code};
 use crate::row::definition_to_text;
 
@@ -63,6 +64,8 @@ impl Verb for ChangeJob<'_> {
             ),
             None => "select value from counters where name = 'job' for update".to_owned(),
         });
+        let circle = circle::closed_by(change)
+            .map(|(job, parents)| (job, look_for_circle(&mut script, job, &parents)));
         let name = change.definition.as_ref().map(|one| PairSum(&one.app, &one.name));
         let names = script.push(format!("select id from jobs where name_key = {}", Maybe(name)));
         let bonds = script.push(format!("select distinct parent from bonds where child = {edited}"));
@@ -74,6 +77,11 @@ impl Verb for ChangeJob<'_> {
             Some((id, expected)) => self.check(id, expected, said[row].first())?,
         };
         check_name(change, &said[names])?;
+        if let Some((job, found)) = circle
+            && said[found].first().is_some()
+        {
+            return Err(circle::refusal(job).into());
+        }
         let parents = self.parents(&said[bonds])?;
         let mut cradle = Cradle::prepare(line, at, self.passed()).await?;
         for (run, close) in &change.clock.passed {
@@ -168,6 +176,20 @@ impl ChangeJob<'_> {
                 Quoted(by),
                 Quoted(&definition_to_text(definition))
             ));
+            // Within a name of its own, because a statement does not read what it deletes from.
+            script.push(format!(
+                "delete from revisions
+                 where job = {job} and version <= (
+                     select version
+                     from (
+                         select version
+                         from revisions
+                         where job = {job}
+                         order by version desc
+                         limit 1 offset {REVISIONS_MAX}
+                     ) as old
+                 )"
+            ));
         }
     }
 
@@ -220,6 +242,22 @@ impl ChangeJob<'_> {
         let row = |(parent, ends)| format!("({parent}, {job}, {ends})");
         script.push_rows("insert into bonds (parent, child, ends) values ", bonds.into_iter().map(row), "");
     }
+}
+
+/// Looks whether a job would come after itself, in however many steps. Changes that could close a circle wait for each other,
+/// at the row that new jobs wait at too.
+fn look_for_circle(script: &mut Script, job: JobId, parents: &[JobId]) -> usize {
+    script.push("select value from counters where name = 'job' for update");
+    let parents: Vec<String> = parents.iter().map(|parent| format!("select {parent}")).collect();
+    script.push(format!(
+        "with recursive `before` (job) as (
+             {}
+             union
+             select b.parent from bonds b join `before` on b.child = `before`.job
+         )
+         select 1 from `before` where job = {job} limit 1",
+        parents.join(" union ")
+    ))
 }
 
 fn create(counter: &Said) -> Result<(JobId, u64), Trouble> {

@@ -9,6 +9,7 @@ use super::ask::Moment;
 use super::day::Table;
 use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
 use crate::code::{attempt_outcome_code, outcome_code};
+use crate::tally::says_how_the_job_is;
 
 /// What one transaction closes and gives birth to.
 pub(super) struct Ends {
@@ -53,7 +54,9 @@ impl Tally {
                 self.not_run += close.range.map_or(1, |(_, instants)| instants);
             }
         }
-        self.last_outcome = Some(close.outcome);
+        if says_how_the_job_is(close) {
+            self.last_outcome = Some(close.outcome);
+        }
     }
 
     /// Failures in a row, if there were so many before.
@@ -178,7 +181,7 @@ impl Ends {
                  not_run = not_run + values(not_run),
                  consecutive_failures = values(consecutive_failures)
                      + if(values(last_success) is null, consecutive_failures, 0),
-                 last_outcome = values(last_outcome),
+                 last_outcome = coalesce(values(last_outcome), last_outcome),
                  last_success = coalesce(values(last_success), last_success)",
         );
     }

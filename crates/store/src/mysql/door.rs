@@ -1,7 +1,7 @@
 //! What the front door keeps: tokens, what nodes show each other, and answers to requests that may be repeated.
 
 use calendar::Timestamp;
-use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey, StoreError, TokenRow};
+use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
@@ -87,13 +87,26 @@ impl Verb for AddToken<'_> {
 }
 
 /// Forgets a token.
-pub(super) struct RevokeToken(pub(super) u32);
+pub(super) struct RevokeToken<'a> {
+    pub(super) id: u32,
+    pub(super) remain: Option<&'a Remain>,
+}
 
-impl Verb for RevokeToken {
+impl Verb for RevokeToken<'_> {
     type Answer = bool;
 
-    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<bool, Trouble> {
-        Ok(line.say(format!("delete from tokens where id = {}", self.0)).await?.affected == 1)
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<bool, Trouble> {
+        let mut script = Script::transaction();
+        // Revocations wait for each other here, and then see what the one before has left.
+        script.push("select value from counters where name = 'token' for update");
+        line.ask(script).await?;
+        if let Some(remain) = self.remain {
+            remain.check(&Tokens.ask(line, at).await?, self.id)?;
+        }
+        let mut script = Script::new();
+        let gone = script.push(format!("delete from tokens where id = {}", self.id));
+        script.push("commit");
+        Ok(line.ask(script).await?[gone].affected == 1)
     }
 }
 

@@ -44,9 +44,9 @@ impl Verb for Explain<'_> {
         let filter = RunFilter { job: Some(JobId(1)), ..RunFilter::default() };
         let before = RunId(u64::MAX >> 1);
         let list = RunList { filter: &filter, before: None, limit: 1 }.statement(self.home, before);
-        let due = looks(&line.say(format!("explain {due}")).await?)?;
-        let load = looks(&line.say(format!("explain {load}")).await?)?;
-        Ok([due, load, looks(&line.say(format!("explain {list}")).await?)?])
+        let due = looks(&line.say(format!("explain format=traditional {due}")).await?)?;
+        let load = looks(&line.say(format!("explain format=traditional {load}")).await?)?;
+        Ok([due, load, looks(&line.say(format!("explain format=traditional {list}")).await?)?])
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong on the way, by what is done about it.
 
-use mysql_async::{Error, ServerError};
+use mysql_async::{DriverError, Error, ServerError};
 use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
 
@@ -59,7 +59,15 @@ impl Trouble {
 
 /// What a driver's error says; it never says the password.
 pub(super) fn unknown(error: &Error) -> StoreError {
-    StoreError::Unknown(error.to_string().into())
+    let said = match error {
+        // For users that it does not know, MySQL names a way to sign in at random.
+        Error::Driver(DriverError::UnknownAuthPlugin { name }) => format!(
+            "the server wants to authenticate the user by {name}, which is not known here; check the user name in the database \
+             URL first: the server does so too for users that it does not have"
+        ),
+        other => other.to_string(),
+    };
+    StoreError::Unknown(said.into())
 }
 
 /// A row that holds what cannot be.
@@ -97,6 +105,13 @@ mod tests {
         }
         assert!(matches!(trouble(1062), Trouble::Twin(_)));
         assert!(matches!(trouble(1146), Trouble::OldDays));
+    }
+
+    #[test]
+    fn a_way_to_sign_in_that_is_not_known_leads_to_the_user_name() {
+        let error = Error::Driver(DriverError::UnknownAuthPlugin { name: "sha256_password".into() });
+        let said = unknown(&error).to_string();
+        assert!(said.contains("sha256_password") && said.contains("check the user name"), "{said}");
     }
 
     #[test]

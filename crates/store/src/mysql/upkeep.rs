@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::RunId;
-use punctual_node::ports::{Keep, OldDay, Pruned, StoreError};
+use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned, StoreError};
 
 use super::ask::{Desk, Moment, Verb};
 use super::day::{Days, FAR, NEAR_DAYS, Need, Table, bounds, lock_days, span, unlock_days};
@@ -84,6 +84,32 @@ impl Verb for ForgetKeys {
     }
 }
 
+/// Forgets nodes that are long gone, and some changes that every living node has seen; whether there may be more.
+struct ForgetChanges {
+    kept: u64,
+}
+
+impl Verb for ForgetChanges {
+    type Answer = bool;
+
+    async fn ask(&self, line: &mut Line, at: &Moment) -> Result<bool, Trouble> {
+        let (now, kept, nodes_kept) = (at.now(), self.kept, NODES_KEPT.as_millis());
+        line.say(format!(
+            "delete from nodes
+             where expires_at <= {now} - {nodes_kept} and not exists (select 1 from shards where owner = nodes.node)"
+        ))
+        .await?;
+        let mut script = Script::of("select value from counters where name = 'change'");
+        let seen = script.push(format!("select min(seen) from nodes where expires_at > {now}"));
+        let said = line.ask(script).await?;
+        let latest = said[0].number()?.unwrap_or_default().unsigned_abs();
+        let seen = said[seen].number()?.map_or(u64::MAX, i64::unsigned_abs);
+        let old = latest.saturating_sub(kept).min(seen);
+        let said = line.say(format!("delete from changes where id <= {old} order by id limit {FORGET_MAX}"));
+        Ok(said.await?.affected == FORGET_MAX)
+    }
+}
+
 /// Gives up what takes too long. The connection is dropped with it, and all its locks.
 async fn within<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let late = || Err(StoreError::Unknown("keeping house took too long".into()));
@@ -110,6 +136,7 @@ pub(super) async fn prune(desk: &Desk, keep: &Keep) -> Result<Pruned, StoreError
         }
     }
     while desk.ask(&ForgetKeys).await? {}
+    while desk.ask(&ForgetChanges { kept: keep.changes.max(1) }).await? {}
     Ok(pruned)
 }
 

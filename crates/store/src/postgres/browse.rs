@@ -170,8 +170,22 @@ impl Postgres {
         Ok((rows[0].bits(0)?, rows[0].bits(1)?))
     }
 
-    pub(super) async fn read_revisions(&self, line: &Line<'_>, job: JobId) -> Result<Vec<Revision>, Trouble> {
-        let ask = "select version, at, by, definition from revisions where job = $1 order by version";
+    pub(super) async fn read_revisions(
+        &self,
+        line: &Line<'_>,
+        job: JobId,
+        after: u64,
+        max: usize,
+    ) -> Result<Vec<Revision>, Trouble> {
+        let ask = Ask::new(
+            "select version, at, by, definition
+             from revisions
+             where job = $1 and version > $2
+             order by version
+             limit $3",
+        );
+        let ask = ask.with(i64::from(job.0)).with(after.cast_signed());
+        let ask = ask.with(i64::try_from(max).unwrap_or(i64::MAX));
         let revision = |row: &Row| {
             let definition = definition_from_text(&row.string(3)?);
             Ok(Revision {
@@ -181,7 +195,7 @@ impl Postgres {
                 definition: definition.map_err(|reason| corrupt("revisions", job, reason))?,
             })
         };
-        line.ask(Ask::new(ask).with(i64::from(job.0))).await?.iter().map(revision).collect()
+        line.ask(ask).await?.iter().map(revision).collect()
     }
 
     pub(super) async fn read_parts(&self, line: &Line<'_>, whole: RunId) -> Result<Vec<RunView>, Trouble> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, REVISIONS_MAX, StoreError};
 
 use super::Postgres;
 use super::apps::ensure_apps;
@@ -14,6 +14,7 @@ use super::code::{state_code, when_code};
 use super::gather::Wanted;
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
+use crate::circle;
 use crate::row::{definition_from_text, definition_to_text};
 
 /// A job as it is before a change.
@@ -47,6 +48,7 @@ impl Postgres {
                 if stands != Some((expected.expected, expected.planned.decided, expected.planned.reserved)) {
                     return Err(conflict(format!("the clock of job {id} was moved")).into());
                 }
+                check_circle(line, change).await?;
                 (id, Some(before))
             }
         };
@@ -124,6 +126,26 @@ async fn check_name(line: &Line<'_>, id: Option<JobId>, definition: &Definition)
             Err(conflict(format!("job {there} is named {app}/{name}")).into())
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses to let a job come after itself, in however many steps. Changes that could close a circle wait for each other,
+/// at the row that new jobs wait at too.
+async fn check_circle(line: &Line<'_>, change: &Change) -> Result<(), Trouble> {
+    let Some((job, parents)) = circle::closed_by(change) else { return Ok(()) };
+    line.ask(Ask::new("select value from counters where name = 'job' for update")).await?;
+    let ask = Ask::new(
+        "with recursive before (job) as (
+             select unnest($1)
+             union
+             select b.parent from bonds b join before on b.child = before.job
+         )
+         select 1 from before where job = $2",
+    );
+    let parents: Vec<i64> = parents.iter().map(|parent| i64::from(parent.0)).collect();
+    match line.ask(ask.with(parents).with(i64::from(job.0))).await?.is_empty() {
+        true => Ok(()),
+        false => Err(circle::refusal(job).into()),
     }
 }
 
@@ -214,6 +236,16 @@ fn write_revision(flight: &mut Flight, id: JobId, version: u64, change: &Change,
             .with(change.at.as_millis())
             .with(text_code(&change.by))
             .with(text_code(&definition_to_text(definition))),
+    );
+    flight.add(
+        Ask::new(
+            "delete from revisions
+             where job = $1 and version <= (
+                 select version from revisions where job = $1 order by version desc limit 1 offset $2
+             )",
+        )
+        .with(i64::from(id.0))
+        .with(REVISIONS_MAX as i64),
     );
 }
 

@@ -1,11 +1,11 @@
 //! What the front door keeps: tokens, and answers to requests that may be repeated.
 
 use calendar::Timestamp;
-use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey, StoreError, TokenRow};
+use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, text_code};
+use super::ask::{Ask, Columns, Flight, text_code};
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
 
@@ -40,7 +40,7 @@ impl Postgres {
         token: &TokenRow,
         is_first: bool,
     ) -> Result<Option<u32>, Trouble> {
-        let mut flight = super::ask::Flight::begin();
+        let mut flight = Flight::begin();
         flight.add(Ask::new("select value from counters where name = 'token' for update"));
         let added = flight.add(
             Ask::new(
@@ -71,9 +71,24 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn try_revoke_token(&self, line: &Line<'_>, id: u32) -> Result<bool, Trouble> {
-        let ask = Ask::new("delete from tokens where id = $1 returning 1").with(i64::from(id));
-        Ok(!line.ask(ask).await?.is_empty())
+    pub(super) async fn try_revoke_token(
+        &self,
+        line: &Line<'_>,
+        id: u32,
+        remain: Option<&Remain>,
+    ) -> Result<bool, Trouble> {
+        let mut flight = Flight::begin();
+        // Revocations wait for each other here, and then see what the one before has left.
+        flight.add(Ask::new("select value from counters where name = 'token' for update"));
+        line.fly(flight).await?;
+        if let Some(remain) = remain {
+            remain.check(&self.try_tokens(line).await?, id)?;
+        }
+        let mut flight = Flight::new();
+        let delete = Ask::new("delete from tokens where id = $1 returning 1").with(i64::from(id));
+        let gone = flight.add(delete);
+        flight.commit();
+        Ok(!line.fly(flight).await?.take(gone).is_empty())
     }
 
     pub(super) async fn try_begin(

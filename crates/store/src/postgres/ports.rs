@@ -12,7 +12,7 @@ use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
     Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
     Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
+    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
     Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
 };
 
@@ -239,8 +239,8 @@ impl Browse for Postgres {
         people!(self, |line| self.read_job_names(&line, ids))
     }
 
-    async fn revisions(&self, job: JobId) -> Result<Vec<Revision>, StoreError> {
-        people!(self, |line| self.read_revisions(&line, job))
+    async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
+        people!(self, |line| self.read_revisions(&line, job, after, max))
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
@@ -303,8 +303,8 @@ impl Door for Postgres {
         people!(self, |line| self.try_tokens(&line))
     }
 
-    async fn revoke_token(&self, id: u32) -> Result<bool, StoreError> {
-        engine!(self, |line| self.try_revoke_token(&line, id))
+    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
+        engine!(self, |line| self.try_revoke_token(&line, id, remain))
     }
 
     async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use punctual_core::model::RunId;
-use punctual_node::ports::{Keep, OldDay, Pruned};
+use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
@@ -40,6 +40,7 @@ impl Postgres {
         let keys = "delete from keys
              where expires_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
         line.ask(Ask::new(keys).with(self.told_now())).await?;
+        self.forget_nodes_and_changes(line, keep.changes.max(1)).await?;
         // Of a shard that nobody moves the checkpoint of, the least is enough.
         line.ask(Ask::new(
             "with gone as (delete from births returning shard, due)
@@ -49,6 +50,27 @@ impl Postgres {
         self.tend_days(line).await?;
         self.remove_old(line, keep.before).await?;
         Ok(pruned)
+    }
+
+    async fn forget_nodes_and_changes(&self, line: &Line<'_>, kept: u64) -> Result<(), Trouble> {
+        let nodes = Ask::new(
+            "delete from nodes n
+             where n.expires_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) - $2
+               and not exists (select from shards s where s.owner = n.node)",
+        );
+        line.ask(nodes.with(self.told_now()).with(NODES_KEPT.as_millis() as i64)).await?;
+        let changes = Ask::new(
+            "delete from changes
+             where id <= least(
+                 (select value from counters where name = 'change') - $2,
+                 (
+                     select min(seen)
+                     from nodes
+                     where expires_at > coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)
+                 )
+             )",
+        );
+        line.ask(changes.with(self.told_now()).with(i64::try_from(kept).unwrap_or(i64::MAX))).await.map(drop)
     }
 
     /// Empties a day that nobody keeps and in which nothing is open. Whoever writes there waits for the moment that it takes,

@@ -151,14 +151,16 @@ impl Reader {
         Ok(names)
     }
 
-    pub(super) fn revisions(&self, job: JobId) -> Result<Vec<Revision>, Trouble> {
+    pub(super) fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, Trouble> {
         let mut select = self.conn.prepare_cached(
             "select version, at, by, definition
              from revisions
-             where job = ?1
-             order by version",
+             where job = ?1 and version > ?2
+             order by version
+             limit ?3",
         )?;
-        let mut rows = select.query([job.0])?;
+        let mut rows =
+            select.query(params![job.0, after.cast_signed(), i64::try_from(max).unwrap_or(i64::MAX)])?;
         let mut revisions = Vec::new();
         while let Some(row) = rows.next()? {
             let definition = definition_from_text(&row.get::<_, String>(3)?);

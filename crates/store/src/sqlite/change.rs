@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use calendar::Timestamp;
 use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, StoreError};
+use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::apps::ensure_app;
 use super::code::{bits, instant, instant_or_none, state_code, when_code};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
+use crate::circle;
 use crate::row::definition_to_text;
 
 /// The number of a deleted job's state.
@@ -84,6 +85,7 @@ impl Keeper {
         if let Some(definition) = &change.definition {
             check_name(&self.conn, Some(id), definition)?;
         }
+        check_circle(&self.conn, change)?;
         let version = version + 1;
         let (state, reason) = state_code(&change.state);
         let mut update = self.conn.prepare_cached(
@@ -155,6 +157,24 @@ fn check_name(conn: &Connection, id: Option<JobId>, definition: &Definition) -> 
     }
 }
 
+/// Refuses to let a job come after itself, in however many steps.
+fn check_circle(conn: &Connection, change: &Change) -> Result<(), Trouble> {
+    let Some((job, parents)) = circle::closed_by(change) else { return Ok(()) };
+    let parents = serde_json::to_string(&Vec::from_iter(parents.iter().map(|parent| parent.0)));
+    let mut select = conn.prepare_cached(
+        "with recursive before (job) as (
+             select value from json_each(?1)
+             union
+             select bonds.parent from bonds join before on bonds.child = before.job
+         )
+         select 1 from before where job = ?2",
+    )?;
+    match select.exists(params![parents.expect("numbers always serialize"), job.0])? {
+        true => Err(circle::refusal(job).into()),
+        false => Ok(()),
+    }
+}
+
 fn write_revision(conn: &Connection, job: JobId, version: u64, change: &Change) -> rusqlite::Result<()> {
     let Some(definition) = &change.definition else { return Ok(()) };
     let mut insert = conn.prepare_cached(
@@ -168,6 +188,13 @@ fn write_revision(conn: &Connection, job: JobId, version: u64, change: &Change) 
         change.by.as_ref(),
         definition_to_text(definition),
     ])?;
+    let mut trim = conn.prepare_cached(&format!(
+        "delete from revisions
+         where job = ?1 and version <= (
+             select version from revisions where job = ?1 order by version desc limit 1 offset {REVISIONS_MAX}
+         )"
+    ))?;
+    trim.execute([job.0])?;
     Ok(())
 }
 

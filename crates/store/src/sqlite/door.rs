@@ -1,7 +1,7 @@
 //! What the front door keeps: tokens, and answers to requests that may be repeated.
 
 use calendar::Timestamp;
-use punctual_node::ports::{Begun, Digest, KeptAnswer, RequestKey, StoreError, TokenRow};
+use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
 use rusqlite::{Row, params};
 
 use super::code::{instant, instant_or_none};
@@ -59,7 +59,10 @@ impl Keeper {
         self.add_token(token).map(|_| true)
     }
 
-    pub(super) fn revoke_token(&mut self, id: u32) -> Result<bool, Trouble> {
+    pub(super) fn revoke_token(&mut self, id: u32, remain: Option<&Remain>) -> Result<bool, Trouble> {
+        if let Some(remain) = remain {
+            remain.check(&self.tokens()?, id)?;
+        }
         let mut delete = self.conn.prepare_cached("delete from tokens where id = ?1")?;
         Ok(delete.execute([id])? == 1)
     }

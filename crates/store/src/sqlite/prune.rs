@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_core::model::{JobId, Origin, RunId};
-use punctual_node::ports::{Keep, OldDay, Pruned, THIN_LOOK, Thinned};
+use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned, THIN_LOOK, Thinned};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::code::origin_from;
@@ -40,6 +40,17 @@ impl Keeper {
              where expires_at is not null and expires_at <= ?1",
         )?;
         delete.execute([now.as_millis()])?;
+        let mut delete = self.conn.prepare_cached(
+            "delete from nodes
+             where expires_at <= ?1 and node not in (select owner from shards where owner is not null)",
+        )?;
+        delete.execute([now.as_millis().saturating_sub(NODES_KEPT.as_millis() as i64)])?;
+        let mut delete = self.conn.prepare_cached(
+            "delete from changes
+             where id <= min(?1, coalesce((select min(seen) from nodes where expires_at > ?2), ?1))",
+        )?;
+        let old = self.side.counters.change.saturating_sub(keep.changes.max(1));
+        delete.execute(params![old.cast_signed(), now.as_millis()])?;
         Ok(pruned)
     }
 

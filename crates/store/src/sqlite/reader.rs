@@ -8,6 +8,7 @@ use punctual_node::ports::StoreError;
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use super::alarm::Alarm;
 use super::file::open_reader;
 use super::tail::{Shared, SharedCloses};
 use super::trouble::{Trouble, told};
@@ -50,6 +51,7 @@ impl Readers {
         path: &Path,
         closes: &SharedCloses,
         clock: &StoreClock,
+        alarm: &Alarm,
     ) -> Result<Readers, StoreError> {
         let (errands, receiver) = mpsc::channel::<Errand>(64);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -60,7 +62,9 @@ impl Readers {
             let receiver = Arc::clone(&receiver);
             // One of them waits for the next errand, the others for their turn to wait.
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+            let alarm = alarm.of("reads");
             let work = move || {
+                let _alarm = alarm;
                 while let Some(errand) = next() {
                     errand(&reader);
                 }

@@ -205,3 +205,18 @@ async fn hints_reach_whoever_listens_and_go_the_other_way_for_the_rest() {
         "{otherwise:?}"
     );
 }
+
+#[tokio::test]
+async fn a_lease_without_an_end_is_found() {
+    let Some(url) = redis(9) else { return };
+    ask::<()>(&url, &["FLUSHDB"]).await;
+    let redis = of(&url, "c");
+    let store = redis.beside(memory());
+    store.renew(renewal(A)).await.unwrap();
+    store.acquire(A, all()).await.unwrap();
+    assert_eq!(redis.endless_leases().await.unwrap(), Vec::<String>::new(), "ours end");
+    ask::<()>(&url, &["SET", "punctual:c:lease:9", "somebody"]).await;
+    ask::<()>(&url, &["SET", "somebody:else", "x"]).await;
+    assert_eq!(redis.endless_leases().await.unwrap(), ["punctual:c:lease:9"]);
+    assert!(of("redis://127.0.0.1:1", "c").endless_leases().await.is_err(), "nobody is there");
+}

@@ -273,9 +273,9 @@ fn a_token_that_cannot_be_read_opens_nothing_and_locks_nobody_out() {
         block_on(async {
             let tokens = store.tokens().await.unwrap();
             assert_eq!(tokens, [TokenRow { id: 2, ..token("two") }], "{garbage}");
-            store.revoke_token(2).await.unwrap();
+            store.revoke_token(2, None).await.unwrap();
             assert!(!store.add_first_token(token("three")).await.unwrap(), "one is there still");
-            assert!(store.revoke_token(1).await.unwrap());
+            assert!(store.revoke_token(1, None).await.unwrap());
         });
     }
 }

@@ -16,6 +16,8 @@ use tokio::process::{Child, ChildStdin};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::config::environment;
+
 /// How long a command that was told to end has for it.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
 /// How long output is waited for that a child of an ended command may yet write.
@@ -74,15 +76,16 @@ impl Command {
 
     fn prepare(&self, context: &Context) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
-        command.args(&self.arguments).envs(&self.env).process_group(0);
+        command.args(&self.arguments).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        // What opens our doors is not the command's business.
-        command.env_remove("PUNCTUAL_EXECUTOR_TOKEN").env_remove("PUNCTUAL_TOKEN");
-        command.env_remove("PUNCTUAL_PART_INDEX").env_remove("PUNCTUAL_PART_TOTAL");
-        command.envs(variables(context));
+        // What opens our doors is not the command's business: tokens and databases are among our variables.
+        for name in environment::own_names() {
+            command.env_remove(name);
+        }
+        command.envs(&self.env).envs(variables(context));
         command
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct Many {
 impl Many {
     pub(super) async fn carry_out(&self, session: &mut Session, body: &Value) -> Result<(), Failure> {
         let Many { verb, done, .. } = self;
+        let mut counted = 0;
         if !self.yes {
             let count = |told: &Value| format!("{} runs counted", number(told, "matched"));
             let preview = lines::follow(session, self.route(), with_dry_run(body, true), count).await?;
@@ -32,9 +33,9 @@ impl Many {
                 return Ok(());
             }
             session.confirm(false, &format!("{verb} {matched} runs"))?;
+            counted = matched;
         }
-        let sentence =
-            |told: &Value| format!("{} of {} runs {done}", number(told, done), number(told, "matched"));
+        let sentence = |told: &Value| progress(told, done, counted);
         let answer = lines::follow(session, self.route(), with_dry_run(body, false), sentence).await?;
         tell(session, &answer, &sentence(&answer));
         Ok(())
@@ -43,6 +44,27 @@ impl Many {
     fn route(&self) -> Route {
         Route::to(["runs", self.verb])
     }
+}
+
+/// How far it is: while it goes on, of all that were counted before; at its end, of all that were found.
+fn progress(told: &Value, done: &str, counted: u64) -> String {
+    let matched = number(told, "matched");
+    let all = if told["done"] == true { matched } else { matched.max(counted) };
+    format!("{} of {} runs {done}", grouped(number(told, done)), grouped(all))
+}
+
+/// A number with commas, which people read faster.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let is_end = |index: usize| index > 0 && (digits.len() - index).is_multiple_of(3);
+    let mut text = String::new();
+    for (index, digit) in digits.char_indices() {
+        if is_end(index) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn with_dry_run(body: &Value, dry_run: bool) -> Value {
@@ -60,4 +82,19 @@ fn tell(session: &mut Session, answer: &Value, sentence: &str) {
         session.print_json(answer);
     }
     session.say(sentence);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_of_what_was_counted_before() {
+        let told = json!({"matched": 48_000, "cancelled": 47_999});
+        assert_eq!(progress(&told, "cancelled", 225_001), "47,999 of 225,001 runs cancelled");
+        assert_eq!(progress(&told, "cancelled", 0), "47,999 of 48,000 runs cancelled", "nobody counted");
+        let last = json!({"matched": 224_990, "cancelled": 224_990, "done": true});
+        assert_eq!(progress(&last, "cancelled", 225_001), "224,990 of 224,990 runs cancelled");
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
 }

@@ -64,6 +64,32 @@ async fn commands_are_handlers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_see_no_variable_of_ours_but_what_their_run_is_told() {
+    let folder = Folder::new();
+    let server = Server::start(&folder).await;
+    let list = r#"list=sh -c "env | cut -d= -f1 | grep ^PUNCTUAL_ | sort | xargs""#;
+    let mut command = executor(&server, &[list]);
+    for name in ["ADMIN_TOKEN", "EXECUTOR_TOKEN", "EXECUTORS__ACCESS_TOKEN", "DATABASE__URL", "PART_INDEX"] {
+        command.env(format!("PUNCTUAL_{name}"), "a secret of this machine");
+    }
+    let _executor = start(command);
+    is_there(&server, "ops").await;
+    let list = server.create(job("ops", "list", json!({}))).await;
+    let ended = server.ended(run(&server, list, Value::Null).await).await;
+    let told = [
+        "ATTEMPT",
+        "FENCING_TOKEN",
+        "FIRE_TIME",
+        "JOB",
+        "JOB_NAME",
+        "PAYLOAD",
+        "POSSIBLE_DUPLICATE",
+        "RUN_ID",
+    ];
+    assert_eq!(message(&ended), told.map(|name| format!("PUNCTUAL_{name}")).join(" "), "{ended}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_command_ends_with_everything_that_it_started() {
     let folder = Folder::new();
     let server = Server::start(&folder).await;

@@ -249,7 +249,7 @@ impl Pair {
             Verb::RevokeToken(number) => {
                 let tokens = self.dump().tokens;
                 let id = pick(&tokens, number).map_or(7, |token| token.id);
-                self.same(async |store: &dyn Whole| store.revoke_token(id).await).await.unwrap();
+                self.same(async |store: &dyn Whole| store.revoke_token(id, None).await).await.unwrap();
             }
             Verb::Begin { key, asked } => {
                 let (key, now) = (request(key), self.now());
@@ -712,7 +712,7 @@ impl Pair {
         self.same(rows).await.unwrap();
         for id in ids {
             self.same(async |store: &dyn Whole| store.job(id).await).await.unwrap();
-            self.same(async |store: &dyn Whole| store.revisions(id).await).await.unwrap();
+            self.same(async |store: &dyn Whole| store.revisions(id, 0, 99).await).await.unwrap();
             self.same(async |store: &dyn Whole| store.counts(Some(id)).await).await.unwrap();
         }
         for name in 0..JOBS {
