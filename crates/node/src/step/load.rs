@@ -12,6 +12,7 @@ use crate::jobs::Known;
 use crate::memory::{Held, Memory};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
+use crate::settings::Planted;
 
 /// What runs have of their own.
 type Owns = BTreeMap<RunId, Own>;
@@ -213,7 +214,10 @@ impl Node {
             // An executor says again what it could not say while nobody was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
                 let regular = deadline(job, own, sent_at, self.settings.grace);
-                regular.max(now.saturating_add(self.settings.registry.repeat))
+                match self.settings.planted {
+                    Some(Planted::NoRepeatGrace) => regular,
+                    _ => regular.max(now.saturating_add(self.settings.registry.repeat)),
+                }
             }
             Some(Known::Job(job)) => deadline(job, own, sent_at, self.settings.grace),
             // Nobody can say how long it may take; the grace is all it gets.
