@@ -22,8 +22,9 @@ pub struct Executor {
     accepted: FxHashMap<RunId, Token>,
     /// What it runs.
     pub running: FxHashMap<(RunId, Attempt, Token), Running>,
-    /// When a node last heard that it is there, and since when it has been heard without a break.
+    /// When a node last heard that it is there.
     pub heard_at: Micros,
+    /// Since when it has been heard without a break.
     pub known_since: Micros,
     /// Whether it has become well for good.
     pub is_well: bool,

@@ -145,8 +145,8 @@ impl Checker {
             AttemptOutcome::TimedOut => {
                 self.counters.timed_out_by_us += 1;
                 let is_adopted = !run.sends.iter().any(|send| (send.by, send.attempt) == (begun.by, number));
-                let had_it = self.leases.held_since(begun.by, run.shard).map(|since| begun.at.now - since);
-                let had_it = had_it.filter(|_| is_adopted);
+                let had_it = self.leases.held_since(begun.by, run.shard);
+                let had_it = had_it.and_then(|since| begun.at.now.checked_sub(since)).filter(|_| is_adopted);
                 self.counters.timed_out_after_adoption += u64::from(had_it.is_some());
                 hold!(
                     "X7",

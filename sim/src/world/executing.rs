@@ -195,6 +195,9 @@ impl World {
 
     /// What executors have of earlier attempts of a run, and would say so to whoever asks them as it should.
     pub(super) fn admitted(&self, send: &Dispatched) -> Vec<Admitted> {
+        if send.attempt == Attempt::FIRST {
+            return Vec::new();
+        }
         // From here on nothing has come between nodes and executors, or between nodes and what they know of executors.
         let Troubles { stalled, full, sends_lost, reports_lost, .. } = self.troubles;
         let cuts = self.machines.iter().map(|machine| machine.cut_until.max(machine.resumed_at));
