@@ -19,7 +19,7 @@ use crate::history::{History, Millis, Submission};
 use crate::node::{Launch, Node};
 use crate::proxy::Proxy;
 use crate::receipts::Agent;
-use crate::report::{Report, Sample, measure_work};
+use crate::report::{Report, Sample, measure_returns, measure_work};
 use crate::workload::{Known, Size, Workload};
 use crate::{clock, dump};
 
@@ -88,8 +88,13 @@ pub struct Campaign {
     /// When nodes were killed, and when they were asked to stop.
     kills: Vec<Millis>,
     stops: Vec<Millis>,
+    /// From when to when nodes came back and shards moved to them.
+    returns: Vec<(Millis, Millis)>,
     /// Whether a sender was held in the middle of its work, or cut off from what it asked.
     pub had_pauses: bool,
+    /// Whether a node was killed, held, or cut off alone, and whether one was held.
+    pub had_losses: bool,
+    pub had_holds: bool,
     log: File,
     evidence: PathBuf,
     started: Millis,
@@ -129,7 +134,10 @@ impl Campaign {
             samples: BTreeMap::new(),
             kills: Vec::new(),
             stops: Vec::new(),
+            returns: Vec::new(),
             had_pauses: false,
+            had_losses: false,
+            had_holds: false,
             log: File::create(file("faults.jsonl")).map_err(failed)?,
             evidence: setup.evidence.clone(),
             started,
@@ -153,12 +161,18 @@ impl Campaign {
 
     /// A node is killed now.
     pub fn killed(&mut self) {
+        self.had_losses = true;
         self.kills.push(now());
     }
 
     /// A node is asked to stop now.
     pub fn asked_to_stop(&mut self) {
         self.stops.push(now());
+    }
+
+    /// A node that was started at this moment is back, and nothing was broken since.
+    pub fn returned(&mut self, started: Millis) {
+        self.returns.push((started, now()));
     }
 
     /// Hands over a great many one-shots.
@@ -196,10 +210,12 @@ impl Campaign {
         let Known { jobs, mut submissions } = known;
         submissions.append(&mut self.flooded);
         keep(&self.evidence.join("jobs.jsonl"), &jobs)?;
-        let (receipts, had_pauses) = (self.agent.receipts(), self.had_pauses);
-        let history = History { jobs, submissions, receipts, runs, had_pauses };
+        let receipts = self.agent.receipts();
+        let Campaign { had_pauses, had_losses, had_holds, .. } = self;
+        let history = History { jobs, submissions, receipts, runs, had_pauses, had_losses, had_holds };
         self.samples.entry("end of the last work").or_default().add(drained);
         measure_work(&mut self.samples, &history, &self.kills, &self.stops);
+        measure_returns(&mut self.samples, &history, &self.returns);
         let misbehaved = self.cluster.nodes.iter().filter_map(misbehaved).collect();
         Ok(Report::of(
             &history,

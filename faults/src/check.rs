@@ -3,16 +3,21 @@
 
 mod decisions;
 mod example;
+mod honest;
 mod once;
 mod receipts;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::history::{History, JobFact, Millis, RunRecord};
+use crate::history::{History, JobFact, Millis, Receipt, RunRecord};
 
 /// How far two clocks of one machine, told to each other over a network that we slow down, may be apart.
 pub(crate) const CLOCKS_APART: Millis = 50;
+
+/// How long a request may be on its way from the moment that its record names, on a machine that does much else. The
+/// record is made first.
+pub(crate) const ON_ITS_WAY: Millis = 2_000;
 
 /// What became due this shortly before its job was stopped may not have run, and says that this is why.
 pub(crate) const STOPPING: Millis = 3_000;
@@ -58,6 +63,11 @@ pub enum Rule {
     AttemptsInOrder,
     /// Runs of a serial job do not overlap.
     SerialHolds,
+    /// What was answered is neither sent again nor recorded as lost, unless the node that heard the answer was lost.
+    KnownKept,
+    /// An attempt on record that is neither supposed nor refused was received, and the recorded lateness is not less than
+    /// what was seen.
+    HonestRecord,
     /// In the end nothing is open.
     AllEnded,
 }
@@ -90,6 +100,8 @@ pub struct Covered {
     pub receipts: usize,
     /// Runs that were received more than once, as they may be.
     pub duplicates: usize,
+    /// Runs that were sent again although their result was known.
+    pub known_again: usize,
     /// Requests that came too late and were refused by their token.
     pub refused: usize,
     /// Runs that ended without anybody knowing how.
@@ -100,11 +112,12 @@ pub struct Covered {
 
 impl fmt::Display for Covered {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Covered { fires, skipped, one_shots, receipts, duplicates, refused, lost, failed } = self;
+        let Covered { fires, skipped, one_shots, receipts, duplicates, known_again, refused, lost, failed } =
+            self;
         write!(
             f,
             "{fires} fires ({skipped} skipped), {one_shots} one-shots, {receipts} receipts ({duplicates} runs twice, \
-             {refused} refused), {lost} lost, {failed} failed"
+             {known_again} sent again although known, {refused} refused), {lost} lost, {failed} failed"
         )
     }
 }
@@ -115,6 +128,7 @@ pub fn check(history: &History) -> Verdict {
     decisions::check(&mut judge);
     once::check(&mut judge);
     receipts::check(&mut judge);
+    honest::check(&mut judge);
     judge.verdict
 }
 
@@ -123,6 +137,8 @@ struct Judge<'a> {
     history: &'a History,
     jobs: BTreeMap<u64, &'a JobFact>,
     runs: BTreeMap<u64, &'a RunRecord>,
+    /// What was received of each run, in the order of arrival.
+    receipts: BTreeMap<u64, Vec<&'a Receipt>>,
     verdict: Verdict,
 }
 
@@ -130,7 +146,16 @@ impl<'a> Judge<'a> {
     fn new(history: &'a History) -> Judge<'a> {
         let jobs = history.jobs.iter().map(|job| (job.id, job)).collect();
         let runs = history.runs.iter().map(|run| (run.id, run)).collect();
-        Judge { history, jobs, runs, verdict: Verdict::default() }
+        let mut receipts: BTreeMap<u64, Vec<&Receipt>> = BTreeMap::new();
+        for receipt in &history.receipts {
+            receipts.entry(receipt.run).or_default().push(receipt);
+        }
+        Judge { history, jobs, runs, receipts, verdict: Verdict::default() }
+    }
+
+    /// What was received of a run.
+    fn receipts_of(&self, run: &RunRecord) -> Vec<&'a Receipt> {
+        self.receipts.get(&run.id).cloned().unwrap_or_default()
     }
 
     /// Did a run not run because its job was stopped just then?

@@ -20,6 +20,11 @@ pub struct History {
     /// Whether a sender was stopped in the middle of its work, or cut off from what it asked: only then may it send late
     /// what another has sent meanwhile.
     pub had_pauses: bool,
+    /// Whether a node was killed, held, or cut off from a database that the others reached: what it knew and had not
+    /// written down may be gone.
+    pub had_losses: bool,
+    /// Whether a node was held: what it had decided to send went out when it went on.
+    pub had_holds: bool,
 }
 
 /// A job as its maker knows it.
@@ -107,6 +112,9 @@ pub struct RunRecord {
     pub reason: String,
     #[serde(default)]
     pub possible_duplicate: bool,
+    /// How late its first certain attempt began.
+    #[serde(default)]
+    pub lag_ms: Option<Millis>,
     #[serde(default)]
     pub key: Option<String>,
     /// For a record of several instants: how many.
@@ -131,6 +139,9 @@ pub struct AttemptRecord {
     pub outcome: Option<String>,
     #[serde(default)]
     pub possible_duplicate: bool,
+    /// Whether nobody knows that it was ever sent.
+    #[serde(default)]
+    pub supposed: bool,
 }
 
 impl RunRecord {

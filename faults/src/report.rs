@@ -56,6 +56,21 @@ pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], 
     }
 }
 
+/// Adds how late work was while nodes came back and shards moved to them, as planned.
+pub fn measure_returns(samples: &mut Samples, history: &History, returns: &[(Millis, Millis)]) {
+    let waits: BTreeSet<u64> = history.jobs.iter().filter(|job| job.is_serial).map(|job| job.id).collect();
+    let is_within = |at: Millis| returns.iter().any(|(from, to)| (*from..*to).contains(&at));
+    let mut first: BTreeMap<u64, &Receipt> = BTreeMap::new();
+    let free = history.receipts.iter().filter(|receipt| !waits.contains(&receipt.job));
+    for receipt in free.filter(|receipt| is_within(receipt.fire_time)) {
+        first.entry(receipt.run).or_insert(receipt);
+    }
+    if !returns.is_empty() {
+        let late = first.into_values().map(|receipt| span(receipt.received_at - receipt.fire_time));
+        samples.insert("lateness while a node returns", Sample::of(late.collect()));
+    }
+}
+
 /// Durations of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(Vec<Duration>);
@@ -138,9 +153,8 @@ mod tests {
         assert_eq!(sample.to_string(), "n 4, p50 20 ms, p99 40 ms, max 40 ms");
     }
 
-    #[test]
-    fn only_what_came_due_in_the_second_after_counts_and_only_its_first_receipt() {
-        let receipt = |run, fire_time, received_at| Receipt {
+    fn receipt(run: u64, fire_time: Millis, received_at: Millis) -> Receipt {
+        Receipt {
             run,
             job: 1,
             fire_time,
@@ -150,7 +164,27 @@ mod tests {
             received_at,
             is_refused: false,
             done_at: None,
-        };
+        }
+    }
+
+    #[test]
+    fn only_what_came_due_while_a_node_returned_counts_and_only_its_first_receipt() {
+        let receipts = vec![
+            receipt(1, 9_999, 20_000),
+            receipt(2, 10_000, 10_040),
+            receipt(2, 10_000, 19_000),
+            receipt(3, 12_999, 13_009),
+            receipt(4, 13_000, 18_000),
+        ];
+        let history = History { receipts, ..History::default() };
+        let mut samples = Samples::new();
+        measure_returns(&mut samples, &history, &[(10_000, 13_000)]);
+        let late = &samples["lateness while a node returns"];
+        assert_eq!(late.to_string(), "n 2, p50 10 ms, p99 40 ms, max 40 ms");
+    }
+
+    #[test]
+    fn only_what_came_due_in_the_second_after_counts_and_only_its_first_receipt() {
         let receipts = [
             receipt(1, 9_999, 20_000),
             receipt(2, 10_000, 13_000),

@@ -72,6 +72,22 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
+/// The database is killed for long and stands still, so many times each; where it is more than once, another server takes
+/// over between the rounds. No node is touched, so nothing that a node knows may be forgotten.
+pub async fn outages(setup: &Setup, rounds: usize) -> Result<Report, String> {
+    run(setup, async |campaign: &mut Campaign| {
+        for round in 0..rounds {
+            if round > 0 {
+                switches::switch_over(campaign).await?;
+            }
+            servers::database(campaign, Away::KilledForLong).await?;
+            servers::database(campaign, Away::Frozen).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
 /// Another database server takes over, twice, while the old one lives on; once with nodes that die meanwhile.
 pub async fn switch_overs(setup: &Setup) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
@@ -119,7 +135,7 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
     run(setup, async |campaign: &mut Campaign| {
         while started.elapsed() < duration {
             let is_alone = setup.database == Database::Embedded;
-            let kinds = if is_alone { 3 } else { 15 };
+            let kinds = if is_alone { 3 } else { 17 };
             match campaign.dice.below(kinds) {
                 0 => kills::kill(campaign, 3).await?,
                 1 => kills::stop(campaign, 1).await?,
@@ -134,6 +150,8 @@ pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
                 10 => cuts::cut_all(campaign, Cut::Both, Duration::from_secs(3)).await?,
                 11 => cuts::cut_all(campaign, Cut::Reset, OUTAGE).await?,
                 12 => switches::switch_over(campaign).await?,
+                13 => servers::database(campaign, Away::KilledForLong).await?,
+                14 => servers::database(campaign, Away::Frozen).await?,
                 _ => {
                     let how = *campaign.dice.one_of(&Cut::ALL);
                     cuts::cut(campaign, how).await?;

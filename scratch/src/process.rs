@@ -51,18 +51,37 @@ impl Process {
         self.ended()
     }
 
-    /// Kills it and all its children at once, as a power cut would.
-    pub fn kill(&self) {
-        // Stopped first: nothing is born between the look at the children and their end. Not by the group alone,
+    /// Stops it and all its children without ending them, as a storage that hangs would.
+    pub fn freeze(&self) {
+        // The parent first: nothing is born between the look at the children and their stop. Not by the group alone,
         // because PostgreSQL's backends each have one of their own.
         self.signal(Signal::STOP);
-        for child in children(self.id()) {
-            let _ = rustix::process::kill_process(child, Signal::KILL);
-        }
+        self.signal_children(Signal::STOP);
+    }
+
+    /// Lets a frozen process and its children go on.
+    pub fn thaw(&self) {
+        self.signal_children(Signal::CONT);
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it and all its children at once, as a power cut would.
+    pub fn kill(&self) {
+        // Stopped first, and for the same reasons.
+        self.signal(Signal::STOP);
+        self.signal_children(Signal::KILL);
         let mut child = self.child.lock().expect("no panic");
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    fn signal_children(&self, signal: Signal) {
+        if self.ended().is_none() {
+            for child in children(self.id()) {
+                let _ = rustix::process::kill_process(child, signal);
+            }
+        }
     }
 }
 
@@ -99,6 +118,24 @@ mod tests {
         process.kill();
         let is_gone = |pid: &Pid| parent_of(pid.as_raw_nonzero().get()).is_none();
         assert!(until(Duration::from_secs(10), || both.iter().all(is_gone)), "a child lives on");
+    }
+
+    #[test]
+    fn a_frozen_process_stands_still_with_its_children_until_it_is_thawed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 600 & sleep 600 & wait"]);
+        let process = Process::start(&mut command).expect("sh");
+        assert!(until(Duration::from_secs(10), || children(process.id()).len() == 2));
+        let is_stopped = |pid: &Pid| {
+            let line = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+            line.is_ok_and(|line| line.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")))
+        };
+        let mut all = children(process.id());
+        all.push(process.pid);
+        process.freeze();
+        assert!(until(Duration::from_secs(10), || all.iter().all(is_stopped)), "one of them goes on");
+        process.thaw();
+        assert!(until(Duration::from_secs(10), || !all.iter().any(is_stopped)), "one of them stands still");
     }
 
     #[test]

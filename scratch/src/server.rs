@@ -141,6 +141,20 @@ impl Server {
         self.start()
     }
 
+    /// Stops it and all its children without ending them: a server that hangs, with every connection open.
+    pub fn freeze(&self) {
+        if let Some(process) = &self.process {
+            process.freeze();
+        }
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) {
+        if let Some(process) = &self.process {
+            process.thaw();
+        }
+    }
+
     /// Stops its process without ending it, or lets it go on: a server that hangs.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {

@@ -31,7 +31,7 @@ use crate::counters::Counters;
 use crate::link::{Micros, Reply};
 use crate::store::{Answer, Request};
 
-pub use doubts::Executors;
+pub use doubts::{Admitted, Executors};
 pub use jobs::JobFacts;
 pub use leases::Leases;
 pub use quiet::Quiet;
@@ -127,6 +127,8 @@ pub struct Checker {
     pub(crate) is_steady: bool,
     /// The latest that the store's clock has shown.
     pub(crate) latest: i64,
+    /// When each node last asked for a renewal that it got.
+    pub(crate) renewed: FxHashMap<Who, Micros>,
     /// When something was last sent.
     pub(crate) last_sent: crate::link::Micros,
     /// When something was sent over HTTP within the last minute.
@@ -201,7 +203,11 @@ impl Checker {
         let Ok(answer) = reply else { return Ok(()) };
         match (request, answer) {
             (Request::Acquire(node, _), Answer::Acquire(acquired)) => {
-                self.leases.acquired(begun.by, *node, acquired)
+                self.leases.acquired(moment.now, begun.by, *node, acquired)
+            }
+            (Request::Renew(_), _) => {
+                self.renewed.insert(begun.by, begun.at.now);
+                Ok(())
             }
             (Request::Plan(plans), Answer::Plan(answers)) => {
                 plans.iter().zip(answers).try_for_each(|(plan, answer)| match answer {

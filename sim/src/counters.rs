@@ -58,6 +58,8 @@ counters! {
     nobody_chosen,
     /// Attempts that an executor was found to have lost.
     lost_by_doubt,
+    /// Attempts that were timed out by a node that had taken them over.
+    timed_out_after_adoption,
     /// Attempts that an executor had for too long.
     timed_out_by_us,
     /// Reports of executors that knew only the number of a gate.

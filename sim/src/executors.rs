@@ -22,6 +22,10 @@ pub struct Executor {
     accepted: FxHashMap<RunId, Token>,
     /// What it runs.
     pub running: FxHashMap<(RunId, Attempt, Token), Running>,
+    /// When a node last heard that it is there.
+    pub heard_at: Micros,
+    /// Since when it has been heard without a break.
+    pub known_since: Micros,
     /// Whether it has become well for good.
     pub is_well: bool,
 }
@@ -50,6 +54,8 @@ pub struct Running {
     pub job: JobId,
     /// The number of its gate.
     pub log: Option<LogId>,
+    /// Since when.
+    pub since: Micros,
 }
 
 /// Where an executor is, by its place in the list.
@@ -85,6 +91,8 @@ impl Executor {
             slow_until: 0,
             accepted: FxHashMap::default(),
             running: FxHashMap::default(),
+            heard_at: 0,
+            known_since: 0,
             is_well: false,
         }
     }
@@ -94,6 +102,15 @@ impl Executor {
         self.is_up = false;
         self.life += 1;
         self.running.clear();
+        self.known_since = Micros::MAX;
+    }
+
+    /// A node hears that it is there. After so long a break nobody knew of it any more.
+    pub fn is_heard(&mut self, now: Micros, dead: Micros) {
+        if self.known_since == Micros::MAX || now >= self.heard_at + dead {
+            self.known_since = now;
+        }
+        self.heard_at = now;
     }
 
     /// Whether it says that it has a run of this job.
@@ -121,7 +138,7 @@ impl Executor {
         if character.checks_tokens && !is_http {
             self.accepted.insert(run, token);
         }
-        self.running.insert((run, attempt, token), Running { job, log });
+        self.running.insert((run, attempt, token), Running { job, log, since: now });
         if is_bad && is_hit(roll(2), character.hangs) {
             return Verdict::Hangs;
         }
@@ -187,6 +204,18 @@ mod tests {
     fn an_address_leads_back_to_its_executor() {
         assert_eq!(at(&address(7)), Some(7));
         assert_eq!(at("http://agent.test/h7"), None);
+    }
+
+    #[test]
+    fn it_is_known_without_a_break_as_long_as_it_is_heard_often_enough() {
+        let mut executor = careful();
+        for now in [10, 50, 89, 189, 200] {
+            executor.is_heard(now, 100);
+        }
+        assert_eq!(executor.known_since, 189);
+        executor.crash();
+        executor.is_heard(210, 100);
+        assert_eq!(executor.known_since, 210);
     }
 
     #[test]

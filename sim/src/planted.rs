@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 26] = [
+pub const ALL: [Bug; 28] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -41,6 +41,8 @@ pub const ALL: [Bug; 26] = [
     Bug::Node(Planted::ClaimsBelieved),
     Bug::Node(Planted::SupposedAsSent),
     Bug::Node(Planted::ResultsForgotten),
+    Bug::Node(Planted::AdoptedUnasked),
+    Bug::Node(Planted::NoRepeatGrace),
 ];
 
 impl Bug {

@@ -262,6 +262,11 @@ impl Setup {
         self
     }
 
+    /// Whether the executors of an app listen only to nodes that show the app's token.
+    pub fn has_token(&self, app: usize) -> bool {
+        (self.seed + app as u64).is_multiple_of(2)
+    }
+
     /// The world with a bug in every node.
     #[must_use]
     pub fn planted(mut self, bug: Planted) -> Setup {

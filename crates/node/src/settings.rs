@@ -182,4 +182,8 @@ pub enum Planted {
     SupposedAsSent,
     /// Calls in flight are forgotten with their shard, and reports in hand do not keep silence from counting.
     ResultsForgotten,
+    /// An executor that has an attempt is spoken to as when the attempt was taken over.
+    AdoptedUnasked,
+    /// After an absence of ours silence counts from the send, as if executors had had somebody to report to.
+    NoRepeatGrace,
 }

@@ -16,6 +16,9 @@ const BINARY: &str = env!("CARGO_BIN_EXE_punctual");
 const TAKEOVER: Duration = Duration::from_secs(8);
 const HAND_OVER: Duration = Duration::from_secs(1);
 
+/// How late work may be while shards move to a node that returns. What is promised is a tenth of it.
+const RETURN: Duration = Duration::from_secs(1);
+
 /// What says of a server that it was left out of the test command.
 const POSTGRES: &str = "PUNCTUAL_TEST_POSTGRES";
 const MARIADB: &str = "PUNCTUAL_TEST_MARIADB";
@@ -58,6 +61,8 @@ async fn nodes_on_postgresql_are_killed_twenty_times_and_nothing_is_lost_or_deci
     assert_eq!(takeover.count(), 20);
     assert!(takeover.percentile(99) < TAKEOVER, "{takeover}");
     assert!(hand_over.percentile(50) < HAND_OVER, "{hand_over}");
+    let returns = &report.samples["lateness while a node returns"];
+    assert!(returns.count() > 500 && returns.percentile(99) < RETURN, "{returns}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,6 +93,28 @@ async fn a_little_of_everything_happens_to_nodes_on_mariadb() {
     }
     let setup = Setup { seed: 5, ..Setup::cluster(Database::MariaDb, BINARY, evidence("mariadb")) };
     told("mariadb", sets::some(&setup).await);
+}
+
+/// The database is killed for ten seconds, and stands still for eight, with every connection open.
+async fn outages(name: &str, database: Database, seed: u64) {
+    let setup = Setup { seed, ..Setup::cluster(database, BINARY, evidence(name)) };
+    let report = told(name, sets::outages(&setup, 1).await);
+    assert_eq!(report.covered.known_again, 0, "results that were known were thrown away");
+    assert!(report.covered.skipped > 0, "nothing was late enough for a policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_known_outlives_a_postgresql_that_is_killed_for_long_and_one_that_stands_still() {
+    if !is_left_out(POSTGRES) {
+        outages("outages", Database::Postgres, 8).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_known_outlives_a_mariadb_that_is_killed_for_long_and_one_that_stands_still() {
+    if !is_left_out(MARIADB) {
+        outages("outages-mariadb", Database::MariaDb, 9).await;
+    }
 }
 
 /// A planned switch-over: the old primary lives on, read-only, and only new connections reach the new one.

@@ -50,7 +50,7 @@ pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
     let Some(life) = life_of(campaign, index).await? else {
         return Err("there is nobody to take over".into());
     };
-    campaign.had_pauses = true;
+    (campaign.had_pauses, campaign.had_losses) = (true, true);
     campaign.note(&format!("cut {} off: {how:?}", campaign.cluster.nodes[index].name()));
     with_proxy(campaign, index, |proxy| how.apply(proxy))?;
     let took = taken_over(campaign, index, &life).await?;

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use crate::campaign::{Campaign, blocking};
-use crate::clock::{pass, until};
+use crate::clock::{now, pass, until};
 
 /// How long the others may take to act for everything that a lost node had. What is promised is less, and measured.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long nothing is broken after a node has returned, so that what is late in this time is late by its return.
+const CALM: Duration = Duration::from_secs(3);
 
 /// Kills one node after another, each at a moment that nobody can foresee.
 pub async fn kill(campaign: &mut Campaign, times: usize) -> Result<(), String> {
@@ -21,8 +24,10 @@ pub async fn kill(campaign: &mut Campaign, times: usize) -> Result<(), String> {
             let took = taken_over(campaign, index, &life).await?;
             campaign.measured("takeover", took);
         }
+        let started = now();
         campaign.cluster.nodes[index].start()?;
         let whole = campaign.cluster.whole().await?;
+        campaign.returned(started);
         campaign.measured("whole after a kill", whole);
     }
     Ok(())
@@ -44,9 +49,13 @@ pub async fn stop(campaign: &mut Campaign, times: usize) -> Result<(), String> {
         if !status.success() {
             return Err(format!("a node that was asked to stop ended with {status}"));
         }
+        let started = now();
         campaign.cluster.nodes[index].start()?;
         let whole = campaign.cluster.whole().await?;
         campaign.measured("whole after a stop", whole);
+        // The cluster is whole when the first shards have moved; the others follow.
+        pass(CALM).await;
+        campaign.returned(started);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::clock::pass;
 pub async fn pause(campaign: &mut Campaign, duration: Duration) -> Result<(), String> {
     let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
     let life = life_of(campaign, index).await?;
-    campaign.had_pauses = true;
+    (campaign.had_pauses, campaign.had_losses, campaign.had_holds) = (true, true, true);
     campaign.note(&format!("pause {} for {duration:?}", campaign.cluster.nodes[index].name()));
     campaign.cluster.nodes[index].pause();
     let taken_over = async {

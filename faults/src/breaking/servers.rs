@@ -14,10 +14,16 @@ pub enum Away {
     Restarted,
     /// It is killed, and recovers.
     Killed,
+    /// It is killed, and stays away for longer than a lease.
+    KilledForLong,
+    /// It stands still with every connection open, for longer than a lease, and then does what it was asked.
+    Frozen,
 }
 
-/// How long a killed database stays away.
+/// How long a killed database stays away, and how long a frozen one stands still.
 const AWAY: Duration = Duration::from_secs(3);
+const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
+const FROZEN: Duration = Duration::from_secs(8);
 
 /// Takes the database away, and brings it back.
 pub async fn database(campaign: &mut Campaign, how: Away) -> Result<(), String> {
@@ -26,10 +32,15 @@ pub async fn database(campaign: &mut Campaign, how: Away) -> Result<(), String> 
     let server = campaign.database.as_mut().ok_or("there is no database")?;
     match how {
         Away::Restarted => blocking(|| server.restart())?,
-        Away::Killed => {
+        Away::Killed | Away::KilledForLong => {
             blocking(|| server.kill());
-            pass(AWAY).await;
+            pass(if how == Away::Killed { AWAY } else { AWAY_FOR_LONG }).await;
             blocking(|| server.start())?;
+        }
+        Away::Frozen => {
+            blocking(|| server.freeze());
+            pass(FROZEN).await;
+            blocking(|| server.thaw());
         }
     }
     campaign.note("the database is back");

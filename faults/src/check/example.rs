@@ -28,6 +28,7 @@ fn run(id: u64, job: u64, fire_time: i64) -> RunRecord {
         ended_at: Some(fire_time + 100),
         outcome: Some("succeeded".into()),
         possible_duplicate: false,
+        supposed: false,
     };
     RunRecord {
         id,
@@ -37,6 +38,7 @@ fn run(id: u64, job: u64, fire_time: i64) -> RunRecord {
         state: "succeeded".into(),
         reason: String::new(),
         possible_duplicate: false,
+        lag_ms: Some(2),
         key: None,
         count: None,
         until: None,
@@ -81,7 +83,7 @@ fn good() -> History {
         Submission { key: "k1".into(), job: 4, at: 2_500, id: Some(41) },
         Submission { key: "never".into(), job: 4, at: 2_600, id: None },
     ];
-    History { jobs, submissions, receipts, runs, had_pauses: false }
+    History { jobs, submissions, receipts, runs, had_pauses: false, had_losses: false, had_holds: false }
 }
 
 impl History {
@@ -93,8 +95,9 @@ impl History {
         self.receipts.iter_mut().find(|receipt| receipt.run == run).expect("a receipt of the example")
     }
 
-    /// Run 12 was in doubt and came again, as it should.
+    /// Run 12 was in doubt because its node was killed, and came again, as it should.
     fn repeat(&mut self) {
+        self.had_losses = true;
         let run = self.run(12);
         run.possible_duplicate = true;
         let again = AttemptRecord { number: 2, possible_duplicate: true, ..run.attempts[0].clone() };
@@ -106,6 +109,7 @@ impl History {
             token: 2,
             possible_duplicate: true,
             received_at: 9_000,
+            done_at: Some(9_090),
             ..first
         });
     }
@@ -285,10 +289,14 @@ fn what_is_sent_at_least_once_and_ends_badly_is_found_unless_its_job_was_just_st
         (run.state, run.reason) = ("failed".into(), reason.into());
         run.attempts[0].outcome = Some("lost".into());
     };
-    spoiled(Rule::AtLeastOnce, |history| lose(history, 14, "no executor"));
-    spoiled(Rule::AtLeastOnce, |history| lose(history, 11, "job stopped"));
-    fine(|history| lose(history, 14, "job stopped"));
-    let covered = fine(|history| lose(history, 24, "nobody knows"));
+    let lose_with_node = |history: &mut History, id: u64, reason: &str| {
+        lose(history, id, reason);
+        history.had_losses = true;
+    };
+    spoiled(Rule::AtLeastOnce, |history| lose_with_node(history, 14, "no executor"));
+    spoiled(Rule::AtLeastOnce, |history| lose_with_node(history, 11, "job stopped"));
+    fine(|history| lose_with_node(history, 14, "job stopped"));
+    let covered = fine(|history| lose_with_node(history, 24, "nobody knows"));
     assert_eq!(covered.failed, 1);
 }
 
@@ -366,7 +374,7 @@ fn serial_runs_that_overlap_are_found_unless_the_earlier_was_lost() {
     spoiled(Rule::SerialHolds, |history| history.receipt(32).done_at = None);
     fine(|history| {
         overlap(history);
-        history.jobs[2].at_most_once = true;
+        (history.jobs[2].at_most_once, history.had_losses) = (true, true);
         let run = history.run(32);
         (run.state, run.attempts[0].outcome) = ("lost".into(), Some("lost".into()));
     });
@@ -375,4 +383,69 @@ fn serial_runs_that_overlap_are_found_unless_the_earlier_was_lost() {
 #[test]
 fn a_run_that_is_still_open_is_found() {
     spoiled(Rule::AllEnded, |history| history.run(13).state = "running".into());
+}
+
+#[test]
+fn what_was_answered_and_sent_again_is_found_and_counted_unless_a_node_was_lost() {
+    let again = |history: &mut History| {
+        history.repeat();
+        history.had_losses = false;
+    };
+    spoiled(Rule::KnownKept, again);
+    spoiled(Rule::KnownKept, |history| {
+        let run = history.run(24);
+        (run.state, run.attempts[0].outcome) = ("lost".into(), Some("lost".into()));
+    });
+    assert_eq!(judged(again).covered.known_again, 1);
+    assert_eq!(fine(History::repeat).known_again, 1);
+}
+
+#[test]
+fn what_is_sent_again_before_it_was_answered_was_not_known() {
+    let covered = fine(|history| {
+        history.repeat();
+        history.had_losses = false;
+        history.receipt(12).done_at = Some(9_500);
+        history.run(12).attempts[0].outcome = Some("timed_out".into());
+    });
+    assert_eq!((covered.duplicates, covered.known_again), (1, 0));
+}
+
+#[test]
+fn an_attempt_that_nobody_received_is_found_unless_it_is_supposed_or_was_refused() {
+    let unsent = |history: &mut History| {
+        history.repeat();
+        history.receipts.retain(|one| one.run != 12 || one.attempt == 2);
+        history.run(12).lag_ms = Some(8_000);
+    };
+    spoiled(Rule::HonestRecord, unsent);
+    fine(|history| {
+        unsent(history);
+        history.run(12).attempts[0].supposed = true;
+    });
+    fine(|history| {
+        unsent(history);
+        history.run(12).attempts[0].outcome = Some("refused".into());
+    });
+}
+
+#[test]
+fn a_lateness_that_is_less_than_what_was_seen_is_found_unless_a_node_was_held() {
+    let late = |history: &mut History| {
+        let receipt = history.receipt(13);
+        (receipt.received_at, receipt.done_at) = (9_000, Some(9_005));
+    };
+    spoiled(Rule::HonestRecord, late);
+    spoiled(Rule::HonestRecord, |history| {
+        late(history);
+        history.run(13).lag_ms = None;
+    });
+    fine(|history| {
+        late(history);
+        history.run(13).lag_ms = Some(5_990);
+    });
+    fine(|history| {
+        late(history);
+        history.had_holds = true;
+    });
 }

@@ -6,19 +6,17 @@ use super::{CLOCKS_APART, Judge, Rule};
 use crate::history::{AttemptRecord, JobFact, Receipt, RunRecord};
 
 pub(super) fn check(judge: &mut Judge) {
-    let mut by_run: BTreeMap<u64, Vec<&Receipt>> = BTreeMap::new();
     for receipt in &judge.history.receipts {
         judge.verdict.covered.receipts += 1;
         judge.verdict.covered.refused += usize::from(receipt.is_refused);
         check_belongs(judge, receipt);
-        by_run.entry(receipt.run).or_default().push(receipt);
     }
     for run in &judge.history.runs {
-        let receipts = by_run.get(&run.id).map_or(&[][..], Vec::as_slice);
+        let receipts = judge.receipts_of(run);
         let Some(job) = judge.jobs.get(&run.job).copied() else { continue };
-        check_count(judge, job, run, receipts);
-        check_repetitions(judge, run, receipts);
-        check_attempts(judge, run, receipts);
+        check_count(judge, job, run, &receipts);
+        check_repetitions(judge, run, &receipts);
+        check_attempts(judge, run, &receipts);
     }
     check_instants_once(judge);
     check_serial(judge);

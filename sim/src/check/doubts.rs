@@ -1,6 +1,6 @@
 //! Executors: what they answered when they were asked, and what may be concluded from it.
 
-use punctual_core::model::{AttemptOutcome, AttemptRecord, Close, JobId, Target, Text};
+use punctual_core::model::{Attempt, AttemptOutcome, AttemptRecord, Close, JobId, Target, Text};
 use punctual_core::policy::Route;
 use punctual_node::ports::Dispatched;
 use rustc_hash::FxHashMap;
@@ -11,6 +11,23 @@ use crate::link::Micros;
 
 /// After this everybody has heard of executors that are well: a beat, a look at the store, a probe, and a round of seeking.
 const NEWS: Micros = 180_000_000;
+
+/// By then every node has seen that an executor is there, has asked it, and has heard it.
+const NOTICED: Micros = 45_000_000;
+
+/// How far the clocks of nodes and of the world may be apart over a minute.
+const APART: Micros = 1_000_000;
+
+/// An attempt that an executor runs, and says so to every node that asks it as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// Which executor.
+    pub executor: usize,
+    /// Which try.
+    pub attempt: Attempt,
+    /// Since when nothing has kept a node from hearing so.
+    pub since: Micros,
+}
 
 /// When something was heard, and what; nothing if there was no answer.
 type Heard = (i64, Option<bool>);
@@ -24,6 +41,8 @@ pub struct Executors {
     answers: FxHashMap<(Who, JobId, Text), Vec<Heard>>,
     /// How long after an attempt, and between two questions, nothing is concluded from them.
     pub doubt_ms: i64,
+    /// How long executors may take to say again what they could not say while no node was there.
+    pub repeat: Micros,
     /// From when on apps have executors that are well, and which.
     well: Option<(Micros, Vec<bool>)>,
 }
@@ -83,6 +102,29 @@ impl Checker {
         Ok(())
     }
 
+    /// Nothing is sent again beside an attempt that its executor still runs and admits to, unless its time was up.
+    pub fn check_alone(&self, send: &Dispatched, admitted: &[Admitted]) -> Checked {
+        let Some(run) = self.run(send.run).filter(|_| self.is_steady) else { return Ok(()) };
+        let job = &self.jobs[&run.job];
+        let timeouts = job.versions.iter().map(|version| run.own.timeout(&version.definition));
+        let timeout = timeouts.min().map_or(0, |timeout| timeout.as_micros() as Micros);
+        for Admitted { executor, attempt, since } in admitted {
+            let sent = run.sends.iter().find(|sent| sent.attempt == *attempt).map(|sent| sent.at);
+            let given_up = run.given_up.iter().find(|(number, _)| number == attempt).map(|(_, at)| *at);
+            let (Some(sent), Some(given_up)) = (sent, given_up) else { continue };
+            let is_over = sent + timeout <= given_up || run.said.iter().any(|(said, ..)| said == attempt);
+            hold!(
+                "X6",
+                is_over || job.is_poisoned || given_up < since.saturating_add(NOTICED),
+                "attempt {} of run {} is sent, and executor {executor} runs attempt {attempt}, as it has said to \
+                 whoever asked since {since}; it was given up at {given_up}",
+                send.attempt,
+                send.run
+            );
+        }
+        Ok(())
+    }
+
     /// An attempt that an executor has is given up when its time is up, or when the executor was asked twice and has
     /// it no longer, or is gone.
     pub(super) fn check_given_up(&mut self, begun: Begun, index: usize, record: &AttemptRecord) -> Checked {
@@ -102,6 +144,16 @@ impl Checker {
         match record.outcome {
             AttemptOutcome::TimedOut => {
                 self.counters.timed_out_by_us += 1;
+                let is_adopted = !run.sends.iter().any(|send| (send.by, send.attempt) == (begun.by, number));
+                let had_it = self.leases.held_since(begun.by, run.shard);
+                let had_it = had_it.and_then(|since| begun.at.now.checked_sub(since)).filter(|_| is_adopted);
+                self.counters.timed_out_after_adoption += u64::from(had_it.is_some());
+                hold!(
+                    "X7",
+                    had_it.is_none_or(|had_it| had_it + APART >= self.executors.repeat),
+                    "attempt {number} of run {id} is timed out {had_it:?} us after {} took it over",
+                    begun.by
+                );
                 hold!(
                     "X3",
                     is_over,

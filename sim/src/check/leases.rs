@@ -5,6 +5,7 @@ use punctual_node::ports::Acquired;
 use rustc_hash::FxHashMap;
 
 use super::{Checked, Who, hold};
+use crate::link::Micros;
 
 /// What is known of leases.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub struct Leases {
     given: FxHashMap<Epoch, (Who, ShardId)>,
     /// The last epoch of each shard.
     current: FxHashMap<ShardId, Epoch>,
+    /// When the holder of each shard was given it.
+    since: FxHashMap<ShardId, Micros>,
     last: Epoch,
     /// Which life of which node an identity belongs to.
     known: FxHashMap<NodeId, Who>,
@@ -22,7 +25,7 @@ pub struct Leases {
 
 impl Leases {
     /// A node was given shards.
-    pub fn acquired(&mut self, who: Who, node: NodeId, acquired: &[Acquired]) -> Checked {
+    pub fn acquired(&mut self, now: Micros, who: Who, node: NodeId, acquired: &[Acquired]) -> Checked {
         let known = *self.known.entry(node).or_insert(who);
         hold!("I13", known == who, "{who} acquires under the identity of {known}");
         for Acquired { lease, .. } in acquired {
@@ -34,6 +37,10 @@ impl Leases {
                 self.last
             );
             self.last = epoch;
+            // One that has it already, and is given it again, has not been without.
+            if self.holder(shard) != Some(who) {
+                self.since.insert(shard, now);
+            }
             self.given.insert(epoch, (who, shard));
             self.current.insert(shard, epoch);
             self.moves += 1;
@@ -58,6 +65,16 @@ impl Leases {
             "{who} acts for shard {shard} under epoch {epoch}, and {current:?} was given since"
         );
         Ok(())
+    }
+
+    fn holder(&self, shard: ShardId) -> Option<Who> {
+        let epoch = self.current.get(&shard)?;
+        self.given.get(epoch).map(|(who, _)| *who)
+    }
+
+    /// Since when a node has had a shard; nothing if another has it.
+    pub fn held_since(&self, who: Who, shard: ShardId) -> Option<Micros> {
+        self.since.get(&shard).copied().filter(|_| self.holder(shard) == Some(who))
     }
 
     /// Whether an epoch is the last one of its shard.

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use punctual_core::model::{JobState, StoppedReason, Target};
+use punctual_core::model::{JobId, JobState, Origin, Skip, StoppedReason, Target};
 use punctual_core::policy::Block;
 use punctual_store::memory::{Dump, JobDump, RunDump};
+use rustc_hash::FxHashMap;
 
 use super::{Checked, Checker, JobFacts, Moment, RunFacts, hold, show};
 use crate::link::Micros;
@@ -48,6 +49,7 @@ impl Checker {
         for run in &self.runs {
             self.check_run(moment, run, quiet)?;
         }
+        self.check_coalesced()?;
         for id in self.submitted.acknowledged() {
             hold!("I16", self.by_id.contains_key(id), "run {id} was acknowledged and is gone");
         }
@@ -60,6 +62,28 @@ impl Checker {
             moves == 0,
             "leases still move: {moves} times after the cluster should have come to rest"
         );
+        Ok(())
+    }
+
+    /// An instant is coalesced into a later one of its job, and that has a record, whatever became of it.
+    fn check_coalesced(&self) -> Checked {
+        let planned = || self.runs.iter().filter(|run| run.origin == Origin::Schedule);
+        let mut latest: FxHashMap<JobId, i64> = FxHashMap::default();
+        for run in planned() {
+            let last = latest.entry(run.job).or_insert(i64::MIN);
+            *last = run.fire_time.max(*last);
+        }
+        for run in planned().filter(|run| !self.jobs[&run.job].is_poisoned) {
+            let is_coalesced = run.close.as_ref().is_some_and(|close| close.reason == Skip::Coalesced.name());
+            hold!(
+                "I33",
+                !is_coalesced || latest[&run.job] > run.fire_time,
+                "run {} of job {} for {} is coalesced, and no later instant of the job has a record",
+                run.id,
+                run.job,
+                show(run.fire_time)
+            );
+        }
         Ok(())
     }
 

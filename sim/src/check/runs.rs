@@ -122,6 +122,8 @@ pub struct RunFacts {
     pub taken: Vec<ReceiptFact>,
     /// What executors said: attempt, token, outcome.
     pub said: Vec<(Attempt, Token, AttemptOutcome)>,
+    /// When attempts were taken for lost.
+    pub given_up: Vec<(Attempt, Micros)>,
     /// Nodes that have heard that an attempt succeeded, and when.
     pub known: Vec<(Who, Attempt, Micros)>,
     /// How it ended.
@@ -156,6 +158,7 @@ impl RunFacts {
             sends: Vec::new(),
             taken: Vec::new(),
             said: Vec::new(),
+            given_up: Vec::new(),
             known: Vec::new(),
             close: None,
             part: None,

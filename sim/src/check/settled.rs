@@ -17,6 +17,9 @@ use crate::link::Micros;
 /// How far in the store's future a moment may be written, in milliseconds.
 const AHEAD_MS: i64 = 1_000;
 
+/// A node that still renews so long after it has heard of an end has had the time to write it down.
+const WRITTEN: Micros = 30_000_000;
+
 impl Checker {
     /// An end was written.
     pub(super) fn settled(&mut self, moment: Moment, begun: Begun, settlement: &Settlement) -> Checked {
@@ -42,7 +45,7 @@ impl Checker {
         self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
             self.check_record(run, record)?;
-            check_known(begun, run, record, &settlement.then)?;
+            self.check_known(begun, run, record, &settlement.then)?;
             self.check_given_up(begun, index, record)?;
         }
         let run = &self.runs[index];
@@ -119,7 +122,10 @@ impl Checker {
         if let Some(record) = &settlement.attempt {
             run.ended.push((record.number, record.outcome));
             match record.outcome {
-                AttemptOutcome::Lost => self.counters.attempt_lost += 1,
+                AttemptOutcome::Lost => {
+                    run.given_up.push((record.number, moment.now));
+                    self.counters.attempt_lost += 1;
+                }
                 AttemptOutcome::TimedOut => self.counters.attempt_timed_out += 1,
                 _ => {}
             }
@@ -301,6 +307,31 @@ impl Checker {
         Ok(())
     }
 
+    /// A node that has heard how an attempt ended does not give it up and try again; nor does another, once the one that
+    /// has heard it could write it down.
+    fn check_known(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord, then: &Then) -> Checked {
+        let is_given_up = matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut);
+        let is_repeated = matches!(then, Then::Wait { .. }) && run.part.is_none();
+        let was_heard_by = |(by, attempt, at): &(Who, Attempt, Micros)| {
+            let renewed = self.renewed.get(by).copied().filter(|renewed| *renewed < begun.at.now);
+            let is_known = match *by == begun.by {
+                true => *at < begun.at.now,
+                false => renewed.is_some_and(|renewed| renewed >= at + WRITTEN),
+            };
+            is_known && *attempt == record.number
+        };
+        let heard = run.known.iter().find(|heard| was_heard_by(heard));
+        hold!(
+            "H2",
+            !(is_given_up && is_repeated && heard.is_some()),
+            "{} gives up attempt {} of run {} and tries again, and it was heard to have succeeded: {heard:?}",
+            begun.by,
+            record.number,
+            run.id
+        );
+        Ok(())
+    }
+
     /// The clock of a fixed delay is set by the end of its run, and the last end stops it.
     fn check_delay(&mut self, moment: Moment, settlement: &Settlement) -> Checked {
         let (Some(_), Then::Close(close)) = (settlement.named, &settlement.then) else { return Ok(()) };
@@ -323,24 +354,6 @@ impl Checker {
     }
 }
 
-/// A node that has heard how an attempt ended does not give it up and try again.
-fn check_known(begun: Begun, run: &RunFacts, record: &AttemptRecord, then: &Then) -> Checked {
-    let is_given_up = matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut);
-    let is_repeated = matches!(then, Then::Wait { .. }) && run.part.is_none();
-    let has_heard = |(by, attempt, at): &(Who, Attempt, Micros)| {
-        (*by, *attempt) == (begun.by, record.number) && *at < begun.at.now
-    };
-    hold!(
-        "H2",
-        !(is_given_up && is_repeated && run.known.iter().any(has_heard)),
-        "node {} gives up attempt {} of run {} and tries again, and has heard that it succeeded",
-        begun.by,
-        record.number,
-        run.id
-    );
-    Ok(())
-}
-
 /// Whether an attempt was turned back at its gate: refused by us, and never sent.
 fn is_turned_back(run: &RunFacts, record: &AttemptRecord) -> bool {
     record.outcome == AttemptOutcome::Refused
@@ -351,17 +364,14 @@ fn is_turned_back(run: &RunFacts, record: &AttemptRecord) -> bool {
 /// Whether a version of the job says that a run which leaves the wheel at this close is missed and does not run.
 fn is_missed(run: &RunFacts, version: &Version, close: &Close) -> bool {
     let (misfire, now) = (&version.definition.misfire, millis(close.closed_at));
-    let is_missed = |at: i64| now - at > misfire::threshold(misfire);
-    let next = version.instants.as_ref().and_then(|instants| instants.first_after(run.fire_time));
-    let is_followed =
-        run.origin == Origin::Schedule && next.is_some_and(|next| next <= now && is_missed(next));
     let is_policy = match misfire.policy {
         Policy::Skip => is_reason(close, Skip::Misfire),
-        Policy::FireOnce => is_reason(close, Skip::Coalesced) && is_followed,
+        // That another stands for it is seen at the end, in what was recorded (I33).
+        Policy::FireOnce => is_reason(close, Skip::Coalesced) && run.origin == Origin::Schedule,
         Policy::FireAll => false,
     };
     // With windows its lateness may count from a later instant; then it is later than this says, not earlier.
-    is_policy && is_missed(run.fire_time)
+    is_policy && now - run.fire_time > misfire::threshold(misfire)
 }
 
 /// The wait after an attempt, without jitter.

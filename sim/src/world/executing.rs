@@ -1,14 +1,16 @@
 //! Executors as nodes meet them: they come, beat and go, answer questions, and are told to end what they run.
 
-use punctual_core::model::{AttemptOutcome, Text};
-use punctual_core::registry::Dialect;
-use punctual_node::ports::{Address, AppRow, Apps, Asked, Beat, Heard, Kill, Killed, Probe, Probed, Report};
+use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text};
+use punctual_core::registry::{Dialect, Secret};
+use punctual_node::ports::{
+    Address, AppRow, Apps, Asked, Beat, Dispatched, Heard, Kill, Killed, Probe, Probed, Report,
+};
 use punctual_node::{Callback, DeskError};
 
 use super::clients::Said;
 use super::machines::Deferred;
-use super::{Event, World};
-use crate::check::{Violation, Who};
+use super::{Event, Troubles, World};
+use crate::check::{Admitted, Violation, Who};
 use crate::dice::{is_hit, within};
 use crate::executors::{self, Offer};
 use crate::link::Micros;
@@ -16,6 +18,9 @@ use crate::store::ready;
 
 /// After this, whoever asked an executor takes silence for an answer.
 const PATIENCE: Micros = 3_000_000;
+
+/// The token of every app that has one.
+const TOKEN: &str = "the-token-of-the-app";
 
 /// Questions on their way to executors.
 #[derive(Debug, Default)]
@@ -35,13 +40,13 @@ impl World {
             let there: Vec<Text> = (0..self.executors.len()).filter(is_of).map(executors::address).collect();
             let name = Text::Owned(format!("a{app}"));
             there.iter().for_each(|url| self.checker.lives_at(&name, url));
-            if self.setup.manual[app] {
-                let (title, access_token) = (Text::default(), None);
+            let (is_manual, has_token) = (self.setup.manual[app], self.setup.has_token(app));
+            if is_manual || has_token {
                 let row = AppRow {
                     name,
-                    title,
-                    addresses: Some(there),
-                    access_token,
+                    title: Text::default(),
+                    addresses: is_manual.then_some(there),
+                    access_token: has_token.then(|| Secret::new(TOKEN)),
                     retention: None,
                     paused: None,
                     version: 0,
@@ -62,6 +67,8 @@ impl World {
         let (app, address) = self.registered_as(index);
         let beat = Beat { app, address, dialect: Dialect::Classic };
         if let Some((machine, node)) = self.listener(index) {
+            let dead = self.setup.settings.registry.dead.as_micros() as Micros;
+            self.executors[index].is_heard(self.now, dead);
             let beating = async move {
                 drop(node.beat(beat).await);
                 Said::Beaten
@@ -176,7 +183,43 @@ impl World {
         let index = executors::at(&address.url)?;
         let roll = |what: u64| self.roll(index as u64 | what << 32, 27);
         let is_trouble = self.troubles.sends_lost.max(self.troubles.reports_lost) > self.now;
-        (!(is_trouble && is_hit(roll(1), 500_000))).then(|| &self.executors[index])
+        let is_lost = is_trouble && is_hit(roll(1), 500_000);
+        (!is_lost && self.is_shown_token(index, address)).then(|| &self.executors[index])
+    }
+
+    /// Executors of an app with a token say nothing to a node that does not show it.
+    fn is_shown_token(&self, index: usize, address: &Address) -> bool {
+        let shown = address.access_token.as_ref().is_some_and(|token| token.matches(TOKEN));
+        shown || !self.setup.has_token(self.executors[index].character.app)
+    }
+
+    /// What executors have of earlier attempts of a run, and would say so to whoever asks them as it should.
+    pub(super) fn admitted(&self, send: &Dispatched) -> Vec<Admitted> {
+        if send.attempt == Attempt::FIRST {
+            return Vec::new();
+        }
+        // From here on nothing has come between nodes and executors, or between nodes and what they know of executors.
+        let Troubles { stalled, full, sends_lost, reports_lost, .. } = self.troubles;
+        let cuts = self.machines.iter().map(|machine| machine.cut_until.max(machine.resumed_at));
+        let calm = cuts.chain([stalled, full, sends_lost, reports_lost]).max().unwrap_or(0);
+        let mut admitted = Vec::new();
+        for (index, executor) in self.executors.iter().enumerate() {
+            let is_honest = executor.is_up && !executor.character.says_idle;
+            let is_manual = self.setup.manual[executor.character.app];
+            let known = if is_manual { 0 } else { executor.known_since };
+            for ((run, attempt, _), running) in executor.running.iter().filter(|_| is_honest) {
+                let is_earlier = *run == send.run && *attempt < send.attempt;
+                if is_earlier && !self.is_asked_to_end(*run, *attempt) {
+                    let since = running.since.max(calm).max(known);
+                    admitted.push(Admitted { executor: index, attempt: *attempt, since });
+                }
+            }
+        }
+        admitted
+    }
+
+    fn is_asked_to_end(&self, run: RunId, attempt: Attempt) -> bool {
+        self.kills.iter().any(|(_, kill)| (kill.run, kill.attempt) == (run, attempt))
     }
 
     /// Brings answers to a node.
@@ -248,7 +291,10 @@ impl World {
         let key = (kill.run, kill.attempt, kill.token);
         let runs_it = |index: &usize| self.executors[*index].running.contains_key(&key);
         let found = match &kill.address {
-            Some(address) => executors::at(&address.url).filter(runs_it),
+            Some(address) => {
+                let is_heard = |index: &usize| self.is_shown_token(*index, address);
+                executors::at(&address.url).filter(runs_it).filter(is_heard)
+            }
             None => (0..self.executors.len()).find(runs_it),
         };
         let obeys = |index: &usize| self.executors[*index].character.obeys_kills;
@@ -299,6 +345,8 @@ impl World {
                 let what = format!("a number means {report:?}, and was sent with {expected:?}");
                 self.judge(Err(Violation { rule: "X2", what }));
             }
+            let who = self.who(machine);
+            self.checker.heard(who, report.run, report.attempt, report.outcome, self.now);
             if let Some(node) = &self.machines[machine].node {
                 node.report(Report { receipt: expected.receipt, ..report });
             }

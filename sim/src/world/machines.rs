@@ -48,6 +48,8 @@ pub(super) struct Machine {
     steps: [Step; STEPS],
     /// Set while it gets no processor.
     pub(super) paused_until: Option<Micros>,
+    /// When it last went on after it had got none.
+    pub(super) resumed_at: Micros,
     deferred: Vec<Deferred>,
     /// Until then the store cannot be reached.
     pub(super) cut_until: Micros,
@@ -87,6 +89,7 @@ impl Machine {
             drift,
             steps: [Step::default(); STEPS],
             paused_until: None,
+            resumed_at: 0,
             deferred: Vec::new(),
             cut_until: 0,
             ambushes: Vec::new(),
@@ -197,7 +200,7 @@ impl World {
         if place.life != life || place.paused_until.is_none_or(|until| until > now) {
             return;
         }
-        place.paused_until = None;
+        (place.paused_until, place.resumed_at) = (None, now);
         let deferred = std::mem::take(&mut place.deferred);
         self.say(|| format!("node {machine} goes on with {} things to do", deferred.len()));
         for what in deferred {

@@ -63,6 +63,8 @@ impl World {
                     "{by} sends run {run} attempt {attempt} token {token} duplicate {possible_duplicate} to {to:?}"
                 )
             });
+            let checked = self.checker.check_alone(&send, &self.admitted(&send));
+            self.judge(checked);
             let checked = self.checker.sent(self.moment(), by, node_now, &send);
             self.judge(checked);
             let chosen = send.address.as_ref().and_then(|address| executors::at(&address.url));

@@ -13,6 +13,7 @@ use crate::jobs::Known;
 use crate::memory::{Held, Memory};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
+use crate::settings::Planted;
 
 /// How many attempts of earlier holders are taken over at a time.
 const ADOPT_CHUNK: usize = 5_000;
@@ -208,7 +209,10 @@ impl Node {
             // An executor says again what it could not say while nobody was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
                 let regular = deadline(job, own, sent_at, self.settings.grace);
-                regular.max(now.saturating_add(self.settings.registry.repeat))
+                match self.settings.planted {
+                    Some(Planted::NoRepeatGrace) => regular,
+                    _ => regular.max(now.saturating_add(self.settings.registry.repeat)),
+                }
             }
             Some(Known::Job(job)) => deadline(job, own, sent_at, self.settings.grace),
             // Nobody can say how long it may take; the grace is all it gets.

@@ -4,7 +4,7 @@
 mod applications;
 mod carried;
 mod change;
-mod database;
+pub(crate) mod database;
 mod outage;
 mod refusals;
 mod standby;

@@ -1,20 +1,22 @@
 //! Histories that break a promise each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Decided, Fence, JobState, LogId, NodeId, Origin, Outcome, Own, RunId,
-    Settlement, ShardId, Skip, StoppedReason, Then, Token, keep,
+    Attempt, AttemptOutcome, Decided, Definition, Fence, JobState, LogId, NodeId, Origin, Outcome, Own,
+    RunId, Settlement, ShardId, Skip, StoppedReason, Then, Token, keep,
 };
-use punctual_core::policy::Retry;
+use punctual_core::policy::misfire::Policy;
+use punctual_core::policy::{Misfire, Retry};
 use punctual_node::ports::{Accepted, Address, Gated, Planned, Settled, Split, Unpark};
 
 use super::story::{
     DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, breaks, broadcast, definition, executed,
     serial,
 };
-use crate::check::{Moment, Quiet, ReceiptFact};
+use crate::check::{Admitted, Moment, Quiet, ReceiptFact};
 use crate::store::{Answer, Request};
 
 const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false, joined: None };
@@ -482,6 +484,57 @@ fn x5_an_attempt_ends_by_the_word_of_an_executor_of_another_app() {
         record.executor = crate::check::INTRUDER.into();
     }
     breaks("X5", story.settle(forged));
+}
+
+#[test]
+fn x6_a_run_is_sent_again_beside_an_attempt_that_its_executor_admits_to() {
+    let mut story = Story::of(executed());
+    let (run, _) = story.lose();
+    let admitted = Admitted { executor: 0, attempt: Attempt(1), since: 0 };
+    breaks("X6", story.checker.check_alone(&story.dispatched(run, 2), &[admitted]));
+}
+
+#[test]
+fn x7_an_attempt_is_timed_out_before_its_executor_could_say_again_what_nobody_heard() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let sent_at = story.now();
+    let sent_by = story.token(1);
+    story.at(sent_at + 30_000);
+    story.take_over();
+    story.at(sent_at + 60_000);
+    let mut lost = story.lost(run, sent_at, AttemptOutcome::TimedOut, story.wait(1_100, 2));
+    lost.fence = Fence::Sent(Attempt(1), sent_by);
+    lost.attempt.as_mut().expect("it has one").token = sent_by;
+    breaks("X7", story.tell_by(OTHER, Request::Settle(vec![lost])));
+}
+
+#[test]
+fn i33_an_instant_is_coalesced_and_no_later_one_has_a_record() {
+    let once = Misfire { policy: Policy::FireOnce, threshold: Duration::from_secs(5) };
+    let mut story = Story::of(Definition { misfire: once, ..definition() });
+    let run = story.planned();
+    story.at(story.now() + 2 * MINUTE);
+    let fence = Fence::Unsent(Attempt(1));
+    let close = story.close(Outcome::Skipped, Skip::Coalesced.name());
+    story.settle(story.settlement(run, fence, None, close)).unwrap();
+    breaks("I33", story.finish());
+}
+
+#[test]
+fn h2_an_attempt_is_given_up_whose_success_another_node_has_heard_and_could_write_down() {
+    let mut story = Story::of(definition());
+    let run = story.planned();
+    story.send(run, 1).unwrap();
+    let heard_at = story.moment().now;
+    story.checker.heard(OTHER, run, Attempt(1), AttemptOutcome::Succeeded, heard_at);
+    story.at(story.now() + MINUTE / 2);
+    story.renew(OTHER, NodeId(8));
+    story.at(story.now() + 1);
+    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    breaks("H2", story.settle(end));
 }
 
 #[test]

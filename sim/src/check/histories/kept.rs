@@ -1,12 +1,20 @@
 //! Histories that keep every promise.
 
+use std::time::Duration;
+
 use punctual_core::model::{
-    AttemptOutcome, Decided, Fence, JobState, Origin, Outcome, Skip, StoppedReason, Token,
+    Attempt, AttemptOutcome, Decided, Definition, Fence, JobState, Origin, Outcome, Skip, StoppedReason,
+    Token,
 };
 
+use punctual_core::policy::Misfire;
+use punctual_core::policy::misfire::Policy;
+
 use super::story::{
-    DOUBT, MINUTE, NODE, OTHER, START, Story, URL, at_most_once, broadcast, definition, executed, serial,
+    DOUBT, MINUTE, NODE, OTHER, REPEAT, START, Story, URL, at_most_once, broadcast, definition, executed,
+    serial,
 };
+use crate::check::Admitted;
 use crate::store::Request;
 
 #[test]
@@ -170,4 +178,58 @@ fn an_attempt_that_its_executor_denies_twice_or_is_silent_about() {
         story.settle(end).unwrap();
         story.finish().unwrap();
     }
+}
+
+#[test]
+fn a_run_is_sent_again_when_its_executor_could_not_be_heard_or_has_spoken_or_its_time_was_up() {
+    let admitted = |since| [Admitted { executor: 0, attempt: Attempt(1), since }];
+    let mut story = Story::of(executed());
+    let (run, _) = story.lose();
+    let now = story.moment().now;
+    story.checker.check_alone(&story.dispatched(run, 2), &admitted(now)).unwrap();
+    story.checker.said(run, Attempt(1), story.token(1), AttemptOutcome::Failed);
+    story.checker.check_alone(&story.dispatched(run, 2), &admitted(0)).unwrap();
+    let mut story = Story::of(Definition { timeout: Duration::from_secs(20), ..executed() });
+    let (run, _) = story.lose();
+    story.checker.check_alone(&story.dispatched(run, 2), &admitted(0)).unwrap();
+}
+
+#[test]
+fn an_attempt_that_was_taken_over_is_timed_out_when_its_executor_had_the_time_to_speak_again() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let (sent_at, sent_by) = (story.now(), story.token(1));
+    story.at(sent_at + 30_000);
+    story.take_over();
+    story.at(sent_at + 30_000 + REPEAT);
+    let mut lost = story.lost(run, sent_at, AttemptOutcome::TimedOut, story.wait(1_100, 2));
+    lost.fence = Fence::Sent(Attempt(1), sent_by);
+    lost.attempt.as_mut().expect("it has one").token = sent_by;
+    story.tell_by(OTHER, Request::Settle(vec![lost])).unwrap();
+}
+
+#[test]
+fn an_instant_is_coalesced_into_a_later_one_that_has_a_record() {
+    let once = Misfire { policy: Policy::FireOnce, threshold: Duration::from_secs(5) };
+    let mut story = Story::of(Definition { misfire: once, ..definition() });
+    let run = story.planned();
+    assert!(story.succeed() > run);
+    story.at(story.now() + MINUTE / 2);
+    let close = story.close(Outcome::Skipped, Skip::Coalesced.name());
+    story.settle(story.settlement(run, Fence::Unsent(Attempt(1)), None, close)).unwrap();
+    story.finish().unwrap();
+}
+
+#[test]
+fn an_attempt_is_given_up_whose_success_was_heard_by_a_node_that_is_not_heard_of_any_more() {
+    let mut story = Story::of(definition());
+    let run = story.planned();
+    story.send(run, 1).unwrap();
+    let heard_at = story.moment().now;
+    story.checker.heard(OTHER, run, Attempt(1), AttemptOutcome::Succeeded, heard_at);
+    story.at(story.now() + MINUTE / 2);
+    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    story.settle(end).unwrap();
 }

@@ -20,7 +20,7 @@ use punctual_node::ports::{
 use punctual_store::memory::Memory;
 
 use crate::check::{Begun, Checked, Checker, Moment, Quiet, ReceiptFact, Violation, Who};
-use crate::link::Reply;
+use crate::link::{Micros, Reply};
 use crate::store::{self, Answer, Request};
 
 pub(super) const MINUTE: i64 = 60_000;
@@ -33,6 +33,8 @@ pub(super) const OTHER: Who = Who { node: 1, life: 2 };
 pub(super) const URL: Text = Text::Borrowed("http://x0");
 /// How long an executor is left alone.
 pub(super) const DOUBT: i64 = 10_000;
+/// How long an executor may take to say again what nobody heard.
+pub(super) const REPEAT: i64 = 40_000;
 
 /// A history while it is told.
 pub(super) struct Story {
@@ -97,6 +99,7 @@ impl Story {
         let mut checker = Checker::new();
         checker.submitted.key_ttl_ms = MINUTE;
         checker.executors.doubt_ms = DOUBT;
+        checker.executors.repeat = REPEAT as Micros * 1_000;
         checker.lives_at(&Text::Borrowed("a0"), &URL);
         let lease = Lease { shard: ShardId(0), epoch: Epoch(1) };
         let mut story = Story { checker, store, clock, job: JobId(1), lease, last_run: 0 };
@@ -144,8 +147,8 @@ impl Story {
 
     // --- leases ---
 
-    /// A node takes the shard.
-    pub(super) fn join(&mut self, by: Who, node: NodeId) {
+    /// A node says that it is there.
+    pub(super) fn renew(&mut self, by: Who, node: NodeId) {
         let renewal = Renewal {
             node,
             term: Duration::from_secs(3_600),
@@ -156,6 +159,11 @@ impl Story {
             checkpoints: Vec::new(),
         };
         self.tell_by(by, Request::Renew(renewal)).unwrap();
+    }
+
+    /// A node takes the shard.
+    pub(super) fn join(&mut self, by: Who, node: NodeId) {
+        self.renew(by, node);
         self.tell_by(by, Request::Acquire(node, vec![ShardId(0)])).unwrap();
         let epoch = self.store.dump().shards[0].epoch;
         self.lease = Lease { shard: ShardId(0), epoch };
@@ -446,6 +454,21 @@ impl Story {
 
     pub(super) fn wait(&self, in_ms: i64, attempt: u32) -> Then {
         Then::Wait { ready_at: Timestamp::from_millis(self.now() + in_ms), attempt: Attempt(attempt) }
+    }
+
+    /// A run is sent to its executor, which does not answer for so long that it is taken for lost; when it was sent.
+    pub(super) fn lose(&mut self) -> (RunId, i64) {
+        let run = self.planned();
+        self.tell(self.gate(run, 1)).unwrap();
+        self.send(run, 1).unwrap();
+        let sent_at = self.now();
+        for asked in [DOUBT, 2 * DOUBT] {
+            self.at(sent_at + asked);
+            self.checker.answered(NODE, Some(self.now()), self.job, &URL, None);
+        }
+        let lost = self.lost(run, sent_at, AttemptOutcome::Lost, self.wait(1_100, 2));
+        self.settle(lost).unwrap();
+        (run, sent_at)
     }
 
     pub(super) fn settle(&mut self, settlement: Settlement) -> Checked {

@@ -7,7 +7,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(crate) enum Engine {
     Postgres,
     MariaDb,
 }
@@ -21,18 +21,18 @@ impl Engine {
     }
 
     /// Whether it is there; `cargo xtask test --without …` says that it is not wanted.
-    pub(super) fn is_wanted(self) -> bool {
+    pub(crate) fn is_wanted(self) -> bool {
         self.admin() != "without"
     }
 
-    pub(super) fn admin(self) -> String {
+    pub(crate) fn admin(self) -> String {
         let name = self.variable();
         std::env::var(name)
             .unwrap_or_else(|_| panic!("{name} is not set: `cargo xtask test` starts the servers"))
     }
 
     /// Lets the server's own client say something, as the admin.
-    pub(super) fn tell(self, words: &str) {
+    pub(crate) fn tell(self, words: &str) {
         let _ = self.tell_at(&self.admin(), words);
     }
 
@@ -62,14 +62,14 @@ impl Engine {
 }
 
 /// An empty database that goes with the value.
-pub(super) struct Database {
+pub(crate) struct Database {
     engine: Engine,
     name: String,
     url: String,
 }
 
 impl Database {
-    pub(super) fn new(engine: Engine) -> Database {
+    pub(crate) fn new(engine: Engine) -> Database {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("cluster_{}_{number}", std::process::id());
         engine.tell(&format!("create database {name}"));
@@ -78,26 +78,26 @@ impl Database {
         Database { engine, url: format!("{server}/{name}"), name }
     }
 
-    pub(super) fn engine(&self) -> Engine {
+    pub(crate) fn engine(&self) -> Engine {
         self.engine
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// Lets the server's own client say something in this database.
-    pub(super) fn tell(&self, words: &str) {
+    pub(crate) fn tell(&self, words: &str) {
         self.ask(words);
     }
 
     /// The same, and what it answers.
-    pub(super) fn ask(&self, words: &str) -> String {
+    pub(crate) fn ask(&self, words: &str) -> String {
         self.engine.tell_at(&self.url, words)
     }
 
     /// Says something as a user of its own, who has been granted nothing but this.
-    pub(super) fn tell_as_guest(&self, granted: &[&str], words: &str) {
+    pub(crate) fn tell_as_guest(&self, granted: &[&str], words: &str) {
         let guest = format!("guest_{}", self.name);
         self.tell(&match self.engine {
             Engine::Postgres => format!("create role {guest} login"),
@@ -111,7 +111,7 @@ impl Database {
         self.engine.tell_at(url.as_str(), words);
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 }

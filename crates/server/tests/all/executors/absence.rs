@@ -1,12 +1,14 @@
 //! Somebody is away for a while, or for ever.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::kind::{KINDS, Kind};
+use super::kind::{KINDS, Kind, Release};
 use super::stage::{Executor, How, Stage, TOKEN, all, assert_run, attempt, each, port, state};
+use crate::cluster::database::{Database, Engine};
 use crate::house::{eventually, millis};
 
 /// A stage where the silence of executors is noticed soon.
@@ -142,18 +144,20 @@ async fn after_the_sudden_death_of_an_executor_runs_go_elsewhere() {
 }
 
 /// How what an executor has comes to be lost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Goodbye,
     Death,
     DeathAndReturn,
+    /// Nobody has the time to notice that it was away.
+    DeathAndReturnAtOnce,
 }
 
 /// All of them at once, for it takes more than a minute.
 #[tokio::test]
 async fn what_an_executor_had_is_lost_when_it_is_gone_and_said_nothing() {
     let stage = watchful().await;
-    let fates = [Fate::Goodbye, Fate::Death, Fate::DeathAndReturn];
+    let fates = [Fate::Goodbye, Fate::Death, Fate::DeathAndReturn, Fate::DeathAndReturnAtOnce];
     let all_of = |kind: Kind| fates.map(|fate| (kind.name(), loses(Rc::clone(&stage), kind, fate)));
     all(KINDS.into_iter().flat_map(all_of)).await;
 }
@@ -162,21 +166,24 @@ async fn loses(stage: Rc<Stage>, kind: Kind, fate: Fate) {
     let app = format!("{}-{fate:?}", kind.name());
     let executor = stage.hire_for(kind, &app).await;
     let twice = json!({"timeout": "10m", "retry": {"max_attempts": 2, "initial_delay": "100ms"}});
-    let more = if matches!(fate, Fate::DeathAndReturn) { twice } else { json!({"timeout": "10m"}) };
+    let returns = matches!(fate, Fate::DeathAndReturn | Fate::DeathAndReturnAtOnce);
+    let more = if returns { twice } else { json!({"timeout": "10m"}) };
     let job = stage.job(&app, "sleep", more).await;
     let id = stage.start(job, "5").await;
     executor.called(1).await;
     match fate {
         Fate::Goodbye => drop(executor.stop().await),
-        Fate::Death | Fate::DeathAndReturn => executor.kill(),
+        Fate::Death | Fate::DeathAndReturn | Fate::DeathAndReturnAtOnce => executor.kill(),
     }
-    eventually("nothing is sent to it", async || {
-        stage.executors(&app).await.iter().all(|one| one["routable"] == json!(false))
-    })
-    .await;
-    let again = match fate {
-        Fate::DeathAndReturn => Some(stage.start_at(executor.port, kind, &app, TOKEN).await),
-        Fate::Goodbye | Fate::Death => None,
+    if fate != Fate::DeathAndReturnAtOnce {
+        eventually("nothing is sent to it", async || {
+            stage.executors(&app).await.iter().all(|one| one["routable"] == json!(false))
+        })
+        .await;
+    }
+    let again = match returns {
+        true => Some(stage.start_at(executor.port, kind, &app, TOKEN).await),
+        false => None,
     };
     let run = ended_within_two_minutes(&stage, id).await;
     let (outcome, message) = attempt(&run, 0);
@@ -189,8 +196,8 @@ async fn loses(stage: Rc<Stage>, kind: Kind, fate: Fate) {
             assert_eq!((state(&run), outcome), ("lost", "lost"), "{app}: {run:#}");
             assert!(message.contains("is gone"), "{app}: {message}");
         }
-        (Fate::DeathAndReturn, _) => {
-            // It was asked, said that it is idle, and was believed, for it was away.
+        (Fate::DeathAndReturn | Fate::DeathAndReturnAtOnce, _) => {
+            // It was asked, said that it is idle, and was believed, for it was away or is another process.
             assert_eq!((state(&run), outcome), ("succeeded", "lost"), "{app}: {run:#}");
             assert!(message.contains("no such run"), "{app}: {message}");
             assert_eq!(again.expect("it is back").calls().len(), 2, "{app}: once before and once after");
@@ -230,4 +237,117 @@ async fn who_knows_two_addresses_of_ours_needs_only_one() {
     stage.listed(&executor).await;
     let job = stage.job("java", "ok", json!({})).await;
     assert_run(Kind::Java, &stage.run(job, "7").await, ("succeeded", "succeeded", "did 7"));
+}
+
+/// How long runs last that outlive a node: longer than it takes to give up an executor that is not heard of.
+const LONG: &str = "100";
+
+/// One that would be tried again if it were taken for lost.
+fn patient() -> Value {
+    json!({"timeout": "10m", "retry": {"max_attempts": 3, "initial_delay": "100ms"}})
+}
+
+/// All of them at once, for it takes more than a minute and a half.
+#[tokio::test]
+async fn xxl_jobs_own_executor_starts_each_run_once_whatever_becomes_of_nodes() {
+    type Played = Pin<Box<dyn Future<Output = ()>>>;
+    let scenarios: [(&str, Played); 6] = [
+        ("2.4 over a restart", Box::pin(over_a_restart(Release::Old))),
+        ("3.3 over a restart", Box::pin(over_a_restart(Release::New))),
+        ("2.4 over a takeover", Box::pin(over_a_takeover(Release::Old))),
+        ("3.3 over a takeover", Box::pin(over_a_takeover(Release::New))),
+        ("2.4 over an absence", Box::pin(over_an_absence(Release::Old))),
+        ("3.3 over an absence", Box::pin(over_an_absence(Release::New))),
+    ];
+    all(scenarios).await;
+}
+
+/// The node is killed and started while two runs last. One of them goes on to its end; the other is killed afterwards.
+async fn over_a_restart(release: Release) {
+    let stage = Stage::new().await;
+    let executor = stage.hire_release(release, &stage.admin(), "java").await;
+    let (lasting, ending) =
+        (stage.job("java", "sleep", patient()).await, stage.job("java", "sleep", patient()).await);
+    let (lasts, ends) = (stage.start(lasting, LONG).await, stage.start(ending, "300").await);
+    executor.called(2).await;
+    let stage = stage.restart(How::Killed, async {}).await;
+    let answer = stage.server.post(&format!("/runs/{ends}/cancel"), json!({})).await;
+    assert!((200..=202).contains(&answer.status), "{}", answer.text());
+    let kill = stage.kill_of(ends).await;
+    assert_eq!(kill["state"], "confirmed", "{release:?}: {kill}");
+    executor.idle(ending).await;
+    let run = ended_within_two_minutes(&stage, lasts).await;
+    assert_run(Kind::Java, &run, ("succeeded", "succeeded", &format!("slept {LONG}")));
+    assert_eq!(executor.calls().len(), 2, "{release:?}: each was started once: {:?}", executor.calls());
+}
+
+/// A node sends runs, another joins it, and the first is killed: some of its runs are handed over, the others taken over.
+async fn over_a_takeover(release: Release) {
+    if !Engine::Postgres.is_wanted() {
+        return;
+    }
+    let database = Database::new(Engine::Postgres);
+    let (mine, others) = (port(), port());
+    let first = Stage::over(database.url(), mine).await;
+    let admins = [mine, others].map(|port| format!("http://127.0.0.1:{port}/xxl-job-admin")).join(",");
+    let executor = first.hire_release(release, &admins, "java").await;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        let job = first.job("java", "sleep", patient()).await;
+        runs.push(first.start(job, LONG).await);
+    }
+    executor.called(4).await;
+    let second = Stage::over(database.url(), others).await;
+    eventually("both have shards", async || owners(&second).await == 2).await;
+    // The folder stays: the executor works there.
+    let Stage { server, folder: _folder, .. } = first;
+    server.kill();
+    for id in runs {
+        let run = ended_within_two_minutes(&second, id).await;
+        assert_run(Kind::Java, &run, ("succeeded", "succeeded", &format!("slept {LONG}")));
+    }
+    assert_eq!(executor.calls().len(), 4, "{release:?}: each was started once: {:?}", executor.calls());
+}
+
+/// How many nodes act for shards.
+async fn owners(stage: &Stage) -> usize {
+    let shards = stage.server.get("/shards").await.json();
+    let owners =
+        shards["items"].as_array().expect("a list").iter().filter_map(|shard| shard["node"].as_str());
+    owners.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// Runs end while nobody is there to hear of it for 20 s, and they may take 30 s.
+async fn over_an_absence(release: Release) {
+    const AWAY: Duration = Duration::from_secs(20);
+    let stage = Stage::new().await;
+    let executor = stage.hire_release(release, &stage.admin(), "java").await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let tried_again = json!({"retry": {"max_attempts": 3, "initial_delay": "100ms"}});
+        let job = stage.job("java", "sleep", tried_again).await;
+        runs.push(stage.start(job, "5").await);
+    }
+    executor.called(3).await;
+    let stage = stage.restart(How::Killed, tokio::time::sleep(AWAY)).await;
+    for id in runs {
+        let run = ended_within_two_minutes(&stage, id).await;
+        assert_run(Kind::Java, &run, ("succeeded", "succeeded", "slept 5"));
+    }
+    assert_eq!(executor.calls().len(), 3, "{release:?}: each was started once: {:?}", executor.calls());
+}
+
+#[tokio::test]
+async fn a_restarted_node_knows_its_executors_before_it_says_that_it_is_ready() {
+    let mut stage = Stage::new().await;
+    let address = format!("http://127.0.0.1:{}/", port());
+    let beat = json!({"registryGroup": "EXECUTOR", "registryKey": "app", "registryValue": address});
+    for how in [How::Killed, How::Asked, How::Killed] {
+        let answer = stage.door("registry", TOKEN, beat.clone()).await;
+        assert_eq!(answer.json()["code"], json!(200), "{}", answer.text());
+        stage = stage.restart(how, async {}).await;
+        // No `eventually`: the first answer after the first 200 of /readyz counts.
+        let known = stage.executors("app").await;
+        assert!(known.iter().any(|one| one["address"] == json!(address)), "{how:?}: {known:?}");
+    }
 }

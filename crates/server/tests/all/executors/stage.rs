@@ -10,17 +10,22 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use serde_json::{Value, json};
 use tokio::task::{Id, JoinSet, LocalSet};
 
-use super::kind::{KINDS, Kind};
+use super::kind::{KINDS, Kind, Release};
 use crate::house::{Folder, Reply, Server, ask, eventually};
 
 /// The token that executors and the server show each other.
 pub(super) const TOKEN: &str = "the-token-of-all-executors";
+
+/// What opens every node over a database that several share.
+const ADMIN: &str = "pct_executors_test_0123456789abcdefghi";
 
 /// A server, and a folder for everything around it.
 pub(super) struct Stage {
     pub(super) server: Server,
     pub(super) folder: Folder,
     listen: String,
+    /// The database that it shares with others; its own file if there is none.
+    database: Option<String>,
 }
 
 impl Stage {
@@ -31,10 +36,19 @@ impl Stage {
 
     /// One with a configuration.
     pub(super) async fn with(config: &str) -> Rc<Stage> {
-        let (folder, listen) = (Folder::new(), format!("127.0.0.1:{}", port()));
+        Rc::new(Stage::open(port(), config, None).await)
+    }
+
+    /// One over a database that others may share, where everybody has the token.
+    pub(super) async fn over(database: &str, port: u16) -> Stage {
+        Stage::open(port, &format!("[executors]\naccess_token = {TOKEN:?}\n"), Some(database)).await
+    }
+
+    async fn open(port: u16, config: &str, database: Option<&str>) -> Stage {
+        let (folder, listen) = (Folder::new(), format!("127.0.0.1:{port}"));
         std::fs::write(folder.path().join("punctual.toml"), config).expect("a file");
-        let server = serve(&folder, &listen).await;
-        Rc::new(Stage { server, folder, listen })
+        let server = serve(&folder, &listen, database).await;
+        Stage { server, folder, listen, database: database.map(str::to_owned) }
     }
 
     /// Ends the server by a signal, and starts it again at the same address after something was done.
@@ -45,9 +59,9 @@ impl Stage {
             How::Killed => stage.server.kill(),
         }
         meanwhile.await;
-        let Stage { folder, listen, .. } = stage;
-        let server = serve(&folder, &listen).await;
-        Rc::new(Stage { server, folder, listen })
+        let Stage { folder, listen, database, .. } = stage;
+        let server = serve(&folder, &listen, database.as_deref()).await;
+        Rc::new(Stage { server, folder, listen, database })
     }
 
     /// Starts an executor for the app of its name, and waits until it is listed.
@@ -85,9 +99,31 @@ impl Stage {
         app: &str,
         token: &str,
     ) -> Executor {
+        let command = move || kind.command();
+        self.launch(admin, port, kind, app, token, command).await
+    }
+
+    /// Starts a release of XXL-JOB's own executor that looks for us at an address, or at several, and waits until it is
+    /// listed.
+    pub(super) async fn hire_release(&self, release: Release, admin: &str, app: &str) -> Executor {
+        let command = move || release.command();
+        let executor = self.launch(admin, port(), Kind::Java, app, TOKEN, command).await;
+        self.listed(&executor).await;
+        executor
+    }
+
+    async fn launch(
+        &self,
+        admin: &str,
+        port: u16,
+        kind: Kind,
+        app: &str,
+        token: &str,
+        command: impl FnOnce() -> Command + Send + 'static,
+    ) -> Executor {
         let folder = self.folder.path().join(format!("{app}-{port}"));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let mut command = tokio::task::spawn_blocking(move || kind.command()).await.expect("it is installed");
+        let mut command = tokio::task::spawn_blocking(command).await.expect("it is installed");
         command
             .env("ADMIN", admin)
             .env("APP", app)
@@ -178,9 +214,13 @@ impl Stage {
     }
 }
 
-async fn serve(folder: &Folder, listen: &str) -> Server {
+async fn serve(folder: &Folder, listen: &str, database: Option<&str>) -> Server {
     let config = folder.path().join("punctual.toml");
-    Server::start_with(folder, &["--listen", listen, "--config", config.to_str().expect("text")]).await
+    let mut arguments = vec!["--listen", listen, "--config", config.to_str().expect("text")];
+    if let Some(database) = database {
+        arguments.extend(["--node", listen, "--database", database]);
+    }
+    Server::start_as(folder, &arguments, database.map(|_| ADMIN)).await
 }
 
 /// How a server ends.

@@ -1,7 +1,6 @@
 // An executor made with xxl-job-core, which is XXL-JOB's own.
 
 import com.google.gson.Gson;
-import com.xxl.job.core.context.XxlJobContext;
 import com.xxl.job.core.context.XxlJobHelper;
 import com.xxl.job.core.executor.XxlJobExecutor;
 import com.xxl.job.core.handler.IJobHandler;
@@ -53,7 +52,7 @@ public final class App {
     }
 
     private static void offer(String name, Work work) {
-        XxlJobExecutor.registJobHandler(name, new IJobHandler() {
+        Version.offer(name, new IJobHandler() {
             @Override
             public void execute() throws Exception {
                 String params = XxlJobHelper.getJobParam();
@@ -66,7 +65,7 @@ public final class App {
     private static void record(String name, String params) throws Exception {
         String shard = XxlJobHelper.getShardIndex() + "/" + XxlJobHelper.getShardTotal();
         // A handler is not told which run it is for. The name of its log says so.
-        Path log = Path.of(XxlJobContext.getXxlJobContext().getJobLogFileName());
+        Path log = Path.of(Version.logFileName());
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("handler", name);
         line.put("logId", Long.parseLong(log.getFileName().toString().replace(".log", "")));

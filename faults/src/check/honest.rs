@@ -1,0 +1,74 @@
+//! What the record claims beside what the agent saw: nothing that was known is forgotten, nothing is made up.
+
+use super::{Judge, ON_ITS_WAY, Rule};
+use crate::history::{AttemptRecord, Receipt, RunRecord};
+
+pub(super) fn check(judge: &mut Judge) {
+    for run in &judge.history.runs {
+        let receipts = judge.receipts_of(run);
+        check_known(judge, run, &receipts);
+        check_sends(judge, run, &receipts);
+        check_lateness(judge, run, &receipts);
+    }
+}
+
+/// What was answered is known to the node that asked, and it did not die: it writes it down when it can.
+fn check_known(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
+    check_not_lost(judge, run, receipts);
+    let answered = receipts.iter().filter(|one| !one.is_refused).filter_map(|one| one.done_at).min();
+    let Some(answered) = answered else { return };
+    let Some(again) = receipts.iter().find(|one| one.received_at > answered) else { return };
+    judge.verdict.covered.known_again += 1;
+    if !judge.history.had_losses {
+        let later = again.received_at - answered;
+        let what =
+            format!("run {} was answered, and attempt {} came {later} ms later", run.id, again.attempt);
+        judge.broken(Rule::KnownKept, what);
+    }
+}
+
+fn check_not_lost(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
+    let was_answered = |number: u32| {
+        receipts.iter().any(|one| one.attempt == number && !one.is_refused && one.done_at.is_some())
+    };
+    let is_lost = |attempt: &&AttemptRecord| attempt.outcome.as_deref() == Some("lost");
+    for attempt in run.attempts.iter().filter(is_lost).filter(|attempt| was_answered(attempt.number)) {
+        if !judge.history.had_losses {
+            let what = format!(
+                "run {}, attempt {} was answered and is recorded as lost ({})",
+                run.id, attempt.number, run.reason
+            );
+            judge.broken(Rule::KnownKept, what);
+        }
+    }
+}
+
+/// Who says that something was sent names a send that arrived. An agent that is always there sees every one. What
+/// succeeded is looked at elsewhere.
+fn check_sends(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
+    let claims_a_send = |attempt: &&AttemptRecord| {
+        let is_other = |outcome: &str| matches!(outcome, "refused" | "succeeded");
+        attempt.outcome.as_deref().is_some_and(|outcome| !is_other(outcome)) && !attempt.supposed
+    };
+    for attempt in run.attempts.iter().filter(claims_a_send) {
+        if !receipts.iter().any(|one| one.attempt == attempt.number) {
+            let outcome = attempt.outcome.as_deref().unwrap_or_default();
+            let what = format!(
+                "run {}, attempt {} is recorded as {outcome} and nobody received it",
+                run.id, attempt.number
+            );
+            judge.broken(Rule::HonestRecord, what);
+        }
+    }
+}
+
+/// The lateness on record is at least what was seen.
+fn check_lateness(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
+    let Some(first) = receipts.iter().map(|one| one.received_at).min() else { return };
+    let seen = first - run.fire_time;
+    let recorded = run.lag_ms.unwrap_or(0);
+    if recorded < seen - ON_ITS_WAY && !judge.history.had_holds {
+        let what = format!("run {} was first received {seen} ms late and says {:?} ms", run.id, run.lag_ms);
+        judge.broken(Rule::HonestRecord, what);
+    }
+}
