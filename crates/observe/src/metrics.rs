@@ -29,6 +29,8 @@ pub struct Figures {
     pub due: u64,
     /// For how many milliseconds the oldest of those has been due; 0 if there is none.
     pub oldest_due_ms: u64,
+    /// For how many milliseconds the cluster's time stands still.
+    pub time_held_ms: u64,
     /// Shards that the node acts for.
     pub shards: u64,
     /// Nodes that live, as far as this one knows.
@@ -86,6 +88,7 @@ pub struct Metrics {
     running: Gauge<u64, AtomicU64>,
     due: Gauge<u64, AtomicU64>,
     oldest_due: Gauge<f64, AtomicU64>,
+    time_held: Gauge<f64, AtomicU64>,
     shards: Gauge<u64, AtomicU64>,
     nodes: Gauge<u64, AtomicU64>,
     skew: Gauge<f64, AtomicU64>,
@@ -212,6 +215,7 @@ impl Metrics {
             running: Gauge::default(),
             due: Gauge::default(),
             oldest_due: Gauge::default(),
+            time_held: Gauge::default(),
             shards: Gauge::default(),
             nodes: Gauge::default(),
             skew: Gauge::default(),
@@ -287,6 +291,8 @@ impl Metrics {
         }
         let help = "For how long the oldest run has been due that is not started; 0 if there is none";
         self.registry.register_with_unit("runs_due_oldest", help, Unit::Seconds, self.oldest_due.clone());
+        let help = "For how long nothing fires, because the database's clock was set back";
+        self.registry.register_with_unit("time_held", help, Unit::Seconds, self.time_held.clone());
         let help = "By how much this machine's clock is ahead of the cluster's";
         self.registry.register_with_unit("clock_skew", help, Unit::Seconds, self.skew.clone());
         let help = "Shards that the database was asked for although Redis refused them";
@@ -348,6 +354,7 @@ impl Metrics {
         self.running.set(figures.running);
         self.due.set(figures.due);
         self.oldest_due.set(figures.oldest_due_ms as f64 / 1_000.0);
+        self.time_held.set(figures.time_held_ms as f64 / 1_000.0);
         self.shards.set(figures.shards);
         self.nodes.set(figures.nodes);
         self.skew.set(figures.skew_ms as f64 / 1_000.0);
@@ -399,6 +406,7 @@ mod tests {
             running: 5,
             due: 6,
             oldest_due_ms: 12_500,
+            time_held_ms: 312_000,
             shards: 64,
             streams: 7,
             bodies_refused: 8,
@@ -421,6 +429,7 @@ mod tests {
             "punctual_attempts_running 5",
             "punctual_runs_due 6",
             "punctual_runs_due_oldest_seconds 12.5",
+            "punctual_time_held_seconds 312.0",
             "punctual_shards_held 64",
             "punctual_streams 7",
             "punctual_bodies_refused_total 8",

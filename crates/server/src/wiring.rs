@@ -339,6 +339,7 @@ fn figures(node: &Node, places: &Places, redis: Option<&Redis>, load: punctual_a
         running: running as u64,
         due: backlog.due,
         oldest_due_ms: backlog.oldest.map_or(0, |age| age.as_millis() as u64),
+        time_held_ms: node.time_held().map_or(0, |held| held.as_millis() as u64),
         shards: node.shards_held() as u64,
         nodes: node.nodes().len() as u64,
         skew_ms: skew(node),
@@ -383,6 +384,9 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
     }
 }
 
+/// A node whose time stands still for longer than this is not ready. Shorter halts are those of clocks that are compared.
+const HELD_LONG: Duration = Duration::from_secs(5);
+
 fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
     if !node.is_in() {
         let is_drained = node.nodes().iter().any(|one| one.is_self && one.is_drained);
@@ -390,6 +394,10 @@ fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
     }
     if !node.is_ready() {
         return Err("the node has not yet read which executors are there".into());
+    }
+    if let Some(held) = node.time_held().filter(|held| *held >= HELD_LONG) {
+        let seconds = held.as_secs();
+        return Err(format!("the database's clock was set back: nothing fires for another {seconds} s"));
     }
     let complaint = footing.complaint(Instant::now());
     complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)
