@@ -28,7 +28,7 @@ impl Node {
     /// How many runs are due and not started.
     pub fn backlog(&self) -> Backlog {
         let boot = self.boot();
-        let mut memory = self.memory();
+        let memory = self.memory();
         let now = memory.time.now(boot);
         now.map_or(Backlog::default(), |now| memory.backlog(now))
     }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -318,38 +318,28 @@ fn a_panic_in_the_middle_of_a_change_makes_the_node_read_everything_again() {
 
 #[test]
 fn the_time_is_told_while_the_engine_is_busy() {
-    let asked: Arc<Mutex<Option<Sender<()>>>> = Arc::default();
-    let (ask, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(None)));
-    let told = Arc::clone(&answer);
+    let ((ask, asked), (tell, told)) = (channel(), channel());
+    let (found, is_told) = channel();
+    let ends = Mutex::new((ask, told, found));
     let busy = Ambush::new(move || {
         // Another thread asks for the time; the memory stays in hand until it has its answer.
-        ask.lock().unwrap().take().unwrap().send(()).unwrap();
-        for _ in 0..100 {
-            if told.lock().unwrap().is_some() {
-                return;
-            }
-            thread::park_timeout(Duration::from_millis(50));
-        }
+        let (ask, told, found) = &*ends.lock().unwrap();
+        ask.send(()).unwrap();
+        found.send(told.recv_timeout(Duration::from_secs(5))).unwrap();
     });
     let house = House::new().marked(Arc::clone(&busy) as Arc<dyn FiredMark>);
     let node = house.node();
     house.set("10:00:10");
-    let (sender, receiver) = channel();
-    *asked.lock().unwrap() = Some(sender);
     busy.is_set.store(true, Ordering::Relaxed);
-    let took_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let (node, answer, took_over) = (&node, &answer, &took_over);
+        let node = &node;
         scope.spawn(move || {
-            receiver.recv().unwrap();
-            let now = node.now();
-            *answer.lock().unwrap() = Some((now, took_over.load(Ordering::Relaxed)));
+            asked.recv().unwrap();
+            tell.send(node.now()).unwrap();
         });
         for _ in 0..4 {
             now_or_never(node.renew());
         }
-        took_over.store(true, Ordering::Relaxed);
     });
-    let answer = answer.lock().unwrap().take();
-    assert_eq!(answer, Some((Some(house.now()), false)), "before the engine was done");
+    assert_eq!(is_told.recv().unwrap(), Ok(Some(house.now())), "before the engine was done");
 }

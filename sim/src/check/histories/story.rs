@@ -351,6 +351,7 @@ impl Story {
             dialect: Default::default(),
             app: "a0".into(),
             access_token: None,
+            is_listed: false,
             is_known: true,
         };
         let at = Timestamp::from_millis(START);
