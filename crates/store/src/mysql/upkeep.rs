@@ -103,7 +103,9 @@ impl Verb for ForgetChanges {
         let seen = script.push(format!("select min(seen) from nodes where expires_at > {now}"));
         let said = line.ask(script).await?;
         let latest = said[0].number()?.unwrap_or_default().unsigned_abs();
-        let seen = said[seen].number()?.map_or(u64::MAX, i64::unsigned_abs);
+        // Nobody lives: then nobody has anything left to see.
+        let seen = said[seen].first().map(|row| row.maybe(0, Record::uint)).transpose()?.flatten();
+        let seen = seen.unwrap_or(u64::MAX);
         let old = latest.saturating_sub(kept).min(seen);
         let said = line.say(format!("delete from changes where id <= {old} order by id limit {FORGET_MAX}"));
         Ok(said.await?.affected == FORGET_MAX)
