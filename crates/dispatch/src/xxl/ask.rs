@@ -120,7 +120,7 @@ impl House {
         if address.dialect == Dialect::Native {
             return Err(Failure::Unsent("native executors are not called but call".into()));
         }
-        let place = self.place(&address.url).map_err(Failure::Unsent)?;
+        let place = self.place(address).map_err(Failure::Unsent)?;
         let (host, deadline) = (place.questions.clone(), Instant::now() + within);
         let (answer, answered) = oneshot::channel();
         let ask = Ask { place, address: address.clone(), question, deadline, limit, answer };
