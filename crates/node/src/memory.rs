@@ -395,6 +395,7 @@ impl Memory {
         run.place = Place::Wheel;
         // Where more is due than fits in the due queue, jobs take turns.
         let timer = Timer { due: run.ready_at, priority: run.priority, group: run.job.0, id: id.0 };
+        self.judge_armed(id);
         if self.wheel.arm(timer) == Armed::Beyond {
             self.let_lie(id);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::due::AppNumber;
-use punctual_core::engine::fire::{Rank, Wanted, refused, wanted};
+use punctual_core::engine::fire::{Rank, Wanted, refused};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
@@ -168,7 +168,7 @@ impl Turn<'_> {
         if run.attempt > Attempt::FIRST && self.memory.has_planted(Planted::RetryUnasked) {
             return Wanted::Start(run.decided);
         }
-        let fate = wanted(job, &self.memory.candidate(id, run), self.now);
+        let fate = self.memory.wanted(id, run, job, self.now);
         let is_off = self.memory.has_planted(Planted::MisfireOffByOne) && is_at_threshold(job, run, self.now);
         if is_off && matches!(fate, Wanted::Start(_)) { Wanted::Skip(Skip::Misfire) } else { fate }
     }
@@ -296,7 +296,11 @@ impl Turn<'_> {
         if active.queue.len() <= self.settings.queue_max {
             return;
         }
-        let Some(last) = active.queue.pop_last() else { return };
+        // A scheduled fire time is not parked behind one-shots.
+        let is_other =
+            |rank: &&Rank| self.memory.runs.get(&rank.run).is_none_or(|run| run.origin != Origin::Schedule);
+        let last = active.queue.iter().rev().find(is_other).or_else(|| active.queue.last()).copied();
+        let Some(last) = last.filter(|last| active.queue.remove(last)) else { return };
         let Some(run) = self.memory.runs.get(&last.run).copied() else { return };
         self.memory.make_busy(last.run);
         let then = Then::Park { attempt: run.attempt, version: job.version };
@@ -312,8 +316,7 @@ impl Turn<'_> {
             return;
         }
         let surplus = (memory.waiting_count() - settings.ready_max() / 2 + 1).min(PARKED_AT_ONCE);
-        let stalled = memory.seekers.last_stalled(surplus);
-        let last = stalled.into_iter().chain(memory.last_in_line(surplus));
+        let last = memory.last_in_line(surplus).into_iter();
         let last: Vec<_> = last.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
         for (id, ended) in last {
             self.memory.seekers.remove(id);
@@ -472,11 +475,11 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 }
 
 impl Memory {
-    /// The last in line of the due queue, so many. They are taken from the apps that have the most in it, down to the same
-    /// number for each; and of an app, what a schedule fires only after everything else.
+    /// The last of those that wait for a place or for an executor to take more, so many. They are taken from the apps that have
+    /// the most of them, down to the same number for each; and of an app, what a schedule fires only after everything else.
     fn last_in_line(&self, many: usize) -> Vec<RunId> {
         let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
-        for rank in self.ready.iter() {
+        for rank in self.ready.iter().chain(self.seekers.stalled()) {
             let Some(run) = self.runs.get(&rank.run) else { continue };
             let is_other = run.origin != Origin::Schedule;
             let app = self.known_app_number(run.job).unwrap_or(UNKNOWN_APP);
