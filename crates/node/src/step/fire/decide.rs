@@ -15,6 +15,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
+use punctual_core::registry::Dialect;
 
 use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
@@ -123,8 +124,13 @@ impl Turn<'_> {
         if self.memory.has_planted(Planted::SupposedAsSent) {
             attempt.token = Token(1 << 20 | u64::from(run.attempt.0));
         }
-        let end =
-            settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
+        let end = settle::End {
+            attempt: &attempt,
+            retry_after: None,
+            is_final: false,
+            by_loss_of_node: true,
+            spared: 0,
+        };
         let then = match settle::settle(job, &self.memory.own_of(id), &end, self.now, 0) {
             Then::Wait { ready_at, attempt } => match refused {
                 Some(Wanted::Skip(reason)) => Then::Close(not_repeated(reason, self.now)),
@@ -179,6 +185,7 @@ impl Turn<'_> {
             // The whole has a place.
             return self.go_on(id, run, job);
         }
+        let block = self.memory.block_kept_here(job);
         let active = self.memory.active.entry(run.job).or_default();
         // Between two attempts it has kept its place.
         if job.is_limited() && active.running.contains(&id) {
@@ -186,7 +193,7 @@ impl Turn<'_> {
         }
         let others = (active.running.len() - usize::from(active.running.contains(&id))) as u32;
         let ahead = active.queue.range(..rank).count() as u32;
-        match block::admit(job.definition.block, others, ahead) {
+        match block::admit(block, others, ahead) {
             Admission::Start if job.is_gated() => self.go_on(id, run, job),
             Admission::Start => self.send_ungated(id, run, job),
             Admission::Wait => self.queue(id, run, job),
@@ -360,7 +367,7 @@ impl Turn<'_> {
         if !is_part {
             self.memory.active.entry(run.job).or_default().running.insert(id);
         }
-        let places = match job.definition.block {
+        let places = match self.memory.block_kept_here(job) {
             _ if is_part => None,
             Block::Concurrent(None) => None,
             Block::Concurrent(Some(places)) => Some(places.get()),
@@ -475,6 +482,20 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 }
 
 impl Memory {
+    /// What this node keeps of what a job wants when its runs meet. XXL-JOB's executors are told to queue, to discard or to cover,
+    /// and each keeps to that for itself, as under XXL-JOB; for executors with a session, and for agents, it is kept here. A
+    /// number of runs side by side is kept here for all of them: XXL-JOB knows no such thing.
+    fn block_kept_here(&self, job: &Job) -> Block {
+        let is_here = match (job.executor(), job.definition.block) {
+            (None, _) | (_, Block::Concurrent(_)) => true,
+            (Some(_), Block::Serial | Block::Discard | Block::Cover) => {
+                let mut there = self.registry.routable(&job.definition.app);
+                there.any(|(_, dialect)| dialect == Dialect::Native)
+            }
+        };
+        if is_here { job.definition.block } else { Block::Concurrent(None) }
+    }
+
     /// The last of those that wait for a place or for an executor to take more, so many. They are taken from the apps that have
     /// the most of them, down to the same number for each; and of an app, what a schedule fires only after everything else.
     fn last_in_line(&self, many: usize) -> Vec<RunId> {
