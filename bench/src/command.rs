@@ -25,7 +25,8 @@ of a whole node
   lag         5,000 due at one second, native          herd        10,000 due at one second, agents
   flood       a million due at one second              stored      a million stored, 10,000 due a second
   backlog     60,000 due at one second, agents, over 1, 200, 2,000 and 20,000 jobs
-  starve      300 calls of one job hang; how late eight other apps are meanwhile
+  starve      jobs of one app hang, 300 calls each: one job, four over two hosts, two on the host of the others; how late eight
+              other apps are meanwhile
   cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
   sustained   60,000 due a second for ten minutes, native, results kept
   browse      pages of the API, with 100,000 jobs and 10 million runs that have ended

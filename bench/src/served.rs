@@ -12,7 +12,7 @@ mod share;
 mod wire;
 
 pub(crate) use abusers::{Abuse, Abusers, Tokens};
-pub(crate) use agent::{Agent, Arrived, Manner};
+pub(crate) use agent::{Agent, Arrived, HANG, Manner};
 pub(crate) use bare::{HELLO, call_in_a_loop};
 pub(crate) use crew::Crew;
 pub(crate) use echo::{Bare, echo};

@@ -1,4 +1,4 @@
-//! One job whose calls hang, beside other apps: how late those are meanwhile, and how many are not called at all.
+//! Jobs of one app whose calls hang, beside other apps: how late those are meanwhile, and how many are not called at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::herd::{count_runs, wait_for};
 use super::stage::{lags, launch};
 use crate::clock::Watch;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::served::{Agent, Manner, Served};
+use crate::served::{Agent, HANG, Manner, Served};
 use crate::{Failure, Figure, Figures};
 
 /// Apps beside the one that hangs.
@@ -27,25 +27,46 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the hanging calls may last: longer than anything here.
 const TIMEOUT: &str = "2h";
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    Ok(vec![runtime.block_on(starve(setup))?])
+/// Which jobs hang.
+struct Case {
+    said: &'static str,
+    /// How many jobs of one app hang.
+    jobs: u64,
+    /// Over how many hosts of their own; none, if they call the host that the others call.
+    hosts: usize,
 }
 
-async fn starve(setup: &Setup) -> Result<Figure, Failure> {
+const CASES: [Case; 3] = [
+    Case { said: "one job", jobs: 1, hosts: 1 },
+    Case { said: "four jobs over two hosts", jobs: 4, hosts: 2 },
+    Case { said: "two jobs on a shared host", jobs: 2, hosts: 0 },
+];
+
+pub(super) fn run(setup: &Setup) -> Figures {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    CASES.iter().map(|case| runtime.block_on(starve(setup, case))).collect()
+}
+
+async fn starve(setup: &Setup, case: &Case) -> Result<Figure, Failure> {
     let database = setup.start("starve")?;
     let watch = Arc::new(Watch::start());
-    let hanging = Agent::with(&watch, Manner::Hanging).await?;
     let agent = Agent::with(&watch, Manner::Timed).await?;
+    let mut hosts = Vec::new();
+    for _ in 0..case.hosts {
+        hosts.push(Agent::with(&watch, Manner::Timed).await?);
+    }
+    let hanging: Vec<&Agent> = if hosts.is_empty() { vec![&agent] } else { hosts.iter().collect() };
     let mut home = database.empty("node").await?;
     let mut node = Served::start(&launch(setup, &database, &mut home)?).await?;
-    let bad = create(&mut node, "hanging", &hanging).await?;
-    let mut good = Vec::new();
+    let (mut bad, mut good) = (Vec::new(), Vec::new());
+    for (number, host) in (0..case.jobs).zip(hanging.iter().cycle()) {
+        bad.push(create(&mut node, ("hanging", &format!("job-{number}")), host, HANG).await?);
+    }
     for number in 0..APPS {
-        good.push(create(&mut node, &format!("app-{number}"), &agent).await?);
+        good.push(create(&mut node, (&format!("app-{number}"), "job"), &agent, "/").await?);
     }
     let due = next_instant(watch.now().saturating_add(Duration::from_secs(3)), Duration::from_secs(1));
-    let hung = (0..setup.sizes.hanging).map(|_| (&bad, due));
+    let hung = bad.iter().flat_map(|job| (0..setup.sizes.hanging).map(move |_| (job, due)));
     submit(&mut node, hung).await?;
     let ticks = (setup.sizes.starved.as_millis() / EVERY.as_millis()) as u32;
     let at = |tick: u32| due.saturating_add(EVERY * (tick + 2));
@@ -59,21 +80,28 @@ async fn starve(setup: &Setup) -> Result<Figure, Failure> {
     let arrived = wait_for(&watch, &agent, count, until).await;
     let (cpu, rss) = (cpu_seconds_of(node.id()) - cpu, resident_bytes_of(node.id()));
     let (lost, doubled) = count_runs(&arrived, count);
-    Ok(Figure::new("starve", format!("beside {} hanging calls", setup.sizes.hanging), count)
+    let hung: usize = hanging.iter().map(|host| host.hanging()).sum();
+    let said = format!("beside {}, {} hanging calls each", case.said, setup.sizes.hanging);
+    Ok(Figure::new("starve", said, count)
         .took("calls", setup.sizes.starved)
         .steps(lags(&arrived))
         .cpu(cpu)
         .resident(rss)
         .whole(lost, doubled)
         .on(database.kind)
-        .with("hanging_calls", hanging.count() as f64)
+        .with("hanging_calls", hung as f64)
         .with("handed_in_before", f64::from(u8::from(is_in_time))))
 }
 
-async fn create(node: &mut Served, app: &str, agent: &Agent) -> Result<Value, Failure> {
-    let target = json!({"kind": "http", "url": format!("http://{}/", agent.address)});
+async fn create(
+    node: &mut Served,
+    (app, name): (&str, &str),
+    agent: &Agent,
+    path: &str,
+) -> Result<Value, Failure> {
+    let target = json!({"kind": "http", "url": format!("http://{}{path}", agent.address)});
     let schedule = json!({"kind": "manual"});
-    let job = json!({"app": app, "name": "job", "schedule": schedule, "target": target, "timeout": TIMEOUT});
+    let job = json!({"app": app, "name": name, "schedule": schedule, "target": target, "timeout": TIMEOUT});
     Ok(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone())
 }
 

@@ -1,6 +1,7 @@
-//! An agent that remembers when each run arrived, and answers at once or never.
+//! An agent that remembers when each run arrived, and answers at once; calls of `/hang` it never answers.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,15 +40,17 @@ pub(crate) enum Manner {
     Timed,
     /// It answers after a while.
     Slow(Duration),
-    /// It takes the request and never answers.
-    Hanging,
 }
 
 /// An agent on a free port.
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
     arrived: Arc<Mutex<Vec<Arrived>>>,
+    hanging: Arc<AtomicUsize>,
 }
+
+/// The path whose calls are taken and never answered.
+pub(crate) const HANG: &str = "/hang";
 
 impl Agent {
     pub(crate) async fn start(watch: &Arc<Watch>) -> Result<Agent, Failure> {
@@ -62,8 +65,15 @@ impl Agent {
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
-        tokio::spawn(serve(listener, Arc::clone(watch), Arc::clone(&arrived), manner));
-        Ok(Agent { address, arrived })
+        let hanging: Arc<AtomicUsize> = Arc::default();
+        let noted = (Arc::clone(&arrived), Arc::clone(&hanging));
+        tokio::spawn(serve(listener, Arc::clone(watch), noted, manner));
+        Ok(Agent { address, arrived, hanging })
+    }
+
+    /// How many calls hang, or have hung.
+    pub(crate) fn hanging(&self) -> usize {
+        self.hanging.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -76,14 +86,21 @@ impl Agent {
     }
 }
 
-async fn serve(listener: TcpListener, watch: Arc<Watch>, arrived: Arc<Mutex<Vec<Arrived>>>, manner: Manner) {
+/// The runs that arrived, and how many calls hang.
+type Noted = (Arc<Mutex<Vec<Arrived>>>, Arc<AtomicUsize>);
+
+async fn serve(listener: TcpListener, watch: Arc<Watch>, (arrived, hanging): Noted, manner: Manner) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
-        let (watch, arrived) = (Arc::clone(&watch), Arc::clone(&arrived));
+        let (watch, arrived, hanging) = (Arc::clone(&watch), Arc::clone(&arrived), Arc::clone(&hanging));
         let service = service_fn(move |request: Request<Incoming>| {
             let (at, run) = (watch.date(), run_of(&request));
             let due = if manner == Manner::Timed { due_of(&request) } else { 0 };
-            arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due, at });
+            if request.uri().path() == HANG {
+                hanging.fetch_add(1, Ordering::Relaxed);
+            } else {
+                arrived.lock().expect("nobody panics while holding it").push(Arrived { run, due, at });
+            }
             answer(request, manner)
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
@@ -101,11 +118,14 @@ fn due_of(request: &Request<Incoming>) -> i64 {
 }
 
 async fn answer(request: Request<Incoming>, manner: Manner) -> Result<Response<Empty<Bytes>>, hyper::Error> {
+    let hangs = request.uri().path() == HANG;
     request.into_body().collect().await?;
+    if hangs {
+        std::future::pending::<()>().await;
+    }
     match manner {
         Manner::Quick | Manner::Timed => {}
         Manner::Slow(takes) => tokio::time::sleep(takes).await,
-        Manner::Hanging => std::future::pending().await,
     }
     Ok(Response::new(Empty::new()))
 }

@@ -151,6 +151,7 @@ pub(crate) fn job_of(event: &Event) -> Option<JobId> {
         | Event::Sent { job, .. }
         | Event::KillAsked { job, .. }
         | Event::Progress { job, .. }
+        | Event::Delayed { job, .. }
         | Event::Closed { job, .. } => Some(*job),
         _ => None,
     }
@@ -183,6 +184,9 @@ fn told(event: &Event) -> (&'static str, Value) {
         }
         Event::Closed { run, outcome, reason, .. } => {
             ("run.closed", json!({"run": run.0, "state": outcome.name(), "reason": reason}))
+        }
+        Event::Delayed { run, attempt, reason, .. } => {
+            ("run.delayed", json!({"run": run.0, "attempt": attempt.0, "reason": reason}))
         }
         Event::LateReport { run, attempt } => {
             ("run.late_report", json!({"run": run.0, "attempt": attempt.0}))

@@ -71,6 +71,17 @@ pub enum Event {
         /// How long its last attempt took, whenever the store heard of it; none if it was not sent.
         took: Option<Duration>,
     },
+    /// An attempt found every connection to its executor in use. Nothing was sent, and it is sent again after a pause.
+    Delayed {
+        /// Of which run.
+        run: RunId,
+        /// Of which job.
+        job: JobId,
+        /// Which try.
+        attempt: Attempt,
+        /// What was in use.
+        reason: Text,
+    },
     /// A report came for an attempt that is no longer current; it changed nothing.
     LateReport {
         /// Of which run.

@@ -19,6 +19,7 @@ use crate::ledger::{Flight, Ledger, Sink, locked};
 use crate::line;
 use crate::options::Options;
 use crate::pool::{Host, Pool, Queued, Ticket};
+use crate::room::Share;
 
 /// How often queues are looked through for what has waited too long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
@@ -56,7 +57,7 @@ impl House {
                 options.resolve_timeout,
                 options.extra_roots.as_deref(),
             )?,
-            pool: Pool::new(options.connections),
+            pool: Pool::new(options.connections, Share::Whole),
             ledger: ledger.clone(),
             plans: Mutex::default(),
             waits: Notify::new(),
@@ -96,8 +97,8 @@ impl House {
     }
 
     /// Whether a line without work should not wait for any.
-    pub(crate) fn wants_lines_to_leave(&self) -> bool {
-        self.pool.is_crowded() || self.ledger.is_closed()
+    pub(crate) fn wants_lines_to_leave(&self, app: &str) -> bool {
+        self.pool.is_crowded_for(app) || self.ledger.is_closed()
     }
 
     pub(crate) fn end(&self, flight: &Arc<Flight>, label: &str, started_at: Timestamp, verdict: Verdict) {
@@ -114,7 +115,7 @@ impl House {
         let blueprint = Blueprint::new(job, http)
             .map_err(|fault| format!("the job cannot be sent: {}: {}", fault.pointer, fault.reason))?;
         let origin = Origin::of(&blueprint.url).ok_or("the job's url names no host")?;
-        let plan = Plan { host: self.pool.host(origin), blueprint: Arc::new(blueprint) };
+        let plan = Plan { host: self.pool.host(&job.definition.app, origin), blueprint: Arc::new(blueprint) };
         let mut plans = locked(&self.plans);
         // All at once: which of them are still used is not known, and making one again is cheap.
         if plans.len() >= self.options.remembered_jobs {

@@ -5,7 +5,7 @@
 //! called at all. [`check`] says what is wrong with a request before it is kept.
 //!
 //! ```text
-//! send ─► ledger ─► pool (a queue per host) ─► line (one task, one connection) ─► agent
+//! send ─► ledger ─► pool (a queue per host and app) ─► line (one task, one connection) ─► agent
 //!           ▲                                    │
 //! sink ◄────┴──────────── verdict ◄──────────────┘
 //! ```
@@ -23,6 +23,7 @@ mod options;
 mod pool;
 mod redirect;
 mod request;
+mod room;
 mod sign;
 pub mod stream;
 mod switch;

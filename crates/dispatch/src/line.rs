@@ -17,7 +17,6 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use punctual_core::model::{AttemptOutcome, Delivery};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::{self, Answer, Excerpt, Rest, Verdict};
@@ -28,6 +27,7 @@ use crate::ledger::Flight;
 use crate::pool::{Bell, Host, Next, Ticket};
 use crate::redirect::{self, Hop};
 use crate::request::Outgoing;
+use crate::room::Permit;
 
 /// How long a connection may have been unused for an attempt that must not be lost: a server that closes it just
 /// then would leave us not knowing whether the request was read.
@@ -51,7 +51,7 @@ struct Line {
     host: Arc<Host>,
     open: Option<Open>,
     /// The right to have a connection.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Permit>,
     bell: Bell,
     /// Whether the host still counts on this line.
     is_counted: bool,
@@ -114,11 +114,11 @@ impl Line {
     /// The next attempt to carry; nothing when it is time to end.
     async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Ticket> {
         loop {
-            let (house, has_connection) = (&self.house, self.open.is_some());
-            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave()) {
+            let (house, app, has_connection) = (&self.house, &self.host.app, self.open.is_some());
+            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(app)) {
                 Next::Serve(ticket) => {
                     // Whoever waits for room has waited longer: this line waits behind them for its next one.
-                    if self.house.pool().is_crowded() {
+                    if self.house.pool().is_crowded_for(&self.host.app) {
                         (self.open, self.room) = (None, None);
                     }
                     return Some(ticket);
@@ -191,7 +191,7 @@ impl Line {
             return Ok(open);
         }
         if self.room.is_none() {
-            self.room = self.house.pool().room().await;
+            self.room = Some(self.house.pool().room(&self.host.app).await);
         }
         let (sender, driver) = self.house.connector().connect(&self.host.origin, path).await?;
         let (used_at, keep) = (Instant::now(), self.house.options().idle_timeout);
@@ -251,7 +251,7 @@ impl Line {
         if origin == self.host.origin {
             return Some(ticket);
         }
-        self.house.queue(&self.house.pool().host(origin), ticket);
+        self.house.queue(&self.house.pool().host(&self.host.app, origin), ticket);
         None
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 /// Bounds and habits of the way to agents. The defaults are those of the product.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections to one host (scheme, name and port) at a time; further attempts wait for one.
+    /// Connections of one app to one host (scheme, name and port) at a time; further attempts wait for one.
     pub connections_per_host: usize,
-    /// Connections to all hosts together. Half of the 1,024 files that many systems let a process open.
+    /// Connections to all hosts together. A node has them for as many calls as it makes at a time, so that no call that it
+    /// has found a place for waits here.
     pub connections: usize,
     /// How long an address may take to connect, TLS included. The attempt's own timeout may be shorter.
     pub connect_timeout: Duration,
@@ -29,8 +30,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            connections_per_host: 256,
-            connections: 512,
+            connections_per_host: 1_300,
+            connections: 1_300,
             connect_timeout: Duration::from_secs(10),
             resolve_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),

@@ -1,19 +1,22 @@
-//! The pool: per host a queue, and up to a number of lines that serve it. A line is a task with one connection.
+//! The pool: per host and app a queue, and up to a number of lines that serve it. A line is a task with one connection.
+//!
+//! Apps share neither queues nor connections: an app whose calls to a host hang delays no other app that calls the same
+//! host.
 //!
 //! Connections are kept for a host of one pool, and a pool has one guard, so no connection that one policy allowed
 //! is ever used under another.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::blueprint::Blueprint;
 use crate::connect::Origin;
 use crate::ledger::{Flight, locked};
 use crate::redirect::Hop;
+use crate::room::{App, Permit, Room, Share};
 
 /// What waits in a queue.
 pub(crate) trait Wanted {
@@ -35,8 +38,9 @@ impl Wanted for Ticket {
     }
 }
 
-/// What is called at one scheme, name and port.
+/// What an app calls at one scheme, name and port.
 pub(crate) struct Host<T = Ticket> {
+    pub(crate) app: App,
     pub(crate) origin: Origin,
     /// The origin as it is told to people.
     pub(crate) label: String,
@@ -77,9 +81,9 @@ pub(crate) enum Next<T = Ticket> {
 }
 
 impl<T: Wanted> Host<T> {
-    fn new(origin: Origin) -> Arc<Host<T>> {
+    fn new(app: App, origin: Origin) -> Arc<Host<T>> {
         let work = Work { queue: VecDeque::new(), idle: Vec::new(), lines: 0 };
-        Arc::new(Host { label: origin.to_string(), origin, work: Mutex::new(work) })
+        Arc::new(Host { app, label: origin.to_string(), origin, work: Mutex::new(work) })
     }
 
     pub(crate) fn queue(&self, ticket: T, lines_max: usize) -> Queued<T> {
@@ -146,51 +150,52 @@ impl<T: Wanted> Host<T> {
     }
 }
 
+/// Those that are in use, by app and origin.
+type Hosts<T> = BTreeMap<(App, Origin), Weak<Host<T>>>;
+
 /// All hosts, and the room that their connections share.
 pub(crate) struct Pool<T = Ticket> {
     /// A host lives as long as a blueprint, a line or a ticket knows it.
-    hosts: Mutex<BTreeMap<Origin, Weak<Host<T>>>>,
-    room: Arc<Semaphore>,
-    /// Lines that wait for room.
-    crowd: AtomicUsize,
+    hosts: Mutex<Hosts<T>>,
+    room: Arc<Room>,
 }
 
 /// From how many hosts on those that are gone are looked for.
 const HOSTS_SWEPT: usize = 1024;
 
 impl<T: Wanted> Pool<T> {
-    pub(crate) fn new(connections: usize) -> Pool<T> {
-        let room = Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS)));
-        Pool { hosts: Mutex::default(), room, crowd: AtomicUsize::new(0) }
+    pub(crate) fn new(connections: usize, share: Share) -> Pool<T> {
+        Pool { hosts: Mutex::default(), room: Room::new(connections, share) }
     }
 
-    pub(crate) fn host(&self, origin: Origin) -> Arc<Host<T>> {
+    pub(crate) fn host(&self, app: &str, origin: Origin) -> Arc<Host<T>> {
+        let key = (App::from(app), origin);
         let mut hosts = locked(&self.hosts);
-        if let Some(host) = hosts.get(&origin).and_then(Weak::upgrade) {
+        if let Some(host) = hosts.get(&key).and_then(Weak::upgrade) {
             return host;
         }
         // A power of two, so that the search costs little however many there are.
         if hosts.len() >= HOSTS_SWEPT && hosts.len().is_power_of_two() {
             hosts.retain(|_, host| host.strong_count() > 0);
         }
-        let host = Host::new(origin.clone());
-        hosts.insert(origin, Arc::downgrade(&host));
+        let host = Host::new(Arc::clone(&key.0), key.1.clone());
+        hosts.insert(key, Arc::downgrade(&host));
         host
     }
 
-    /// Room for one connection. Where there is none, a connection without work is given up for it.
-    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(room) = self.room.clone().try_acquire_owned() {
-            return Some(room);
-        }
-        let _waiting = Waiting::new(&self.crowd);
-        self.hosts().iter().find(|host| host.stir());
-        self.room.clone().acquire_owned().await.ok()
+    /// Room for one connection of an app. Where there is none, a connection without work is given up for it.
+    pub(crate) async fn room(&self, app: &App) -> Permit {
+        let waiting = match self.room.take(app) {
+            Ok(permit) => return permit,
+            Err(waiting) => waiting,
+        };
+        self.hosts().iter().find(|host| self.is_crowded_for(&host.app) && host.stir());
+        waiting.permit().await
     }
 
-    /// Whether somebody waits for room.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowd.load(Ordering::Acquire) > 0
+    /// Whether a connection of the app is needed by a line that waits for room.
+    pub(crate) fn is_crowded_for(&self, app: &str) -> bool {
+        self.room.is_crowded_for(app)
     }
 
     /// Takes what is not wanted any more out of all queues, and says whether anything waits in one.
@@ -208,21 +213,5 @@ impl<T: Wanted> Pool<T> {
 
     fn hosts(&self) -> Vec<Arc<Host<T>>> {
         locked(&self.hosts).values().filter_map(Weak::upgrade).collect()
-    }
-}
-
-/// Counts itself while it is there.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Waiting<'_> {
-    fn new(count: &AtomicUsize) -> Waiting<'_> {
-        count.fetch_add(1, Ordering::AcqRel);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, RunId, Text};
-use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Probe, Receipt};
+use punctual_node::ports::{Dispatch, Dispatched, Heard, KeptLog, Kill, Probe, Receipt, SessionKey};
 use punctual_protocol::native::{Held, Hello, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
@@ -193,16 +193,16 @@ impl Dispatch for Natives {
         self.hub.end_all("say what you hold: shards were taken over");
     }
 
-    fn want(&self, wants: Vec<(Text, u64)>) {
+    fn want(&self, wants: Vec<(SessionKey, u64)>) {
         self.hub.want(&wants);
     }
 
-    fn carry(&self, url: Text, node: Text) {
-        carry::start(&self.hub, url, node);
+    fn carry(&self, of: SessionKey, node: Text) {
+        carry::start(&self.hub, of, node);
     }
 
-    fn lend(&self, url: Text, places: u32) {
-        self.hub.lend(&url, places);
+    fn lend(&self, of: SessionKey, places: u32) {
+        self.hub.lend(&of, places);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

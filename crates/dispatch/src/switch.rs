@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_core::registry::Dialect;
-use punctual_node::ports::{Address, Dispatch, Dispatched, Kill, Probe, Receipt};
+use punctual_node::ports::{Address, Dispatch, Dispatched, Kill, Probe, Receipt, SessionKey};
 
 use crate::stream::is_native;
 use crate::{Agents, Executors, Natives};
@@ -73,16 +73,16 @@ impl Dispatch for Switch {
         self.natives.ask_for_holds();
     }
 
-    fn want(&self, wants: Vec<(Text, u64)>) {
+    fn want(&self, wants: Vec<(SessionKey, u64)>) {
         self.natives.want(wants);
     }
 
-    fn carry(&self, url: Text, node: Text) {
-        self.natives.carry(url, node);
+    fn carry(&self, of: SessionKey, node: Text) {
+        self.natives.carry(of, node);
     }
 
-    fn lend(&self, url: Text, places: u32) {
-        self.natives.lend(url, places);
+    fn lend(&self, of: SessionKey, places: u32) {
+        self.natives.lend(of, places);
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {

@@ -1,7 +1,7 @@
 //! The way to executors: processes that registered themselves and speak XXL-JOB's protocol or Orth's.
 //!
 //! ```text
-//! send ─► ledger ─► pool (a queue per host) ─► line (one task, one connection) ─► executor
+//! send ─► ledger ─► pool (a queue per host and app) ─► line (one task, one connection) ─► executor
 //!           ▲            ▲                        │                                 │ later
 //! sink ◄────┤            └─ probes, kills, logs   └─► refused? told. accepted? ─────┤
 //!           └──────────────────── keep ◄── the API's callback door ◄────────────────┘

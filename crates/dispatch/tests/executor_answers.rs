@@ -12,6 +12,7 @@ use fake::{
 };
 use house::{PATIENCE, at, kill};
 use punctual_core::model::{Attempt, AttemptOutcome, Delivery, JobId, LogId, RunId};
+use punctual_core::policy::Block;
 use punctual_core::registry::Dialect;
 use punctual_dispatch::xxl::{Options, Unkept};
 use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Receipt, Report};
@@ -93,6 +94,23 @@ async fn who_refuses_is_told_with_its_reason() {
     }
     let long = format!(r#"{{"code":500,"msg":"{}"}}"#, "x".repeat(60_000));
     assert!(told(json(&long)).await.message().len() < 5_000);
+}
+
+#[tokio::test]
+async fn a_newcomer_that_an_executor_discards_is_not_tried_again() {
+    let discarded = r#"{"code":500,"msg":"block strategy effect：Discard Later"}"#;
+    let missing = r#"{"code":500,"msg":"job handler [x] not found."}"#;
+    for (block, said, outcome, further) in [
+        (Block::Discard, discarded, AttemptOutcome::Failed, Further::Useless),
+        (Block::Discard, missing, AttemptOutcome::Refused, Further::Welcome),
+        (Block::Serial, discarded, AttemptOutcome::Refused, Further::Welcome),
+    ] {
+        let fake = Fake::start(move |_| json(said)).await;
+        let mut out = Out::new();
+        out.send(run_at(&executor_job(|definition| definition.block = block), fake.address()));
+        let report = out.report().await;
+        assert_eq!((report.outcome, report.further), (outcome, further), "{block}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -152,7 +152,10 @@ impl Memory {
     /// Whether no other executor claims the attempt, and none with another token.
     fn is_claimed_by(&self, report: &Report) -> bool {
         let claim = self.natives.claim(report.run).filter(|(claim, _)| claim.attempt == report.attempt);
-        claim.is_none_or(|(claim, address)| claim.token == report.token && address.url == report.executor)
+        claim.is_none_or(|(claim, address)| {
+            let is_same = Some(&address.app) == report.app.as_ref() && address.url == report.executor;
+            is_same && claim.token == report.token
+        })
     }
 
     /// Whether another holder may have sent an attempt that is not in flight from here.

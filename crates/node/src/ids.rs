@@ -34,6 +34,18 @@ impl Blocks {
         Some(RunId::new(day, block.next - 1))
     }
 
+    /// Gives ids to as many places as there are numbers for, and says how many are wanted of which days for the rest.
+    fn fill(&mut self, places: &mut BTreeMap<u32, Vec<usize>>, ids: &mut [RunId]) -> Vec<(u32, u64)> {
+        for (day, places) in places.iter_mut() {
+            let given = places.iter().map_while(|place| Some((*place, self.take(*day)?)));
+            let given: Vec<(usize, RunId)> = given.collect();
+            places.drain(..given.len());
+            given.into_iter().for_each(|(place, id)| ids[place] = id);
+        }
+        places.retain(|_, places| !places.is_empty());
+        places.iter().map(|(day, places)| (*day, self.size(*day).max(places.len() as u64))).collect()
+    }
+
     fn size(&self, day: u32) -> u64 {
         self.days.get(&day).map_or(BLOCK_MIN, |block| (block.size * 2).min(BLOCK_MAX))
     }
@@ -63,26 +75,18 @@ impl Node {
             places.entry(*day).or_default().push(place);
         }
         let mut ids = vec![RunId::default(); days.len()];
-        for (day, mut places) in places {
-            places.reverse();
-            while !places.is_empty() {
-                let short = {
-                    let mut memory = self.memory();
-                    while let Some(place) = places.last()
-                        && let Some(id) = memory.blocks.take(day)
-                    {
-                        ids[*place] = id;
-                        places.pop();
-                    }
-                    (places.len() as u64).max(memory.blocks.size(day))
-                };
-                if !places.is_empty() {
-                    let first = self.ports.store.allot(day, short).await?;
-                    self.memory().blocks.put(day, first, short);
-                }
+        // All days that are short of numbers are asked for at once: one-shots of a year must not cost a commit a day.
+        loop {
+            let short = self.memory().blocks.fill(&mut places, &mut ids);
+            if short.is_empty() {
+                return Ok(ids);
+            }
+            let firsts = self.ports.store.allot_days(&short).await?;
+            let mut memory = self.memory();
+            for ((day, count), first) in short.into_iter().zip(firsts) {
+                memory.blocks.put(day, first, count);
             }
         }
-        Ok(ids)
     }
 }
 
@@ -107,6 +111,21 @@ mod tests {
         blocks.put(3, 40, 1);
         assert_eq!(blocks.take(3), Some(RunId::new(3, 40)));
         assert_eq!(blocks.take(3), None);
+    }
+
+    #[test]
+    fn what_many_days_are_short_of_is_asked_for_at_once() {
+        let mut blocks = Blocks::default();
+        blocks.put(2, 0, 1);
+        let mut places =
+            BTreeMap::from([(1, vec![0, 3]), (2, vec![1]), (3, (4..44).collect()), (4, vec![2])]);
+        let mut ids = vec![RunId::default(); 44];
+        let short = blocks.fill(&mut places, &mut ids);
+        assert_eq!((ids[1], &*short), (RunId::new(2, 0), &[(1, 16), (3, 40), (4, 16)][..]));
+        short.iter().for_each(|(day, count)| blocks.put(*day, 100, *count));
+        assert_eq!(blocks.fill(&mut places, &mut ids), []);
+        assert_eq!([ids[0], ids[3], ids[2]], [RunId::new(1, 100), RunId::new(1, 101), RunId::new(4, 100)]);
+        assert_eq!((ids[4], ids[43]), (RunId::new(3, 100), RunId::new(3, 139)));
     }
 
     #[test]

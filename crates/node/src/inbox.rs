@@ -33,9 +33,10 @@ impl Node {
                 // Only to whoever the store knows as a node: what goes there is not for everybody's eyes.
                 let asker = memory.nodes.iter().find(|row| row.node == to && !row.address.is_empty());
                 let address = asker.map(|row| row.address.clone());
-                if let Some(address) = address.filter(|_| memory.natives.is_reached(&url)) {
-                    drop(memory);
-                    self.ports.dispatch.carry(url, address);
+                let reached = memory.natives.reached_at(&url);
+                drop(memory);
+                if let Some(address) = address {
+                    reached.into_iter().for_each(|of| self.ports.dispatch.carry(of, address.clone()));
                 }
             }
             Hint::Arrived(_) => {
@@ -52,7 +53,7 @@ impl Node {
             }
             Hint::Vacated => memory.wakes.renew = true,
             Hint::Missing(url) => {
-                if memory.natives.is_reached(&url) {
+                if !memory.natives.reached_at(&url).is_empty() {
                     memory.beaten_at = None;
                     memory.wakes.watch = true;
                 }

@@ -68,6 +68,7 @@ impl Memory {
         self.deadlines = BTreeSet::new();
         self.doubts.forget_all();
         self.supposed = FxHashMap::default();
+        self.spared = FxHashMap::default();
         self.active = FxHashMap::default();
         self.seekers = Seekers::default();
         self.parts = Parts::default();

@@ -190,6 +190,8 @@ pub(crate) struct Memory {
     pub(crate) seekers: Seekers,
     /// Executors that have a session here.
     pub(crate) natives: Natives,
+    /// How many attempts of a run never reached an executor, and do not count.
+    pub(crate) spared: FxHashMap<RunId, u32>,
     /// Executors that were chosen for runs which are not on their way yet.
     pub(crate) chosen: FxHashMap<RunId, Arc<Address>>,
     pub(crate) parts: Parts,
@@ -302,6 +304,7 @@ impl Memory {
             routes: Routes::default(),
             seekers: Seekers::default(),
             natives: Natives::default(),
+            spared: FxHashMap::default(),
             chosen: FxHashMap::default(),
             parts: Parts::default(),
             doubts: Doubts::default(),
@@ -415,6 +418,7 @@ impl Memory {
         run.place = Place::Wheel;
         // Where more is due than fits in the due queue, jobs take turns.
         let timer = Timer { due: run.ready_at, priority: run.priority, group: run.job.0, id: id.0 };
+        self.judge_armed(id);
         if self.wheel.arm(timer) == Armed::Beyond {
             self.let_lie(id);
         }
@@ -730,6 +734,7 @@ impl Memory {
         self.natives.forget(id);
         self.outlived.remove(&id);
         self.supposed.remove(&id);
+        self.spared.remove(&id);
         let Some(run) = self.runs.remove(&id) else { return };
         self.owns.remove(&id);
         self.ahead.take(id);

@@ -1,6 +1,9 @@
 //! Native executors, as the node sees them: who has a session here, how much it takes, what it says it holds; and runs
 //! that wait until one of them takes more.
 //!
+//! Who an executor is, its app and its address say together: addresses are chosen by executors, and one of another app that
+//! has chosen the same is somebody else.
+//!
 //! An executor is there by its session. What it was given is its own until it reports, or says that it never got it, or
 //! stays away for longer than a broken connection may last.
 
@@ -15,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::doubt::passed;
 use crate::memory::{Memory, Place, Run};
-use crate::ports::{Address, Beat, Boot, Further, Receipt, Report};
+use crate::ports::{Address, Beat, Boot, Further, Receipt, Report, SessionKey};
 use crate::settings::RegistrySettings;
 
 /// How often an executor is told how many runs wait for it.
@@ -30,7 +33,6 @@ pub(crate) const NATIVE: &str = "native:";
 /// An executor that has a session with this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Native {
-    app: Text,
     /// Which session of all that were ever opened here.
     session: SessionId,
     /// How many runs more it takes from us now.
@@ -65,7 +67,6 @@ pub struct Claim {
 /// An executor that has no session here, and had something.
 #[derive(Clone, Debug)]
 struct Absence {
-    app: Text,
     since: Timestamp,
     /// Whether the other nodes were asked for it.
     is_asked: bool,
@@ -84,9 +85,9 @@ pub(crate) struct Comer {
 /// What is known of native executors.
 #[derive(Debug, Default)]
 pub(crate) struct Natives {
-    here: FxHashMap<Text, Native>,
+    here: FxHashMap<SessionKey, Native>,
     /// Executors whose session is broken, or that nobody has seen since we took over.
-    absent: FxHashMap<Text, Absence>,
+    absent: FxHashMap<SessionKey, Absence>,
     /// What executors said they have, of what was not known here to be on its way.
     claims: FxHashMap<RunId, (Claim, Arc<Address>)>,
     /// Until when executors may say what they hold, after shards were taken over.
@@ -98,7 +99,7 @@ pub(crate) struct Natives {
     /// When executors may be told again how many wait for them.
     wants_from: Boot,
     /// Executors that are there and have no session here, and since when.
-    unreached: FxHashMap<Text, Timestamp>,
+    unreached: FxHashMap<SessionKey, Timestamp>,
     /// When others may be asked again to carry for those.
     carried_from: Boot,
     sessions: u64,
@@ -106,19 +107,32 @@ pub(crate) struct Natives {
 
 impl Natives {
     /// What an executor offers, by name; none if it is not here, or takes everything.
-    pub(crate) fn handlers(&self, url: &str) -> Option<Vec<Text>> {
-        let mut handlers: Vec<Text> = self.here.get(url)?.handlers.as_ref()?.iter().cloned().collect();
+    pub(crate) fn handlers(&self, of: &SessionKey) -> Option<Vec<Text>> {
+        let mut handlers: Vec<Text> = self.here.get(of)?.handlers.as_ref()?.iter().cloned().collect();
         handlers.sort_unstable();
         Some(handlers)
     }
 
-    pub(crate) fn is_here(&self, url: &str) -> bool {
-        self.here.contains_key(url)
+    pub(crate) fn is_here(&self, of: &SessionKey) -> bool {
+        self.here.contains_key(of)
     }
 
     /// Whether it has a session with this very node.
-    pub(crate) fn is_reached(&self, url: &str) -> bool {
-        self.here.get(url).is_some_and(|native| !native.is_carried)
+    pub(crate) fn is_reached(&self, of: &SessionKey) -> bool {
+        self.here.get(of).is_some_and(|native| !native.is_carried)
+    }
+
+    /// The executors with this address, of whatever app, that have a session with this very node.
+    pub(crate) fn reached_at(&self, url: &str) -> Vec<SessionKey> {
+        let is_meant = |(of, native): &(&SessionKey, &Native)| of.url == url && !native.is_carried;
+        let mut reached: Vec<SessionKey> =
+            self.here.iter().filter(is_meant).map(|(of, _)| of.clone()).collect();
+        reached.sort_unstable();
+        reached
+    }
+
+    fn at(&self, address: &Address) -> Option<&Native> {
+        self.here.get(&SessionKey::from(address))
     }
 
     /// Whether nobody has a session.
@@ -128,46 +142,45 @@ impl Natives {
 
     /// That everybody who has a session with this very node is there.
     pub(crate) fn beats(&self) -> Vec<Beat> {
-        let beat = |(url, native): (&Text, &Native)| Beat {
-            app: native.app.clone(),
+        let reached = self.here.iter().filter(|(_, native)| !native.is_carried);
+        let mut reached: Vec<&SessionKey> = reached.map(|(of, _)| of).collect();
+        reached.sort_unstable();
+        let beat = |SessionKey { app, url }: &SessionKey| Beat {
+            app: app.clone(),
             address: url.clone(),
             dialect: Dialect::Native,
         };
-        let reached = self.here.iter().filter(|(_, native)| !native.is_carried);
-        let mut beats: Vec<Beat> = reached.map(beat).collect();
-        beats.sort_unstable_by(|a, b| a.address.cmp(&b.address));
-        beats
+        reached.into_iter().map(beat).collect()
     }
 
     /// Whether one takes another run; those that are not native are asked elsewhere.
     pub(crate) fn has_room(&self, address: &Address) -> bool {
-        address.dialect != Dialect::Native
-            || self.here.get(&address.url).is_some_and(|native| native.room > 0)
+        address.dialect != Dialect::Native || self.at(address).is_some_and(|native| native.room > 0)
     }
 
     /// Whether one may have a run for this handler from us.
     pub(crate) fn offers(&self, address: &Address, handler: &str) -> bool {
         let of = |native: &Native| native.offers(handler);
-        address.dialect != Dialect::Native || self.here.get(&address.url).is_some_and(of)
+        address.dialect != Dialect::Native || self.at(address).is_some_and(of)
     }
 
     /// Takes a place of an executor, or gives it back.
     fn take(&mut self, address: &Address) {
-        if let Some(native) = self.here.get_mut(&address.url) {
+        if let Some(native) = self.here.get_mut(&SessionKey::from(address)) {
             native.room = native.room.saturating_sub(1);
         }
     }
 
     fn give_back(&mut self, address: &Address) {
-        if let Some(native) = self.here.get_mut(&address.url) {
+        if let Some(native) = self.here.get_mut(&SessionKey::from(address)) {
             native.room = native.room.saturating_add(1);
             self.has_spare = true;
         }
     }
 
     /// Takes places of an executor for another node that it is carried to; how many there were.
-    pub(crate) fn lend(&mut self, url: &str, runs: u64) -> u32 {
-        let Some(native) = self.here.get_mut(url) else { return 0 };
+    pub(crate) fn lend(&mut self, of: &SessionKey, runs: u64) -> u32 {
+        let Some(native) = self.here.get_mut(of) else { return 0 };
         let lent = native.room.min(u32::try_from(runs).unwrap_or(u32::MAX));
         native.room -= lent;
         lent
@@ -178,8 +191,8 @@ impl Natives {
         self.claims.get(&id)
     }
 
-    fn drop_claims(&mut self, url: &Text) {
-        self.claims.retain(|_, (_, address)| address.url != *url);
+    fn drop_claims(&mut self, of: &SessionKey) {
+        self.claims.retain(|_, (_, address)| SessionKey::from(&**address) != *of);
     }
 
     /// A run is over, or somebody else's.
@@ -220,27 +233,18 @@ impl Natives {
     pub(crate) fn missing(&mut self) -> Vec<Text> {
         let unasked = self.absent.iter_mut().filter(|(_, absence)| !absence.is_asked);
         let mut missing: Vec<Text> = unasked
-            .map(|(url, absence)| {
+            .map(|(of, absence)| {
                 absence.is_asked = true;
-                url.clone()
+                of.url.clone()
             })
             .collect();
         missing.sort_unstable();
+        missing.dedup();
         missing
     }
 }
 
 impl Memory {
-    /// Whether an address is that of an executor of another app: it has a session here, or had one a moment ago, or has
-    /// something from here.
-    pub(crate) fn is_of_another_app(&self, url: &str, app: &str) -> bool {
-        let here = self.natives.here.get(url).map(|native| &native.app);
-        let known = here.or_else(|| self.natives.absent.get(url).map(|absence| &absence.app));
-        let has_other = |at: &Arc<Address>| at.url == url && at.app != app;
-        known.is_some_and(|of| of != app)
-            || self.flights.values().any(|flight| flight.address.as_ref().is_some_and(has_other))
-    }
-
     /// Those of a crew that may have a run for this handler from this node.
     pub(crate) fn offering(&self, crew: &[Arc<Address>], handler: &str) -> Vec<Arc<Address>> {
         crew.iter().filter(|address| self.natives.offers(address, handler)).cloned().collect()
@@ -272,17 +276,17 @@ impl Memory {
     /// An executor came, or came back. Whatever it was given and does not hold never arrived.
     pub(crate) fn native_came(&mut self, comer: Comer, holds: &[Claim], now: Timestamp) -> SessionId {
         let Comer { address, handlers, is_carried } = comer;
-        let url = address.url.clone();
+        let of = SessionKey::from(&*address);
         let handlers = (!handlers.is_empty()).then(|| Arc::new(handlers.into_iter().collect()));
         self.natives.sessions += 1;
         let session = SessionId(self.natives.sessions);
-        let native = Native { app: address.app.clone(), session, room: 0, handlers, is_carried };
-        let before = self.natives.here.insert(url.clone(), native);
-        self.natives.absent.remove(&url);
-        self.natives.unreached.remove(&url);
-        self.natives.drop_claims(&url);
+        let native = Native { session, room: 0, handlers, is_carried };
+        let before = self.natives.here.insert(of.clone(), native);
+        self.natives.absent.remove(&of);
+        self.natives.unreached.remove(&of);
+        self.natives.drop_claims(&of);
         let held: FxHashMap<RunId, Attempt> = holds.iter().map(|claim| (claim.run, claim.attempt)).collect();
-        let missing = self.flights_at(&url).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
+        let missing = self.flights_at(&of).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
         for (id, _) in missing.collect::<Vec<_>>() {
             match before {
                 None if !is_carried => self.report_unsent(id, now),
@@ -290,7 +294,6 @@ impl Memory {
                 _ => self.take_for_lost(id, Text::Borrowed("the executor does not have it"), now),
             }
         }
-        let app = address.app.clone();
         for claim in holds {
             let is_flying =
                 self.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
@@ -303,45 +306,43 @@ impl Memory {
         self.natives.unclaimed = left;
         Vec::into_iter(found).for_each(|id| self.seek_again(id));
         // Who stranded because nobody had a session may have found somebody.
-        self.recall(&app);
+        self.recall(&of.app);
         session
     }
 
     /// An executor's session is over. One that said goodbye has nothing any more, others may come back.
     pub(crate) fn native_went(
         &mut self,
-        url: &Text,
+        of: &SessionKey,
         session: SessionId,
         is_final: bool,
         now: Timestamp,
     ) -> bool {
-        if self.natives.here.get(url).is_none_or(|native| native.session != session) {
+        if self.natives.here.get(of).is_none_or(|native| native.session != session) {
             return false;
         }
-        let Some(native) = self.natives.here.remove(url) else { return false };
+        let Some(native) = self.natives.here.remove(of) else { return false };
         if native.is_carried {
             // Whoever carried it may do so again at once.
-            self.natives.unreached.insert(url.clone(), Timestamp::MIN);
+            self.natives.unreached.insert(of.clone(), Timestamp::MIN);
             self.natives.carried_from = Boot::default();
         }
-        self.recall_stalled(&native.app);
-        let absence = Absence { app: native.app.clone(), since: now, is_asked: false };
-        self.natives.absent.insert(url.clone(), absence);
+        self.recall_stalled(&of.app);
+        self.natives.absent.insert(of.clone(), Absence { since: now, is_asked: false });
         if is_final {
-            self.lose_native(url, now);
+            self.lose_native(of, now);
         }
         self.wakes.watch = true;
         true
     }
 
     /// An executor takes nothing more, and ends what it has.
-    pub(crate) fn native_drains(&mut self, url: &Text) {
-        if let Some(native) = self.natives.here.get_mut(url) {
+    pub(crate) fn native_drains(&mut self, of: &SessionKey) {
+        if let Some(native) = self.natives.here.get_mut(of) {
             native.room = 0;
             // It offers nothing, so nobody waits for it either.
             native.handlers = Some(Arc::default());
-            let app = native.app.clone();
-            self.recall_stalled(&app);
+            self.recall_stalled(&of.app);
         }
     }
 
@@ -357,25 +358,28 @@ impl Memory {
         for app in self.registry.apps() {
             let natives =
                 self.registry.routable(&app.name).filter(|(_, dialect)| *dialect == Dialect::Native);
-            for (url, _) in natives.filter(|(url, _)| !self.natives.here.contains_key(&***url)) {
-                let url = Text::Owned(url.to_string());
-                let since = before.remove(&url).unwrap_or(now);
-                if passed(since, now) >= patience || awaited.iter().any(|name| **name == *app.name) {
-                    asked.push(url.clone());
+            for of in natives.map(|(url, _)| SessionKey::new(&app.name, url)) {
+                if self.natives.here.contains_key(&of) {
+                    continue;
                 }
-                self.natives.unreached.insert(url, since);
+                let since = before.remove(&of).unwrap_or(now);
+                if passed(since, now) >= patience || awaited.iter().any(|name| **name == *app.name) {
+                    asked.push(of.url.clone());
+                }
+                self.natives.unreached.insert(of, since);
             }
         }
         if !asked.is_empty() {
             self.natives.carried_from = boot.plus(CARRY_EVERY);
         }
         asked.sort_unstable();
+        asked.dedup();
         asked
     }
 
     /// An executor takes more: those who wait for it ask again, the first of them first.
-    pub(crate) fn credit(&mut self, url: &Text, more: u32) {
-        let Some(native) = self.natives.here.get_mut(url) else { return };
+    pub(crate) fn credit(&mut self, of: &SessionKey, more: u32) {
+        let Some(native) = self.natives.here.get_mut(of) else { return };
         native.room = native.room.saturating_add(more);
         self.natives.has_spare = true;
         self.wakes.fire |= self.seekers.stalled_count() > 0;
@@ -388,12 +392,11 @@ impl Memory {
             return;
         }
         let with_room =
-            |(url, native): (&Text, &Native)| (native.room > 0).then(|| (url.clone(), native.clone()));
-        let mut free: Vec<(Text, Native)> = self.natives.here.iter().filter_map(with_room).collect();
+            |(of, native): (&SessionKey, &Native)| (native.room > 0).then(|| (of.clone(), native.clone()));
+        let mut free: Vec<(SessionKey, Native)> = self.natives.here.iter().filter_map(with_room).collect();
         free.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        for (url, native) in free {
-            let found =
-                self.seekers.first_stalled(&native.app, &url, native.room, |name| native.offers(name));
+        for (of, native) in free {
+            let found = self.seekers.first_stalled(&of.app, &of.url, native.room, |name| native.offers(name));
             self.natives.has_spare |= !found.is_empty();
             found.into_iter().for_each(|id| self.seek_again(id));
         }
@@ -401,17 +404,17 @@ impl Memory {
 
     /// How many wait for each executor that has taken all it gave credits for. Not said again and again: who waits is
     /// counted anew each time.
-    pub(crate) fn wants(&mut self, boot: Boot) -> Vec<(Text, u64)> {
+    pub(crate) fn wants(&mut self, boot: Boot) -> Vec<(SessionKey, u64)> {
         if self.seekers.stalled_count() == 0 || boot < self.natives.wants_from {
             return Vec::new();
         }
         self.natives.wants_from = boot.plus(WANT_EVERY);
         let full = self.natives.here.iter().filter(|(_, native)| native.room == 0);
-        let waiting = |(url, native): (&Text, &Native)| {
-            let count = self.seekers.count_stalled(&native.app, url, |name| native.offers(name));
-            (count > 0).then(|| (url.clone(), count))
+        let waiting = |(of, native): (&SessionKey, &Native)| {
+            let count = self.seekers.count_stalled(&of.app, &of.url, |name| native.offers(name));
+            (count > 0).then(|| (of.clone(), count))
         };
-        let mut wants: Vec<(Text, u64)> = full.filter_map(waiting).collect();
+        let mut wants: Vec<(SessionKey, u64)> = full.filter_map(waiting).collect();
         wants.sort_unstable();
         wants
     }
@@ -464,15 +467,16 @@ impl Memory {
         // Only what an earlier holder may have sent, and only by an executor of the job's own app.
         let may_be = flags.is_doubtful || flags.may_be_gated || flags.has_gate;
         let is_its = job.executor().is_some() && address.app == job.definition.app;
-        let is_so = claim.attempt == run.attempt && self.natives.is_here(&address.url);
+        let is_so = claim.attempt == run.attempt && self.natives.is_here(&SessionKey::from(&*address));
         (may_be && is_its && is_so).then_some((claim, address))
     }
 
     /// An attempt of an earlier holder is at an executor that may not come back.
     pub(crate) fn watch_for(&mut self, address: &Address, now: Timestamp) {
-        if address.dialect == Dialect::Native && !self.natives.is_here(&address.url) {
-            let absence = Absence { app: address.app.clone(), since: now, is_asked: false };
-            self.natives.absent.entry(address.url.clone()).or_insert(absence);
+        let of = SessionKey::from(address);
+        if address.dialect == Dialect::Native && !self.natives.is_here(&of) {
+            let absence = Absence { since: now, is_asked: false };
+            self.natives.absent.entry(of).or_insert(absence);
         }
     }
 
@@ -481,30 +485,32 @@ impl Memory {
     pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
         let is_over = |absence: &Absence| passed(absence.since, now) >= settings.resume;
         let over = self.natives.absent.iter().filter(|(_, absence)| is_over(absence));
-        let mut over: Vec<(Text, Absence)> =
-            over.map(|(url, absence)| (url.clone(), absence.clone())).collect();
+        let mut over: Vec<(SessionKey, Absence)> =
+            over.map(|(of, absence)| (of.clone(), absence.clone())).collect();
         over.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        for (url, absence) in over {
-            let heard_of = self.registry.executor(&absence.app, &url).and_then(|executor| executor.last_beat);
+        for (of, absence) in over {
+            let heard_of = self.registry.executor(&of.app, &of.url).and_then(|executor| executor.last_beat);
             if heard_of.is_some_and(|at| at > absence.since) {
-                self.natives.absent.insert(url, Absence { since: now, is_asked: false, ..absence });
+                self.natives.absent.insert(of, Absence { since: now, is_asked: false });
             } else {
-                self.lose_native(&url, now);
+                self.lose_native(&of, now);
             }
         }
     }
 
-    fn lose_native(&mut self, url: &Text, now: Timestamp) {
-        self.natives.absent.remove(url);
-        self.natives.drop_claims(url);
-        for (id, _) in self.flights_at(url) {
+    fn lose_native(&mut self, of: &SessionKey, now: Timestamp) {
+        self.natives.absent.remove(of);
+        self.natives.drop_claims(of);
+        for (id, _) in self.flights_at(of) {
             self.take_for_lost(id, Text::Borrowed("the executor is gone"), now);
         }
     }
 
     /// The attempts that an executor has, by what is known here.
-    fn flights_at(&self, url: &Text) -> Vec<(RunId, Attempt)> {
-        let is_there = |address: &Option<Arc<Address>>| address.as_ref().is_some_and(|at| at.url == *url);
+    fn flights_at(&self, of: &SessionKey) -> Vec<(RunId, Attempt)> {
+        let is_there = |address: &Option<Arc<Address>>| {
+            address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url)
+        };
         let flights = self.flights.iter().filter(|(_, flight)| is_there(&flight.address));
         let mut flights: Vec<_> = flights.map(|(id, flight)| (*id, flight.attempt)).collect();
         flights.sort_unstable();

@@ -119,6 +119,13 @@ impl ParkedJobs {
         }
     }
 
+    /// Those that were due before this were called back, and others are left.
+    pub(crate) fn advance(&mut self, job: JobId, shard: ShardId, first: Timestamp) {
+        if self.entries.contains_key(&(job, shard)) {
+            self.put(job, shard, |entry| Entry { first: entry.first.max(first), ..entry });
+        }
+    }
+
     pub(crate) fn is_due(&self, job: JobId, shard: ShardId) -> bool {
         self.entries.get(&(job, shard)).is_some_and(|entry| entry.waits_for == WaitsFor::Call)
     }
@@ -202,9 +209,11 @@ mod tests {
         assert_eq!(jobs(&parked), [2, 3]);
         assert!(parked.call(JobId(1), true) && !parked.call(JobId(9), false));
         assert_eq!(parked.due(1), [Parked { job: JobId(1), shard, since_change: true }]);
+        parked.advance(JobId(1), shard, at(28));
+        assert_eq!(jobs(&parked), [2, 3, 1], "its first ones were called back");
         parked.forget(JobId(2), shard);
         parked.leave(ShardId(1));
-        assert_eq!(jobs(&parked), [1, 3]);
+        assert_eq!(jobs(&parked), [3, 1]);
         parked.leave(shard);
         assert!(parked.due.is_empty() && parked.entries.is_empty());
         assert_eq!((parked.waiting(), parked.earliest()), (0, None));

@@ -85,16 +85,39 @@ pub trait Dispatch: Send + Sync {
     fn ask_for_holds(&self) {}
 
     /// Says to executors that have a session how many runs wait for them to take more.
-    fn want(&self, _wants: Vec<(Text, u64)>) {}
+    fn want(&self, _wants: Vec<(SessionKey, u64)>) {}
 
     /// Carries runs and reports between an executor that has a session here and the node at this address, which has none.
-    fn carry(&self, _url: Text, _node: Text) {}
+    fn carry(&self, _of: SessionKey, _node: Text) {}
 
     /// Leaves so many of an executor's places to nodes that it is carried to: the answer to [`Heard::Borrow`].
-    fn lend(&self, _url: Text, _places: u32) {}
+    fn lend(&self, _of: SessionKey, _places: u32) {}
 
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
+}
+
+/// An executor with a session. Its address alone does not say who it is: executors choose their names, and two apps may have
+/// chosen the same one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey {
+    /// The app that its token opened the session for.
+    pub app: Text,
+    /// Its address.
+    pub url: Text,
+}
+
+impl SessionKey {
+    /// The executor with this address of this app.
+    pub fn new(app: &str, url: &str) -> SessionKey {
+        SessionKey { app: Text::Owned(app.to_owned()), url: Text::Owned(url.to_owned()) }
+    }
+}
+
+impl From<&Address> for SessionKey {
+    fn from(address: &Address) -> SessionKey {
+        SessionKey { app: address.app.clone(), url: address.url.clone() }
+    }
 }
 
 /// An attempt on its way.
@@ -303,21 +326,21 @@ pub enum Heard {
     /// A native executor takes more.
     Credit {
         /// Who.
-        url: Text,
+        of: SessionKey,
         /// How many more.
         more: u32,
     },
     /// Another node has so many runs waiting for a native executor that is carried to it.
     Borrow {
         /// Who.
-        url: Text,
+        of: SessionKey,
         /// How many runs.
         runs: u64,
     },
     /// A native executor takes nothing more, and ends what it has.
     Draining {
         /// Who.
-        url: Text,
+        of: SessionKey,
     },
     /// How far an attempt is.
     Progress(Progress),

@@ -45,7 +45,7 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "seven independent facts, in a record that exists a million times"
+    reason = "eight independent facts, in a record that exists a million times"
 )]
 pub(crate) struct Flags {
     pub(crate) has_payload: bool,
@@ -62,12 +62,20 @@ pub(crate) struct Flags {
     pub(crate) may_be_gated: bool,
     /// An earlier attempt may have arrived.
     pub(crate) may_repeat: bool,
+    /// It was in memory by the time it was due: what it waits for from then on is no lateness.
+    pub(crate) is_in_time: bool,
 }
 
 impl Run {
     pub(crate) fn candidate(&self) -> Candidate {
         let Run { origin, fire_time, ready_at, attempt, decided, .. } = *self;
-        Candidate { origin, fire_time, ready_at, attempt, decided }
+        let is_called_back = self.flags.is_called_back;
+        Candidate { origin, fire_time, ready_at, attempt, decided, is_called_back }
+    }
+
+    /// The moment at which its lateness is judged: when it was due, if this node was there.
+    pub(crate) fn judged_at(&self, now: Timestamp) -> Timestamp {
+        if self.flags.is_in_time { now.min(self.ready_at) } else { now }
     }
 
     pub(crate) fn rank(&self, id: RunId) -> Rank {

@@ -128,11 +128,9 @@ impl Seekers {
         self.posts_of(app).flat_map(|(_, ranks)| ranks.iter().map(|rank| rank.run)).collect()
     }
 
-    /// The last in line of all, so many.
-    pub(crate) fn last_stalled(&self, many: usize) -> Vec<RunId> {
-        let mut ranks: Vec<Rank> = self.stalled.values().flatten().copied().collect();
-        ranks.sort_unstable_by(|a, b| b.cmp(a));
-        ranks.into_iter().take(many).map(|rank| rank.run).collect()
+    /// All of every app, in no order.
+    pub(crate) fn stalled(&self) -> impl Iterator<Item = Rank> {
+        self.stalled.values().flatten().copied()
     }
 
     fn posts_of<'a>(&'a self, app: &'a Text) -> impl Iterator<Item = (&'a Post, &'a BTreeSet<Rank>)> {

@@ -27,6 +27,11 @@ impl SharedTime {
         self.lock().learn(asked, answered, store_now)
     }
 
+    /// The time that was last told, however long ago.
+    pub(crate) fn shown(&self) -> Option<Timestamp> {
+        self.lock().shown()
+    }
+
     /// For how long time stands still, because the store's clock was set back.
     pub(crate) fn held(&self, at: Boot) -> Option<Duration> {
         self.lock().held(at)

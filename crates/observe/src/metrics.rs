@@ -69,6 +69,7 @@ pub struct Metrics {
     closed: Family<ByOutcome, Counter>,
     retries: Counter,
     missed: Counter,
+    delayed: Counter,
     late_reports: Counter,
     refused_reports: Counter,
     refused_registrations: Counter,
@@ -196,6 +197,7 @@ impl Metrics {
             closed: Family::default(),
             retries: Counter::default(),
             missed: Counter::default(),
+            delayed: Counter::default(),
             late_reports: Counter::default(),
             refused_reports: Counter::default(),
             refused_registrations: Counter::default(),
@@ -242,6 +244,11 @@ impl Metrics {
             ("attempts_sent", "Attempts that went out", &self.sent),
             ("retries", "Attempts that ended badly and are followed by another", &self.retries),
             ("fire_times_missed", "Fire times that were passed over", &self.missed),
+            (
+                "attempts_delayed",
+                "Attempts that found every connection to their executor in use",
+                &self.delayed,
+            ),
             ("late_reports", "Reports about attempts that were no longer current", &self.late_reports),
             (
                 "reports_refused",
@@ -320,6 +327,7 @@ impl Metrics {
             }
             Event::Retrying { .. } => add(&self.retries, 1),
             Event::Missed { count, .. } => add(&self.missed, *count),
+            Event::Delayed { .. } => add(&self.delayed, 1),
             Event::LateReport { .. } => add(&self.late_reports, 1),
             Event::ReportRefused { .. } => add(&self.refused_reports, 1),
             Event::Overreached { count, .. } => add(&self.refused_reports, *count as u64),

@@ -99,7 +99,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Config {
-    fn with_data(data: PathBuf) -> Config {
+    pub(crate) fn with_data(data: PathBuf) -> Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
             data,
@@ -164,6 +164,11 @@ impl Config {
 }
 
 impl Config {
+    /// How many HTTP calls the node has under way at most.
+    pub(crate) fn calls_max(&self) -> usize {
+        [self.fast, self.slow, self.overflow].iter().map(|places| *places as usize).sum()
+    }
+
     /// Notes where a value comes from.
     fn comes_from(&mut self, section: &str, key: &str, origin: SettingOrigin) {
         let known = SETTINGS.iter().find(|(of, name, _)| *of == section && *name == key);

@@ -35,7 +35,8 @@ const FORGETS_EVERY: Duration = Duration::from_secs(600);
 /// How long an answer to a repeated request is kept.
 const ANSWERS_KEPT: Duration = Duration::from_secs(86_400);
 
-/// Files that are not for connections of clients: calls to agents and executors, the database, the data folder.
+/// Files that are neither for connections of clients nor for calls to agents: calls to executors, the database, the data
+/// folder.
 const FILES_KEPT: usize = 1_024;
 
 const PANICKED: &str =
@@ -212,7 +213,7 @@ fn greet(url: &str, config: &Config, first: &First) {
 /// whoever waits for one that is not there is shut out with everybody else.
 fn limits(config: &Config, files: Option<u64>) -> Limits {
     let room = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
-    let room = room.saturating_sub(FILES_KEPT).max(room / 2);
+    let room = room.saturating_sub(FILES_KEPT + config.calls_max()).max(room / 2);
     if room < config.connections {
         tracing::warn!(
             connections = room,

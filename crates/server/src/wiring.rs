@@ -280,7 +280,7 @@ fn switch(
     });
     let agents = Agents::new(Setup {
         runtime: Handle::current(),
-        options: Options { extra_roots: config.authorities.clone(), ..Options::default() },
+        options: agent_options(config),
         guard: strict.clone(),
         now: Arc::clone(now),
         entropy: Arc::new(Machine),
@@ -314,6 +314,14 @@ fn switch(
     });
     let (agents, executors, natives) = (Arc::new(agents), Arc::new(executors), Arc::new(natives));
     Ok(Switch { agents, executors, natives })
+}
+
+/// A connection for every call that the node's pools have a place for: where one is short, what is decided by places would be
+/// decided again by who comes first.
+fn agent_options(config: &Config) -> Options {
+    let connections = config.calls_max();
+    let extra_roots = config.authorities.clone();
+    Options { connections, connections_per_host: connections, extra_roots, ..Options::default() }
 }
 
 fn check_target(http: &Http) -> Vec<(String, String)> {
@@ -517,4 +525,19 @@ struct Alone;
 
 impl Peers for Alone {
     fn tell(&self, _: NodeId, _: Hint) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_that_has_a_place_has_a_connection() {
+        let mut config = Config::with_data("unused".into());
+        for (fast, slow, overflow) in [(200, 100, 1_000), (5, 0, 0), (4_000, 300, 20)] {
+            (config.fast, config.slow, config.overflow) = (fast, slow, overflow);
+            let (options, places) = (agent_options(&config), (fast + slow + overflow) as usize);
+            assert!(options.connections >= places && options.connections_per_host >= places);
+        }
+    }
 }

@@ -336,6 +336,13 @@ impl Store for Sqlite {
         self.ask(1, move |keeper| keeper.allot(day, count)).await
     }
 
+    async fn allot_days(&self, days: &[(u32, u64)]) -> Result<Vec<u64>, StoreError> {
+        let days = days.to_vec();
+        let allot =
+            move |keeper: &mut Keeper| days.iter().map(|(day, count)| keeper.allot(*day, *count)).collect();
+        self.ask(1, allot).await
+    }
+
     async fn accept(
         &self,
         runs: Vec<NewRun>,

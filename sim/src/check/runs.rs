@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Brought, Close, Delivery, JobId, JobState, NewRun, Origin, Outcome, Own, RunId,
-    ShardId, StoppedReason, Target, Token,
+    Attempt, AttemptOutcome, Brought, Close, Definition, Delivery, JobId, JobState, NewRun, Origin, Outcome,
+    Own, RunId, ShardId, StoppedReason, Target, Token,
 };
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
@@ -353,7 +353,7 @@ impl Checker {
             self.http_sends.push_back(moment.now);
             forget_older(&mut self.http_sends, moment.now, QUEUE_US);
         }
-        self.runs[unit].has_place |= definition.block != Block::Concurrent(None);
+        self.runs[unit].has_place |= limit(definition) != usize::MAX;
         let run = &mut self.runs[index];
         let is_marked = send.possible_duplicate;
         if run.sends.iter().any(|earlier| earlier.by != by) {
@@ -453,11 +453,7 @@ impl Checker {
 
     /// No more runs of the job are under way than it allows.
     fn check_limit(&mut self, index: u32, send: &Dispatched) -> Checked {
-        let limit = match send.job.definition.block {
-            Block::Serial | Block::Discard | Block::Cover => 1,
-            Block::Concurrent(Some(limit)) => limit.get() as usize,
-            Block::Concurrent(None) => usize::MAX,
-        };
+        let limit = limit(&send.job.definition);
         let run = &mut self.runs[index as usize];
         if run.sends.is_empty() && run.admitted_among == 0 {
             run.admitted_among = limit;
@@ -543,5 +539,17 @@ impl Checker {
 fn forget_older(times: &mut VecDeque<Micros>, now: Micros, span: Micros) {
     while times.front().is_some_and(|time| now - time >= span) {
         times.pop_front();
+    }
+}
+
+/// How many runs of a job the nodes let go side by side. The executors here are called, so they keep to a job's word themselves;
+/// only a number of runs is for the nodes to keep.
+fn limit(definition: &Definition) -> usize {
+    let is_for_executors = matches!(definition.target, Target::Executor(_));
+    match definition.block {
+        Block::Serial | Block::Discard | Block::Cover if is_for_executors => usize::MAX,
+        Block::Serial | Block::Discard | Block::Cover => 1,
+        Block::Concurrent(Some(limit)) => limit.get() as usize,
+        Block::Concurrent(None) => usize::MAX,
     }
 }

@@ -76,6 +76,11 @@ impl ClusterTime {
         u64::try_from(ahead).ok().filter(|ahead| *ahead > 0).map(Duration::from_millis)
     }
 
+    /// The time that was last told, however long ago.
+    pub fn shown(&self) -> Option<Timestamp> {
+        self.shown
+    }
+
     /// The moment on this machine at which the cluster's time will be `at`, if its clock goes on as it does.
     pub fn moment_of(&self, at: Timestamp) -> Boot {
         let undrifted = at.as_millis().saturating_sub(self.offset.unwrap_or(0));

@@ -20,6 +20,8 @@ pub struct Candidate {
     pub attempt: Attempt,
     /// What was decided about its lateness.
     pub decided: Decided,
+    /// Whether it was parked, and called back to be ready when it is.
+    pub is_called_back: bool,
 }
 
 /// What the job, as it stands now, wants done with a run that is due.
@@ -81,12 +83,20 @@ fn by_windows(job: &Job, run: &Candidate, now: Timestamp) -> Option<Wanted> {
     if matches!(run.origin, Origin::Manual | Origin::Retry | Origin::Part) {
         return None;
     }
-    match job.exclusions.judge(run.fire_time) {
+    match job.exclusions.judge(asked_for(job, run)) {
         Verdict::OutsideWindows => Some(Wanted::Skip(Skip::OutsideWindows)),
         Verdict::OutsideCalendar => Some(Wanted::Skip(Skip::OutsideCalendar)),
         Verdict::Deferred(until) if now < until => Some(Wanted::Defer(until)),
         Verdict::Allowed | Verdict::Deferred(_) => None,
     }
+}
+
+/// The instant that has to be in a window: the fire time, or the time that a person has moved a one-shot to. What a start
+/// called back, and what is tried again, is judged by the fire time.
+fn asked_for(job: &Job, run: &Candidate) -> Timestamp {
+    let is_called_back = run.is_called_back || run.ready_at == job.changed_at;
+    let is_moved = run.origin == Origin::OneShot && run.attempt == Attempt::FIRST && !is_called_back;
+    if is_moved { run.ready_at } else { run.fire_time }
 }
 
 /// The instant from which lateness counts. Waiting for a window, for a place, or for another time that somebody
@@ -97,10 +107,19 @@ fn counted_from(job: &Job, run: &Candidate) -> Timestamp {
     if is_called_back { run.fire_time } else { run.ready_at.max(run.fire_time) }
 }
 
+/// Whether a run was parked for want of room, and not for a stop of its job: it was called back as of a change of the job, and
+/// that was before it was due. A stop and a start after that would have been later changes.
+fn waited_for_room(run: &Candidate) -> bool {
+    run.is_called_back && run.ready_at <= run.fire_time
+}
+
+fn late_by(job: &Job, run: &Candidate, now: Timestamp) -> Duration {
+    if waited_for_room(run) { Duration::ZERO } else { lateness(counted_from(job, run), now) }
+}
+
 fn by_lateness(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
-    let due = counted_from(job, run);
     let misfire = &job.definition.misfire;
-    match misfire.judge(lateness(due, now)) {
+    match misfire.judge(late_by(job, run, now)) {
         Lateness::OnTime => Wanted::Start(Decided::OnTime),
         Lateness::Late => Wanted::Start(Decided::Late),
         Lateness::Missed if misfire.policy == Policy::Skip => Wanted::Skip(Skip::Misfire),
@@ -119,7 +138,7 @@ pub fn decided_when_due(job: &Job, run: &Candidate, now: Timestamp) -> Decided {
     if run.decided != Decided::NotYet || !is_judged || run.attempt > Attempt::FIRST {
         return run.decided;
     }
-    match job.definition.misfire.judge(lateness(counted_from(job, run), now)) {
+    match job.definition.misfire.judge(late_by(job, run, now)) {
         Lateness::OnTime => Decided::OnTime,
         Lateness::Late => Decided::Late,
         Lateness::Missed => Decided::NotYet,
@@ -164,7 +183,8 @@ mod tests {
 
     fn candidate(origin: Origin, fire_time: &str) -> Candidate {
         let (attempt, decided) = (Attempt::FIRST, Decided::NotYet);
-        Candidate { origin, fire_time: at(fire_time), ready_at: at(fire_time), attempt, decided }
+        let (fire_time, is_called_back) = (at(fire_time), false);
+        Candidate { origin, fire_time, ready_at: fire_time, attempt, decided, is_called_back }
     }
 
     fn stopped(reason: StoppedReason) -> Job {
@@ -275,6 +295,25 @@ mod tests {
         let skips = windowed(Outside::Skip);
         check(&skips, Origin::Schedule, "10:00:00", "10:00:00", Wanted::Skip(Skip::OutsideWindows));
         check(&skips, Origin::Manual, "10:00:00", "10:00:00", Wanted::Start(Decided::OnTime));
+    }
+
+    #[test]
+    fn what_was_parked_although_its_job_was_there_for_it_has_waited_for_room_and_is_not_late() {
+        let skip = Misfire { policy: Policy::Skip, ..Misfire::default() };
+        let changed_at = at("09:00:00");
+        let job = Job {
+            changed_at,
+            ..compile(crate::model::Definition { misfire: skip, ..definition(every(60)) })
+        };
+        for origin in [Origin::Schedule, Origin::OneShot] {
+            let called =
+                Candidate { ready_at: changed_at, is_called_back: true, ..candidate(origin, "10:00:00") };
+            assert_eq!(wanted(&job, &called, at("10:05:00")), Wanted::Start(Decided::OnTime), "{origin}");
+            let changed_later = Job { changed_at: at("10:04:00"), ..job.clone() };
+            let called = Candidate { ready_at: changed_later.changed_at, ..called };
+            let wanted = wanted(&changed_later, &called, at("10:05:00"));
+            assert_eq!(wanted, Wanted::Skip(Skip::Misfire), "{origin}: it may have waited for a start");
+        }
     }
 
     #[test]

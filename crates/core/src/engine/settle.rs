@@ -18,8 +18,11 @@ pub struct End<'a> {
     pub retry_after: Option<Duration>,
     /// Whether the target says that another try is of no use.
     pub is_final: bool,
-    /// Whether it ended only because the node that sent it is gone. Such an attempt does not count against the job.
+    /// Whether it ended only because the node that sent it is gone, or never reached its executor for lack of room. Such an
+    /// attempt does not count against the job.
     pub by_loss_of_node: bool,
+    /// How many attempts before it do not count, as far as is known.
+    pub spared: u32,
 }
 
 /// What becomes of the run, which may have something of its own in place of its job's. `jitter` is any number, the more
@@ -51,8 +54,8 @@ fn retry(policy: &Retry, end: &End<'_>, now: Timestamp, jitter: u16) -> Option<T
         return None;
     }
     let told = end.retry_after.unwrap_or_default();
-    let delay =
-        if end.by_loss_of_node { Duration::ZERO } else { policy.delay_after_told(number.0, told, jitter)? };
+    let counted = number.0.saturating_sub(end.spared).max(1);
+    let delay = if end.by_loss_of_node { told } else { policy.delay_after_told(counted, told, jitter)? };
     Some(Then::Wait { ready_at: now.saturating_add(delay), attempt: number.next() })
 }
 
@@ -88,6 +91,7 @@ mod tests {
                 retry_after: None,
                 is_final: false,
                 by_loss_of_node: false,
+                spared: 0,
             },
         )
     }
@@ -131,7 +135,8 @@ mod tests {
     #[test]
     fn the_target_can_end_it_or_ask_for_patience() {
         let (job, failed) = (job(every(60)), attempt(1, AttemptOutcome::Failed));
-        let end = End { attempt: &failed, retry_after: None, is_final: true, by_loss_of_node: false };
+        let end =
+            End { attempt: &failed, retry_after: None, is_final: true, by_loss_of_node: false, spared: 0 };
         assert_eq!(fate_of(&job, &end), "failed");
         let patience = Some(Duration::from_secs(20));
         assert_eq!(fate_of(&job, &End { retry_after: patience, is_final: false, ..end }), "2 at 10:00:21");
@@ -140,7 +145,8 @@ mod tests {
     #[test]
     fn a_runs_own_policy_counts_in_place_of_its_jobs() {
         let (mut job, failed) = (job(every(60)), attempt(1, AttemptOutcome::Failed));
-        let end = End { attempt: &failed, retry_after: None, is_final: false, by_loss_of_node: false };
+        let end =
+            End { attempt: &failed, retry_after: None, is_final: false, by_loss_of_node: false, spared: 0 };
         let own = |max_attempts, seconds| {
             let initial_delay = Duration::from_secs(seconds);
             Own { timeout: None, retry: Some(Retry { max_attempts, initial_delay, ..Retry::default() }) }
@@ -154,7 +160,8 @@ mod tests {
     #[test]
     fn an_attempt_lost_with_its_node_is_repeated_whatever_the_attempts() {
         let (job, lost) = (job(every(60)), attempt(3, AttemptOutcome::Lost));
-        let end = End { attempt: &lost, retry_after: None, is_final: false, by_loss_of_node: true };
+        let end =
+            End { attempt: &lost, retry_after: None, is_final: false, by_loss_of_node: true, spared: 0 };
         assert_eq!(fate_of(&job, &end), "4 at 10:00:01");
     }
 
@@ -165,6 +172,19 @@ mod tests {
         assert_eq!(after(every(30).into()), None);
         let bounded = Schedule { until: Some(at("10:00:30")), ..delay(30).into() };
         assert_eq!(after(bounded), None);
+    }
+
+    #[test]
+    fn an_attempt_that_found_no_room_waits_as_told_and_is_not_counted_afterwards() {
+        let job = job(every(60));
+        let (unsent, failed) = (attempt(9, AttemptOutcome::Refused), attempt(10, AttemptOutcome::Failed));
+        let pause = Some(Duration::from_secs(5));
+        let end =
+            End { attempt: &unsent, retry_after: pause, is_final: false, by_loss_of_node: true, spared: 8 };
+        assert_eq!(fate_of(&job, &end), "10 at 10:00:06");
+        let end = End { attempt: &failed, retry_after: None, by_loss_of_node: false, spared: 9, ..end };
+        assert_eq!(fate_of(&job, &end), "11 at 10:00:02", "it is the first that counts");
+        assert_eq!(fate_of(&job, &End { spared: 0, ..end }), "failed");
     }
 
     #[test]

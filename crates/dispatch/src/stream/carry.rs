@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use punctual_core::model::Text;
-use punctual_node::ports::Heard;
+use punctual_node::ports::{Heard, SessionKey};
 use punctual_protocol::native::{Credit, FromExecutor, FromNode, Hello, Report, Reports};
 use rustc_hash::FxHashSet;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -51,26 +51,26 @@ struct Waiting {
 /// All of those.
 #[derive(Default)]
 pub(super) struct Yard {
-    lines: Mutex<BTreeMap<Text, Vec<Waiting>>>,
+    lines: Mutex<BTreeMap<SessionKey, Vec<Waiting>>>,
     /// What is being dialled, and what was in vain until when.
-    asked: Mutex<BTreeMap<(Text, Text), Option<Instant>>>,
+    asked: Mutex<BTreeMap<(SessionKey, Text), Option<Instant>>>,
 }
 
 impl Yard {
     /// Whether it is to be dialled now; from then on it is not again.
-    fn begin(&self, url: &Text, node: &Text) -> bool {
+    fn begin(&self, of: &SessionKey, node: &Text) -> bool {
         let mut asked = locked(&self.asked);
         let now = Instant::now();
         asked.retain(|_, until| until.is_none_or(|until| until > now));
-        let key = (url.clone(), node.clone());
+        let key = (of.clone(), node.clone());
         let is_new = !asked.contains_key(&key);
         asked.entry(key).or_insert(None);
         is_new
     }
 
     /// Nobody dials it again for so long.
-    fn end(&self, url: &Text, node: &Text, pause: Duration) {
-        locked(&self.asked).insert((url.clone(), node.clone()), Some(Instant::now() + pause));
+    fn end(&self, of: &SessionKey, node: &Text, pause: Duration) {
+        locked(&self.asked).insert((of.clone(), node.clone()), Some(Instant::now() + pause));
     }
 
     /// Hangs up where nobody has come in time.
@@ -84,32 +84,32 @@ impl Yard {
 }
 
 /// Begins to carry for an executor, unless that is so already.
-pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
-    let is_carried = hub.session(&url).is_none_or(|session| session.carriages.reach(&node));
-    if is_carried || !hub.yard.begin(&url, &node) {
+pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
+    let is_carried = hub.session(&of).is_none_or(|session| session.carriages.reach(&node));
+    if is_carried || !hub.yard.begin(&of, &node) {
         return;
     }
     let hub = Arc::clone(hub);
     hub.runtime().clone().spawn(async move {
         let dialled = timeout(DIAL_WITHIN, hub.dial(node.clone())).await;
         let socket = dialled.unwrap_or_else(|_| Err("it took too long".into()));
-        match (socket, hub.session(&url)) {
+        match (socket, hub.session(&of)) {
             (Ok(socket), Some(session)) => {
                 let until = Instant::now() + HELLO_WITHIN;
-                locked(&hub.yard.lines).entry(url.clone()).or_default().push(Waiting {
+                locked(&hub.yard.lines).entry(of.clone()).or_default().push(Waiting {
                     node: node.clone(),
                     socket,
                     until,
                 });
                 session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
-                hub.yard.end(&url, &node, HELLO_WITHIN);
+                hub.yard.end(&of, &node, HELLO_WITHIN);
                 sleep_until(until).await;
                 hub.yard.clear();
             }
-            (Ok(_), None) => hub.yard.end(&url, &node, Duration::ZERO),
+            (Ok(_), None) => hub.yard.end(&of, &node, Duration::ZERO),
             (Err(error), _) => {
-                tracing::debug!(url = &*url, node = &*node, error, "cannot carry for an executor");
-                hub.yard.end(&url, &node, PAUSE);
+                tracing::debug!(url = &*of.url, node = &*node, error, "cannot carry for an executor");
+                hub.yard.end(&of, &node, PAUSE);
             }
         }
     });
@@ -117,7 +117,7 @@ pub(super) fn start(hub: &Arc<Hub>, url: Text, node: Text) {
 
 /// An executor has come again: whoever waits for it sets out.
 pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
-    let lines = locked(&hub.yard.lines).remove(&session.url).unwrap_or_default();
+    let lines = locked(&hub.yard.lines).remove(&session.of).unwrap_or_default();
     let now = Instant::now();
     for Waiting { node, socket, .. } in lines.into_iter().filter(|line| line.until > now) {
         if session.carriages.reach(&node) {
@@ -298,19 +298,29 @@ struct Trip {
 
 impl Trip {
     async fn make(self, mut socket: PeerSocket, hello: Hello, said: UnboundedReceiver<FromExecutor>) {
-        let url = &self.session.url;
-        tracing::info!(url = &**url, node = &*self.carriage.node, "carrying for an executor");
+        let of = &self.session.of;
+        tracing::info!(url = &*of.url, node = &*self.carriage.node, "carrying for an executor");
         let silence = match self.open(&mut socket, hello).await {
             Ok(silence) => silence,
             Err(why) => {
-                tracing::info!(url = &**url, node = &*self.carriage.node, why, "not let in for an executor");
+                tracing::info!(
+                    url = &*of.url,
+                    node = &*self.carriage.node,
+                    why,
+                    "not let in for an executor"
+                );
                 self.session.carriages.remove(&self.carriage);
-                return self.hub.yard.end(url, &self.carriage.node, PAUSE);
+                return self.hub.yard.end(of, &self.carriage.node, PAUSE);
             }
         };
         let why = self.go(&mut socket, silence, said).await;
         let _ = timeout(HELLO_WITHIN, socket.close(None)).await;
-        tracing::info!(url = &**url, node = &*self.carriage.node, why, "no longer carrying for an executor");
+        tracing::info!(
+            url = &*of.url,
+            node = &*self.carriage.node,
+            why,
+            "no longer carrying for an executor"
+        );
         // What was on its way is known when the executor has said what it holds.
         self.session.outbox.end(End::Goodbye("say what you hold: another node is no longer reached".into()));
     }
@@ -384,7 +394,7 @@ impl Trip {
 
     /// What the other node says; or why it ends.
     fn hear(&self, text: &str) -> Result<(), String> {
-        let (session, url) = (&self.session, &self.session.url);
+        let (session, of) = (&self.session, &self.session.of);
         match FromNode::read(text).map_err(|refusal| refusal.reason)? {
             FromNode::Runs(runs) => {
                 let mut inside = self.carriage.inside();
@@ -398,7 +408,7 @@ impl Trip {
             FromNode::Want(want) => {
                 self.carriage.inside().wanted = want.runs;
                 session.outbox.want(want.runs);
-                self.hub.tell(vec![Heard::Borrow { url: url.clone(), runs: want.runs }]);
+                self.hub.tell(vec![Heard::Borrow { of: of.clone(), runs: want.runs }]);
             }
             FromNode::Goodbye(goodbye) => return Err(goodbye.reason),
             FromNode::Error(refusal) => return Err(refusal.reason),

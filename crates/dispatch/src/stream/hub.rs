@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Token};
-use punctual_node::ports::{Address, Dispatched, Further, Heard, Kill, Killed, Receipt, Report};
+use punctual_node::ports::{Address, Dispatched, Further, Heard, Kill, Killed, Receipt, Report, SessionKey};
 use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Hello, Outcome, Refusal, Report as Said};
 use rustc_hash::FxHashSet;
 use tokio::runtime::Handle;
@@ -36,9 +36,8 @@ const MESSAGE_MAX: usize = 64 << 10;
 
 /// An executor that is there.
 pub(super) struct Session {
-    pub(super) url: Text,
-    /// The app that it was let in for.
-    app: Text,
+    /// The app that it was let in for, and its address. Only runs of that app go there.
+    pub(super) of: SessionKey,
     pub(super) outbox: Outbox,
     /// What it was given, or held when it came and may have: of nothing else it may speak.
     given: Mutex<FxHashSet<(RunId, Attempt)>>,
@@ -60,11 +59,11 @@ impl Session {
 /// Everybody who is there, and what is between them and the node.
 pub(super) struct Hub {
     setup: Setup,
-    sessions: Mutex<BTreeMap<Text, Arc<Session>>>,
+    sessions: Mutex<BTreeMap<SessionKey, Arc<Session>>>,
     /// Reports that are not kept yet.
     waiting: Mutex<BTreeMap<u64, (Arc<Session>, Held)>>,
     /// Attempts that were asked to end.
-    killed: Mutex<BTreeMap<(RunId, Attempt), Text>>,
+    killed: Mutex<BTreeMap<(RunId, Attempt), SessionKey>>,
     receipts: AtomicU64,
     scrolls: Scrolls,
     /// Where nodes are.
@@ -123,10 +122,10 @@ impl Hub {
         }
     }
 
-    pub(super) fn want(&self, wants: &[(Text, u64)]) {
+    pub(super) fn want(&self, wants: &[(SessionKey, u64)]) {
         let sessions = locked(&self.sessions);
-        for (url, runs) in wants {
-            if let Some(session) = sessions.get(url) {
+        for (of, runs) in wants {
+            if let Some(session) = sessions.get(of) {
                 session.outbox.want(*runs);
             }
         }
@@ -155,12 +154,11 @@ impl Hub {
         let stale: FxHashSet<&Held> = stale.iter().collect();
         let live = hello.holds.iter().filter(|held| !stale.contains(held));
         let held = live.map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
-        let (url, app) = (Text::Owned(hello.address()), Text::Owned(hello.app.clone()));
+        let of = SessionKey::new(&hello.app, &hello.address());
         let (outbox, given, unkept) = (Outbox::default(), Mutex::new(held), AtomicUsize::new(0));
         let carriages = Carriages::default();
-        let session =
-            Arc::new(Session { url: url.clone(), app, outbox, given, unkept, carriages, is_carried });
-        let before = locked(&self.sessions).insert(url, Arc::clone(&session));
+        let session = Arc::new(Session { of: of.clone(), outbox, given, unkept, carriages, is_carried });
+        let before = locked(&self.sessions).insert(of, Arc::clone(&session));
         if let Some(before) = before {
             before.outbox.drop_runs();
             let reason = "the same instance opened another session".into();
@@ -172,13 +170,13 @@ impl Hub {
     /// A session is over; whether it was the one of its instance.
     pub(super) fn close_session(&self, session: &Arc<Session>) -> bool {
         let mut sessions = locked(&self.sessions);
-        let is_its = sessions.get(&session.url).is_some_and(|known| Arc::ptr_eq(known, session));
+        let is_its = sessions.get(&session.of).is_some_and(|known| Arc::ptr_eq(known, session));
         if is_its {
-            sessions.remove(&session.url);
+            sessions.remove(&session.of);
         }
         drop(sessions);
         if is_its {
-            locked(&self.killed).retain(|_, url| *url != session.url);
+            locked(&self.killed).retain(|_, of| *of != session.of);
         }
         session.carriages.end();
         self.left.notify_waiters();
@@ -186,8 +184,8 @@ impl Hub {
     }
 
     /// The session of an executor that this very node has.
-    pub(super) fn session(&self, url: &Text) -> Option<Arc<Session>> {
-        locked(&self.sessions).get(url).filter(|session| !session.is_carried).cloned()
+    pub(super) fn session(&self, of: &SessionKey) -> Option<Arc<Session>> {
+        locked(&self.sessions).get(of).filter(|session| !session.is_carried).cloned()
     }
 
     pub(super) async fn close(&self, bound: Duration) {
@@ -209,10 +207,10 @@ impl Hub {
     }
 
     /// Places that the node leaves to others. What nobody wants any more it gets back.
-    pub(super) fn lend(&self, url: &Text, places: u32) {
-        let left = self.session(url).map_or(places, |session| session.carriages.lend(places));
+    pub(super) fn lend(&self, of: &SessionKey, places: u32) {
+        let left = self.session(of).map_or(places, |session| session.carriages.lend(places));
         if left > 0 {
-            self.tell(vec![Heard::Credit { url: url.clone(), more: left }]);
+            self.tell(vec![Heard::Credit { of: of.clone(), more: left }]);
         }
     }
 
@@ -222,7 +220,7 @@ impl Hub {
         let mut unsent = Vec::new();
         let sessions = locked(&self.sessions);
         for (address, runs) in by_address(sends) {
-            match address.as_ref().and_then(|address| sessions.get(&address.url)) {
+            match address.as_deref().and_then(|address| sessions.get(&SessionKey::from(address))) {
                 Some(session) => {
                     locked(&session.given).extend(runs.iter().map(|run| (run.run, run.attempt)));
                     session.outbox.send(runs);
@@ -254,18 +252,18 @@ impl Hub {
     pub(super) fn kill(&self, kill: &Kill) -> Vec<Heard> {
         let (run, attempt) = (kill.run, kill.attempt);
         let killed = |is_confirmed, said| Heard::Killed(Killed { run, attempt, is_confirmed, said });
-        let url = kill.address.as_ref().map(|address| &address.url);
-        let Some(session) = url.and_then(|url| locked(&self.sessions).get(url).cloned()) else {
+        let of = kill.address.as_ref().map(SessionKey::from);
+        let Some(session) = of.and_then(|of| locked(&self.sessions).get(&of).cloned()) else {
             return vec![killed(false, Text::Borrowed("the executor has no session"))];
         };
-        locked(&self.killed).insert((run, attempt), session.url.clone());
+        locked(&self.killed).insert((run, attempt), session.of.clone());
         let (token, reason) = (kill.token.0, String::new());
         if !session.outbox.cancel(Cancel { run: run.0, attempt: attempt.0, token, reason }) {
             return Vec::new();
         }
         locked(&self.killed).remove(&(run, attempt));
         locked(&session.given).remove(&(run, attempt));
-        let credit = Heard::Credit { url: session.url.clone(), more: 1 };
+        let credit = Heard::Credit { of: session.of.clone(), more: 1 };
         vec![killed(true, Text::Borrowed("it was not sent yet")), credit]
     }
 
@@ -367,7 +365,7 @@ fn by_address(sends: Vec<Dispatched>) -> Vec<(Option<Arc<Address>>, Vec<Dispatch
 /// What is left for this node of the places that an executor gives.
 fn credit(session: &Session, more: u32) -> Option<Heard> {
     let more = session.carriages.share(more);
-    (more > 0).then(|| Heard::Credit { url: session.url.clone(), more })
+    (more > 0).then(|| Heard::Credit { of: session.of.clone(), more })
 }
 
 fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Report {
@@ -388,8 +386,8 @@ fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Re
         token: Token(said.token),
         outcome,
         message: Text::Owned(message),
-        executor: session.url.clone(),
-        app: Some(session.app.clone()),
+        executor: session.of.url.clone(),
+        app: Some(session.of.app.clone()),
         // An executor's clock may be wrong; nothing begins after it has ended.
         started_at: started_at.map_or(now, |at: Timestamp| at.min(now)),
         retry_after: None,

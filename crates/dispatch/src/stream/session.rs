@@ -64,7 +64,7 @@ where
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
     // One that was replaced has another session, and is not gone.
     if hub.close_session(&session) {
-        reception.farewell(&hello.app, &session.url, is_final).await;
+        reception.farewell(&hello.app, &session.of.url, is_final).await;
     }
 }
 
@@ -128,7 +128,7 @@ where
     };
     let is_final = matches!(ended, Ended::Goodbye);
     if let Ended::Wrong(refusal) = ended {
-        tracing::warn!(url = &*session.url, reason = refusal.reason, "an executor's session is ended");
+        tracing::warn!(url = &*session.of.url, reason = refusal.reason, "an executor's session is ended");
         session.outbox.end(End::Refused(refusal));
         let _ = timeout(options.unread, writer).await;
     } else {
@@ -194,14 +194,14 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
         }
         FromExecutor::Drain => {
             session.carriages.tell_all(&FromExecutor::Drain);
-            hub.tell(vec![Heard::Draining { url: session.url.clone() }]);
+            hub.tell(vec![Heard::Draining { of: session.of.clone() }]);
         }
         FromExecutor::Goodbye => {
             session.carriages.tell_all(&FromExecutor::Goodbye);
             return Some(Ended::Goodbye);
         }
         FromExecutor::Error(refusal) => {
-            tracing::warn!(url = &*session.url, reason = refusal.reason, "an executor ends its session");
+            tracing::warn!(url = &*session.of.url, reason = refusal.reason, "an executor ends its session");
             return Some(Ended::Broken);
         }
         FromExecutor::Hello(_) => return Some(Ended::Wrong(Refusal::malformed("a second hello"))),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Text};
+use punctual_core::policy::Block;
 use punctual_core::registry::{Dialect, Secret};
 use punctual_node::ports::{Address, Dispatched, Further, Heard, Report, Unclear};
 use tokio::runtime::Handle;
@@ -23,9 +24,13 @@ use super::receipts::Receipts;
 use crate::connect::Connector;
 use crate::ledger::locked;
 use crate::pool::{Host, Pool, Queued};
+use crate::room::Share;
 
 /// How often queues are looked through for what has waited too long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// How long an attempt that found no connection free waits before the next one.
+const CROWDED_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct House {
     runtime: Handle,
@@ -37,8 +42,8 @@ pub(super) struct House {
     questions: Pool<Call>,
     ledger: Arc<Ledger>,
     receipts: Receipts,
-    /// Those that executors registered, and those that people set.
-    places: [Mutex<BTreeMap<String, Arc<Place>>>; 2],
+    /// By app, address, and whether people set it: apps share neither queues nor connections.
+    places: Mutex<BTreeMap<(Text, Text, bool), Arc<Place>>>,
     /// Something waits in a queue.
     waits: Notify,
     /// Ends every task.
@@ -52,8 +57,8 @@ impl House {
         let house = Arc::new(House {
             connector: Connector::new(guard, connect, resolve, options.extra_roots.as_deref())?
                 .with_strict(listed),
-            runs: Pool::new(options.connections),
-            questions: Pool::new(options.questions),
+            runs: Pool::new(options.connections, Share::OfFree),
+            questions: Pool::new(options.questions, Share::OfFree),
             ledger: Arc::default(),
             receipts: Receipts::default(),
             places: Default::default(),
@@ -101,8 +106,8 @@ impl House {
     }
 
     /// Whether a line without work should not wait for any.
-    pub(super) fn wants_lines_to_leave(&self, kind: Kind) -> bool {
-        self.pool(kind).is_crowded() || self.ledger.is_closed()
+    pub(super) fn wants_lines_to_leave(&self, kind: Kind, app: &str) -> bool {
+        self.pool(kind).is_crowded_for(app) || self.ledger.is_closed()
     }
 
     /// Runs a task until its end or the end of the house.
@@ -119,17 +124,17 @@ impl House {
 
     /// An address, understood.
     pub(super) fn place(&self, address: &Address) -> Result<Arc<Place>, String> {
-        let (url, is_listed) = (&*address.url, address.is_listed);
-        let mut places = locked(&self.places[usize::from(is_listed)]);
-        if let Some(place) = places.get(url) {
+        let key = (address.app.clone(), address.url.clone(), address.is_listed);
+        let mut places = locked(&self.places);
+        if let Some(place) = places.get(&key) {
             return Ok(place.clone());
         }
-        let place = Arc::new(Place::new(url, is_listed, &self.runs, &self.questions)?);
+        let place = Arc::new(Place::new(address, &self.runs, &self.questions)?);
         // All at once: which of them are still used is not known, and making one again is cheap.
         if places.len() >= self.options.remembered_addresses {
             places.clear();
         }
-        places.insert(url.to_owned(), place.clone());
+        places.insert(key, place.clone());
         Ok(place)
     }
 
@@ -197,8 +202,22 @@ impl House {
                 let unclear = Heard::Unclear(Unclear { run, attempt, said: reason.into() });
                 return self.ledger.end(flight, Some(unclear));
             }
+            Ok(said) if is_discarded(run, &said) => {
+                // It was not wanted beside the one that is there, so it is not tried again.
+                let report = self.report(run, url, started_at, said.message());
+                let (outcome, further) = (AttemptOutcome::Failed, Further::Useless);
+                let told = Heard::Report(Report { outcome, further, ..report });
+                return self.ledger.end(flight, Some(told));
+            }
             Ok(said @ (Said::No(_) | Said::Refused(_))) => Some(said.message()),
             Err(Failure::Unsent(reason)) => Some(printable(&reason)),
+            // The executor cannot keep up: that delays its runs, and is no failure of theirs.
+            Err(Failure::Crowded(reason)) => {
+                let report = self.report(run, url, started_at, printable(&reason));
+                let (further, retry_after) = (Further::Unsent, Some(CROWDED_PAUSE));
+                let told = Heard::Report(Report { further, retry_after, ..report });
+                return self.ledger.end(flight, Some(told));
+            }
         };
         let told = refusal.map(|reason| Heard::Report(self.report(run, url, started_at, reason)));
         self.ledger.end(flight, told);
@@ -232,6 +251,14 @@ impl House {
     }
 }
 
+/// Whether an executor has refused a newcomer because its job says so. Each says it in its own words.
+fn is_discarded(run: &Dispatched, said: &Said) -> bool {
+    let Said::No(reply) = said else { return false };
+    let message = reply.message.to_ascii_lowercase();
+    run.job.definition.block == Block::Discard
+        && ["block strategy", "discard", "same job"].iter().any(|word| message.contains(word))
+}
+
 /// Ends what has waited too long for a connection, until the house is closed.
 async fn sweep(house: Arc<House>) {
     loop {
@@ -241,8 +268,7 @@ async fn sweep(house: Arc<House>) {
             for (host, call) in unwanted {
                 let Call::Run(flight) = call else { continue };
                 if house.ledger.begin(&flight) == Begin::Go {
-                    let said = format!("no connection to {} was free in time; nothing was sent", host.label);
-                    house.settle(&flight, house.now(), Err(Failure::Unsent(said)));
+                    house.settle(&flight, house.now(), Err(line::crowded(&host.label)));
                 }
             }
             if !is_any_left {

@@ -11,7 +11,7 @@ use punctual_core::model::Delivery;
 use punctual_core::registry::Dialect;
 use punctual_node::ports::Address;
 use punctual_protocol::xxl::Question;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::house::House;
@@ -22,6 +22,7 @@ use super::place::{Place, RunPath};
 use super::request::{Letter, write_trigger};
 use crate::connect::Unconnected;
 use crate::pool::{Bell, Host, Next, Pool, Wanted};
+use crate::room::Permit;
 
 /// How long a connection may have been unused for an attempt that must not be lost.
 const FRESH: Duration = Duration::from_secs(1);
@@ -60,6 +61,8 @@ impl Wanted for Call {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// Nothing was sent, for all connections were in use.
+    Crowded(String),
     /// Nothing arrived that could have been understood.
     Unsent(String),
     /// The request may have arrived.
@@ -69,7 +72,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn reason(self) -> String {
         match self {
-            Failure::Unsent(reason) | Failure::Unknown(reason) => reason,
+            Failure::Crowded(reason) | Failure::Unsent(reason) | Failure::Unknown(reason) => reason,
         }
     }
 }
@@ -101,7 +104,7 @@ struct Line {
     bell: Bell,
     open: Option<Link>,
     /// The right to have a connection.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Permit>,
     /// Whether the host still counts on this line.
     is_counted: bool,
     letter: Paper,
@@ -153,10 +156,11 @@ impl Line {
     async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Call> {
         loop {
             let (house, kind, has_connection) = (&self.house, self.kind, self.open.is_some());
-            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(kind)) {
+            let app = &self.host.app;
+            match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(kind, app)) {
                 Next::Serve(call) => {
                     // Whoever waits for room has waited longer: this line waits behind them for its next one.
-                    if self.pool().is_crowded() {
+                    if self.pool().is_crowded_for(&self.host.app) {
                         (self.open, self.room) = (None, None);
                     }
                     return Some(call);
@@ -285,7 +289,8 @@ impl Line {
         let label = &self.host.label;
         let late = |_| Failure::Unsent(format!("no connection to {label} in time; nothing was sent"));
         if self.room.is_none() {
-            self.room = timeout_at(connect_by, self.pool().room()).await.map_err(late)?;
+            let room = timeout_at(connect_by, self.pool().room(&self.host.app)).await;
+            self.room = Some(room.map_err(|_| crowded(label))?);
         }
         match timeout_at(connect_by, self.house.connector().reach(&self.host.origin)).await.map_err(late)? {
             Ok(stream) => Ok(Link::new(stream)),
@@ -297,4 +302,9 @@ impl Line {
     fn pool(&self) -> &Pool<Call> {
         self.house.pool(self.kind)
     }
+}
+
+/// What is said of a call that found every connection in use.
+pub(super) fn crowded(label: &str) -> Failure {
+    Failure::Crowded(format!("no connection to {label} was free in time; nothing was sent"))
 }

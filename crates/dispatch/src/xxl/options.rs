@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Bounds and habits of the way to executors. The defaults are those of the product.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections to one host (scheme, name and port) that attempts are sent over; further ones wait. Many executors
+    /// Connections of one app to one host (scheme, name and port) that attempts are sent over; further ones wait. Many executors
     /// take one request at a time, so more would only wait elsewhere.
     pub connections_per_host: usize,
     /// Further connections to one host for everything else, so that no question waits behind attempts.
     pub questions_per_host: usize,
-    /// Connections to all hosts together that attempts are sent over.
+    /// Connections to all hosts together that attempts are sent over. One app holds at most as many as are still free.
     pub connections: usize,
     /// The same for everything else.
     pub questions: usize,

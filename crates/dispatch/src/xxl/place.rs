@@ -28,12 +28,8 @@ pub(super) struct Place {
 
 impl Place {
     /// Understands an address.
-    pub(super) fn new(
-        address: &str,
-        is_listed: bool,
-        runs: &Pool<Call>,
-        questions: &Pool<Call>,
-    ) -> Result<Place, String> {
+    pub(super) fn new(address: &Address, runs: &Pool<Call>, questions: &Pool<Call>) -> Result<Place, String> {
+        let (app, is_listed, address) = (&*address.app, address.is_listed, &*address.url);
         let wrong = |reason: &dyn std::fmt::Display| {
             format!("{address} is no address of an executor: {reason}; expected http://host:port")
         };
@@ -41,8 +37,8 @@ impl Place {
         guard::judge_shape(&url).map_err(|refusal| wrong(&refusal))?;
         let origin = Origin::of(&url).ok_or_else(|| wrong(&"it names no host"))?.strict(is_listed);
         Ok(Place {
-            runs: runs.host(origin.clone()),
-            questions: questions.host(origin),
+            runs: runs.host(app, origin.clone()),
+            questions: questions.host(app, origin),
             host: url[Position::BeforeHost..Position::AfterPort].to_owned(),
             prefix: url.path().trim_end_matches('/').to_owned(),
             wants_other_path: AtomicBool::new(false),

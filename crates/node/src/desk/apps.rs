@@ -15,7 +15,9 @@ use crate::entitled::{Claimant, SortedClaims};
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::natives::{Claim, Comer, NATIVE, SessionId};
-use crate::ports::{Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow};
+use crate::ports::{
+    Address, AppRow, Beat, ExecutorRow, Further, Receipt, Registered, Report, SentRow, SessionKey,
+};
 
 /// How many attempts of a callback are looked up at once.
 const LOOKED_UP: usize = 1_000;
@@ -115,10 +117,6 @@ impl Node {
         holds: Vec<Claim>,
         is_carried: bool,
     ) -> Result<(SessionId, Vec<Claim>), DeskError> {
-        if self.memory().is_of_another_app(url, app) {
-            let said = format!("{url} has a session for another app; give it another name");
-            return Err(DeskError::Conflict(said.into()));
-        }
         let SortedClaims { live, stale, .. } = self.sort_claims(Claimant { app, url }, holds).await?;
         let (app, url) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
         if !is_carried {
@@ -127,7 +125,7 @@ impl Node {
         }
         let now = self.told_time()?;
         let mut memory = self.memory();
-        if is_carried && memory.natives.is_here(&url) {
+        if is_carried && memory.natives.is_here(&SessionKey { app: app.clone(), url: url.clone() }) {
             return Err(DeskError::Conflict(format!("{url} has a session here already").into()));
         }
         let address = Arc::new(Address { dialect: Dialect::Native, ..memory.executor_at(&app, &url) });
@@ -143,15 +141,15 @@ impl Node {
         session: SessionId,
         is_final: bool,
     ) -> Result<(), DeskError> {
-        let now = self.told_time()?;
-        let was_reached = self.memory().natives.is_reached(url);
-        let went = self.memory().native_went(&Text::Owned(url.to_owned()), session, is_final, now);
+        let (now, of) = (self.told_time()?, SessionKey::new(app, url));
+        let was_reached = self.memory().natives.is_reached(&of);
+        let went = self.memory().native_went(&of, session, is_final, now);
         if !went || !was_reached {
             // It has another one; or it is not ours to see off.
             return Ok(());
         }
         self.executor_left(app, url).await?;
-        if self.memory().natives.is_here(url) {
+        if self.memory().natives.is_here(&of) {
             // It came back meanwhile.
             let (app, address) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
             self.beat(Beat { app, address, dialect: Dialect::Native }).await?;
@@ -323,15 +321,15 @@ impl Memory {
     }
 
     /// How many attempts each executor has from this node.
-    fn busy_executors(&self) -> BTreeMap<Text, usize> {
+    fn busy_executors(&self) -> BTreeMap<SessionKey, usize> {
         let mut busy = BTreeMap::new();
         for address in self.flights.values().filter_map(|flight| flight.address.as_ref()) {
-            *busy.entry(address.url.clone()).or_default() += 1;
+            *busy.entry(SessionKey::from(&**address)).or_default() += 1;
         }
         busy
     }
 
-    fn view(&self, app: &App, busy: &BTreeMap<Text, usize>) -> AppView {
+    fn view(&self, app: &App, busy: &BTreeMap<SessionKey, usize>) -> AppView {
         let routable: Vec<&str> = self.registry.routable(&app.name).map(|(address, _)| &**address).collect();
         let place = |executor: &Executor| routable.iter().position(|address| **address == *executor.address);
         let mut executors: Vec<&Executor> = self.registry.executors(&app.name).collect();
@@ -342,8 +340,8 @@ impl Memory {
             beat_at: executor.last_beat,
             is_routable: place(executor).is_some(),
             is_suspect: executor.health() == Health::Suspect,
-            in_flight: busy.get(&*executor.address).copied().unwrap_or(0),
-            handlers: self.natives.handlers(&executor.address),
+            in_flight: busy.get(&SessionKey::new(&app.name, &executor.address)).copied().unwrap_or(0),
+            handlers: self.natives.handlers(&SessionKey::new(&app.name, &executor.address)),
         };
         AppView { row: self.row_of(app), executors: executors.into_iter().map(show).collect() }
     }

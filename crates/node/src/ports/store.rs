@@ -704,6 +704,16 @@ pub trait Store: Send + Sync {
     /// lost wastes its numbers.
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError>;
 
+    /// The same for several days, each with its count; the answers are in their order. A store that can does it in one
+    /// transaction.
+    async fn allot_days(&self, days: &[(u32, u64)]) -> Result<Vec<u64>, StoreError> {
+        let mut firsts = Vec::with_capacity(days.len());
+        for (day, count) in days {
+            firsts.push(self.allot(*day, *count).await?);
+        }
+        Ok(firsts)
+    }
+
     /// Writes runs and what is left for holders, all or none. A key that lives, or a (job, fire time) that the schedule
     /// names and that is there, makes a duplicate; so does a run that is there with the same id. A key lives until its
     /// run is closed, and for a time after that which the store was opened with.

@@ -110,7 +110,8 @@ impl Node {
             }
             // An executor goes on without the node that sent it its work.
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
-            let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node };
+            let spared = memory.spared.get(id).copied().unwrap_or(0);
+            let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node, spared };
             let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter(*id, flight.attempt));
             if memory.has_planted(Planted::ResendAtMostOnce) {
                 then = Then::Wait { ready_at: now, attempt: Attempt(flight.attempt.0 + 1) };

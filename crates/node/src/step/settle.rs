@@ -176,7 +176,7 @@ impl Node {
         };
         self.know_jobs(jobs).await?;
         self.read_own_of(&mut strangers, reports).await?;
-        let Judged { ends, late, refused, paces, unsure } = self.judge(reports, &strangers);
+        let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
         if !receipts.is_empty() {
@@ -184,6 +184,7 @@ impl Node {
         }
         let mut memory = self.memory();
         memory.note_judged(&late, &refused, &paces);
+        memory.note_unsent(&unsent);
         memory.wakes.settle |= !unsure.is_empty();
         memory.inbox.extend(unsure);
         Ok(())
@@ -290,7 +291,11 @@ impl Node {
                 retry_after: report.retry_after,
                 is_final: matches!(report.further, Further::Useless | Further::Gone),
                 by_loss_of_node: report.further == Further::Unsent,
+                spared: memory.spared.get(&report.run).copied().unwrap_or(0),
             };
+            if report.further == Further::Unsent {
+                judged.unsent.push((run.job, report));
+            }
             let then = settle(&job, &own, &end, now, self.jitter(report.run, report.attempt));
             let http = memory.flights.get(&report.run).and_then(|flight| flight.http);
             if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
@@ -607,6 +612,8 @@ struct Judged<'a> {
     late: Vec<&'a Report>,
     /// They come from executors that were not given the attempt, and change nothing.
     refused: Vec<&'a Report>,
+    /// They say that nothing was sent, each with its job.
+    unsent: Vec<(JobId, &'a Report)>,
     /// How long HTTP calls took, each with its job and when it ended.
     paces: Vec<(JobId, Timestamp, Duration)>,
     /// Nothing can be said of them yet.
@@ -698,6 +705,19 @@ impl Memory {
         self.tell_refused_reports(refused);
         for (job, ended_at, took) in paces {
             self.note_pace(*job, *ended_at, *took);
+        }
+    }
+
+    /// Attempts that were no tries are not counted; and those that found no room at their executor are told.
+    fn note_unsent(&mut self, unsent: &[(JobId, &Report)]) {
+        for (job, report) in unsent {
+            if self.runs.contains_key(&report.run) {
+                *self.spared.entry(report.run).or_default() += 1;
+            }
+            if report.retry_after.is_some() {
+                let (run, attempt, reason) = (report.run, report.attempt, report.message.clone());
+                self.events.push(Event::Delayed { run, job: *job, attempt, reason });
+            }
         }
     }
 

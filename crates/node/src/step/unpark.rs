@@ -1,4 +1,7 @@
 //! Calling back: parked runs become ready again, of many jobs in one statement, by due time, as many as there is room for.
+//!
+//! A statement is about one shard. The room is shared equally between the shards that have something to call back, and those
+//! whose runs were due first begin; runs of a job are spread over shards, so this comes close to their order over all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,8 +46,9 @@ impl Node {
         }
         self.know_jobs(due.iter().map(|parked| parked.job)).await?;
         let callings = self.memory().callings_of(&due, &self.settings, now);
-        for calling in callings {
-            self.call(calling, now).await?;
+        let count = callings.len();
+        for (done, calling) in callings.into_iter().enumerate() {
+            self.call(calling, count - done, now).await?;
         }
         Ok(())
     }
@@ -60,8 +64,11 @@ impl Node {
         }
     }
 
-    async fn call(&self, calling: Calling, now: Timestamp) -> Result<(), StoreError> {
-        let Some(unpark) = self.memory().begin_calling(&calling, &self.settings) else { return Ok(()) };
+    /// Calls back of a shard; so many share the room, this one included.
+    async fn call(&self, calling: Calling, sharers: usize, now: Timestamp) -> Result<(), StoreError> {
+        let Some(unpark) = self.memory().begin_calling(&calling, sharers, &self.settings) else {
+            return Ok(());
+        };
         let called = self.ports.store.unpark(&unpark).await;
         self.memory().callings += 1;
         let runs = match called {
@@ -91,9 +98,10 @@ impl Node {
 }
 
 impl Memory {
-    /// What of these can be called back now, statement by statement.
+    /// What of these can be called back now, statement by statement, in the order of what they begin with.
     fn callings_of(&mut self, due: &[Parked], settings: &Settings, now: Timestamp) -> Vec<Calling> {
-        let mut callings: BTreeMap<(ShardId, Timestamp), Calling> = BTreeMap::new();
+        let mut places: BTreeMap<(ShardId, Timestamp), usize> = BTreeMap::new();
+        let mut callings: Vec<Calling> = Vec::new();
         for parked in due {
             let Parked { job, shard, since_change } = *parked;
             let (is_stopped, changed_at, is_queued) = match self.jobs.get(job) {
@@ -115,21 +123,24 @@ impl Memory {
                 continue;
             };
             let at = if since_change { changed_at } else { now };
-            let new = Calling { lease, at, jobs: Vec::new(), queued: BTreeSet::new() };
-            let calling = callings.entry((shard, at)).or_insert(new);
+            let place = *places.entry((shard, at)).or_insert(callings.len());
+            if place == callings.len() {
+                callings.push(Calling { lease, at, jobs: Vec::new(), queued: BTreeSet::new() });
+            }
+            let calling = &mut callings[place];
             calling.jobs.push((job, room.max(1)));
             if is_queued || self.seekers.stalled_count() > 0 {
                 calling.queued.insert(job);
             }
         }
-        callings.into_values().collect()
+        callings
     }
 
     /// Notes that these are being called back; what the store is asked, if there is room for any.
-    fn begin_calling(&mut self, calling: &Calling, settings: &Settings) -> Option<Unpark> {
+    fn begin_calling(&mut self, calling: &Calling, sharers: usize, settings: &Settings) -> Option<Unpark> {
         let room = (settings.ready_max() / 2).saturating_sub(self.waiting_count());
         let has_room = |job: &JobId| room > 0 || !calling.queued.contains(job);
-        let max = if calling.queued.is_empty() { CALLED_MAX } else { room.clamp(1, CALLED_MAX) };
+        let max = if calling.queued.is_empty() { CALLED_MAX } else { (room / sharers).clamp(1, CALLED_MAX) };
         // Of many jobs each is asked for a part: else the store would read as many runs of each as fit in all.
         let share = (max * 4 / calling.jobs.len().max(1)).max(SHARE_MIN);
         let (asked, roomless): (Vec<_>, Vec<_>) = calling.jobs.iter().partition(|(job, _)| has_room(job));
@@ -160,8 +171,12 @@ impl Memory {
             self.wakes.load = true;
         }
         let mut counts: BTreeMap<JobId, usize> = BTreeMap::new();
-        for (job, _) in called {
+        for (job, id) in called {
             *counts.entry(*job).or_default() += 1;
+            if let Some(run) = self.runs.get(id) {
+                // The earliest were called, so what is left of the job was due later.
+                self.parked.advance(*job, shard, run.fire_time);
+            }
         }
         for (job, count) in &counts {
             self.parked.note_called(*job, shard, *count as u64);

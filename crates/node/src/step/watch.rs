@@ -14,7 +14,8 @@ use crate::doubt::{LEARN, Patience, passed};
 use crate::jobs::Known;
 use crate::memory::Memory;
 use crate::ports::{
-    Address, AppRow, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, StoreError, Unclear,
+    Address, AppRow, Beat, Boot, Heard, Hint, Killed, Probe, Probed, Progress, SessionKey, StoreError,
+    Unclear,
 };
 use crate::retention::retentions;
 use crate::step::Ended;
@@ -215,18 +216,18 @@ impl Node {
                 Heard::Probed(probed) => self.probed(probed, boot),
                 Heard::Killed(killed) => self.killed(killed),
                 Heard::Unclear(unclear) => self.unclear(unclear),
-                Heard::Credit { url, more } => self.memory().credit(&url, more),
-                Heard::Borrow { url, runs } => self.lend(url, runs),
-                Heard::Draining { url } => self.memory().native_drains(&url),
+                Heard::Credit { of, more } => self.memory().credit(&of, more),
+                Heard::Borrow { of, runs } => self.lend(of, runs),
+                Heard::Draining { of } => self.memory().native_drains(&of),
                 Heard::Progress(progress) => self.progress(progress),
             }
         }
     }
 
-    fn lend(&self, url: Text, runs: u64) {
-        let places = self.memory().natives.lend(&url, runs);
+    fn lend(&self, of: SessionKey, runs: u64) {
+        let places = self.memory().natives.lend(&of, runs);
         if places > 0 {
-            self.ports.dispatch.lend(url, places);
+            self.ports.dispatch.lend(of, places);
         }
     }
 

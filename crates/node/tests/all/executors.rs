@@ -8,7 +8,9 @@ use punctual_core::model::{
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_core::registry::{ChangeKind, Dialect};
-use punctual_node::ports::{AttemptRow, Beat, Browse, Dispatched, Heard, Probe, Probed, RunView, Unclear};
+use punctual_node::ports::{
+    AttemptRow, Beat, Browse, Dispatched, Further, Heard, Probe, Probed, Report, RunView, Unclear,
+};
 use punctual_node::{ByHand, Callback, Cancelled, DeskError, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
@@ -262,19 +264,111 @@ fn an_unclear_answer_is_told_when_the_attempt_is_given_up() {
 }
 
 #[test]
-fn covering_tells_the_executor_to_end_what_it_runs_and_then_sends_the_new_one() {
+fn covering_tells_an_executor_with_a_session_to_end_what_it_runs_and_then_sends_the_new_one() {
+    const NATIVE: &str = "native:one/1";
     let house = House::new();
     let node = house.node();
     let definition = Definition { block: Block::Cover, ..routed(every(10), Route::First) };
     house.create(&node, definition);
-    beat(&node, ONE);
+    crate::natives::come(&node, NATIVE, &[], vec![]);
+    crate::natives::credit(&node, NATIVE, 5);
     house.until(&[&node], "10:00:20");
     assert_eq!(house.sent(), ["10:00:10 #1", "10:00:20 #1"]);
     let kills = house.outside.kills.lock().unwrap().clone();
-    assert_eq!(kills.iter().map(|kill| &*kill.address.as_ref().unwrap().url).collect::<Vec<_>>(), [ONE]);
+    assert_eq!(kills.iter().map(|kill| &*kill.address.as_ref().unwrap().url).collect::<Vec<_>>(), [NATIVE]);
     let asked = |event: &Event| matches!(event, Event::KillAsked { .. });
     assert_eq!(node.take_events().iter().filter(|event| asked(event)).count(), 1);
 }
+
+#[test]
+fn what_is_to_happen_when_runs_meet_is_left_to_executors_that_are_called() {
+    for block in [Block::Serial, Block::Discard, Block::Cover] {
+        let house = House::new();
+        let node = house.node();
+        house.create(&node, Definition { block, ..routed(every(10), Route::First) });
+        beat(&node, ONE);
+        house.until(&[&node], "10:00:20");
+        let sends = house.take_sends();
+        assert_eq!(places(&sends), [ONE, ONE], "{block}: the second is sent beside the first");
+        assert!(sends.iter().all(|send| send.job.definition.block == block && send.log.is_some()), "{block}");
+        assert_eq!(house.outside.kills.lock().unwrap().len(), 0, "{block}");
+        assert_eq!(house.history(), ["10:00:10 running", "10:00:20 running"], "{block}");
+    }
+}
+
+#[test]
+fn an_executor_without_a_free_connection_delays_a_run_and_costs_it_no_attempt() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::First));
+    node.take_events();
+    let next = |time: &str| {
+        until(&house, &node, &[ONE], time);
+        let mut sends = house.take_sends();
+        assert_eq!(sends.len(), 1, "at {time}");
+        sends.remove(0)
+    };
+    let mut send = next("10:00:10");
+    for time in ["10:00:15", "10:00:20", "10:00:25", "10:00:30"] {
+        let crowded = Report {
+            message: "no connection was free in time; nothing was sent".into(),
+            executor: ONE.into(),
+            further: Further::Unsent,
+            retry_after: Some(Duration::from_secs(5)),
+            ..house.said(&send, AttemptOutcome::Refused)
+        };
+        node.report(crowded);
+        now_or_never(node.settle());
+        assert_eq!(house.history(), ["10:00:10 retrying"]);
+        until(&house, &node, &[ONE], &house.later(Duration::from_secs(4)));
+        assert_eq!(house.take_sends().len(), 0, "it is left alone until {time}");
+        send = next(time);
+    }
+    let delayed = |event: &Event| matches!(event, Event::Delayed { .. });
+    assert_eq!(node.take_events().iter().filter(|event| delayed(event)).count(), 4);
+    // What fails now is the first of the job's two attempts that counts.
+    house.report(&node, &send, AttemptOutcome::Failed);
+    assert_eq!(house.history(), ["10:00:10 retrying"]);
+    let last = next("10:00:33");
+    house.report(&node, &last, AttemptOutcome::Failed);
+    assert_eq!(house.history(), ["10:00:10 failed (said so)"]);
+}
+
+#[test]
+fn a_number_of_runs_side_by_side_is_kept_for_executors_that_are_called_too() {
+    let house = House::new();
+    let node = house.node();
+    let block = Block::Concurrent(std::num::NonZeroU32::new(2));
+    house.create(&node, Definition { block, timeout: HOUR, ..routed(every(10), Route::First) });
+    beat(&node, ONE);
+    house.until(&[&node], "10:00:40");
+    assert_eq!(house.sent(), ["10:00:10 #1", "10:00:20 #1"]);
+}
+
+#[test]
+fn runs_of_a_serial_job_that_meet_go_to_three_executors_by_busyover() {
+    let three = [ONE, TWO, "http://three:9999/"];
+    let house = House::new();
+    let node = house.node();
+    let route = routed(ScheduleKind::Manual, Route::Busyover);
+    let job = house.create(&node, Definition { block: Block::Serial, ..route });
+    three.iter().for_each(|address| beat(&node, address));
+    let mut busy: Vec<String> = Vec::new();
+    for _ in 0..3 {
+        now_or_never(node.run_now(job, ByHand::default())).unwrap();
+        house.step(&node);
+        answer(&house, &node, |url| (!busy.iter().any(|busy| busy == url)).then_some(true));
+        house.step(&node);
+        busy.extend(places(&house.take_sends()));
+    }
+    assert_eq!(busy.len(), 3);
+    let mut different = busy.clone();
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), 3, "{busy:?}");
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 // --- in parts ---
 

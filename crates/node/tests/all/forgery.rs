@@ -10,7 +10,7 @@ use punctual_core::model::{
     Target, Text, Token,
 };
 use punctual_core::policy::{Block, Retry, Route};
-use punctual_node::ports::{Browse, Dispatched, Heard, Receipt, Report, RunView};
+use punctual_node::ports::{Browse, Dispatched, Heard, Receipt, Report, RunView, SessionKey};
 use punctual_node::{Callback, Claim, Node, Planted, SessionId, Settings};
 
 use crate::house::{House, definition, every, now_or_never};
@@ -32,6 +32,10 @@ fn for_agents(app: &str, name: &str) -> Definition {
 
 fn come(node: &Node, app: &str, url: &str, holds: Vec<Claim>) -> (SessionId, Vec<Claim>) {
     now_or_never(node.native_came(app, url, vec![], holds, false)).unwrap()
+}
+
+fn credit(node: &Node, app: &str, url: &str, more: u32) {
+    node.heard(vec![Heard::Credit { of: SessionKey::new(app, url), more }]);
 }
 
 fn start(house: &House, node: &Node, job: JobId) -> RunId {
@@ -75,7 +79,7 @@ fn victims(house: &House, node: &Node) -> BTreeMap<&'static str, (RunId, Attempt
     let native = house.create(node, for_executors("mall", "native", Block::default()));
     let gated = house.create(node, for_executors("mall", "gated", Block::Serial));
     come(node, "mall", GOOD, vec![]);
-    node.heard(vec![Heard::Credit { url: GOOD.into(), more: 10 }]);
+    credit(node, "mall", GOOD, 10);
     let mut runs = BTreeMap::new();
     for (name, job) in
         [("seeking", seeking), ("http", http), ("retried", retried), ("native", native), ("gated", gated)]
@@ -145,7 +149,7 @@ fn an_executor_of_the_same_app_does_not_report_what_another_was_given() {
     let node = house.node();
     let job = house.create(&node, for_executors("app", "job", Block::default()));
     come(&node, "app", GOOD, vec![]);
-    node.heard(vec![Heard::Credit { url: GOOD.into(), more: 1 }]);
+    credit(&node, "app", GOOD, 1);
     start(&house, &node, job);
     let send = house.take_sends().remove(0);
     let its = Claim { run: send.run, attempt: send.attempt, token: send.token };
@@ -179,7 +183,7 @@ fn nobody_reports_a_run_that_was_not_sent() {
             assert_eq!(house.run(run).attempts, [], "attempt {attempt}");
         }
     }
-    node.heard(vec![Heard::Credit { url: GOOD.into(), more: 1 }]);
+    credit(&node, "app", GOOD, 1);
     house.step(&node);
     assert_eq!(house.take_sends().len(), 1, "it is sent as if nothing had been said");
 }
@@ -196,26 +200,137 @@ fn progress_counts_only_for_an_attempt_that_is_on_its_way() {
     assert!(!node.take_events().iter().any(|event| matches!(event, Event::Progress { .. })));
 }
 
+// --- the same name in two apps ---
+
+fn held(send: &Dispatched) -> Claim {
+    Claim { run: send.run, attempt: send.attempt, token: send.token }
+}
+
+fn states(house: &House, runs: &[RunId]) -> Vec<RunState> {
+    runs.iter().map(|run| house.run(*run).state).collect()
+}
+
 #[test]
-fn the_address_of_an_executor_is_not_taken_by_one_of_another_app() {
+fn executors_of_two_apps_with_the_same_name_do_not_see_each_other() {
+    let house = House::new();
+    let node = house.node();
+    let jobs = ["app", "evil"].map(|app| house.create(&node, for_executors(app, "job", Block::default())));
+    let (good, _) = come(&node, "app", GOOD, vec![]);
+    let (evil, _) = come(&node, "evil", GOOD, vec![]);
+    credit(&node, "evil", GOOD, 5);
+    let run = start(&house, &node, jobs[0]);
+    assert_eq!(house.take_sends().len(), 0, "only the other app's executor takes more");
+    credit(&node, "app", GOOD, 1);
+    house.step(&node);
+    let send = house.take_sends().remove(0);
+    assert_eq!((send.run, &*send.address.as_ref().unwrap().app), (run, "app"));
+    // The other one neither has it, nor reports it, nor loses it.
+    assert_eq!(come(&node, "evil", GOOD, vec![held(&send)]).1, [held(&send)]);
+    node.report(said(&house, GOOD, "evil", &held(&send)));
+    now_or_never(node.native_went("evil", GOOD, evil, true)).unwrap();
+    house.until(&[&node], &house.later(Duration::from_secs(10)));
+    assert_eq!(states(&house, &[run]), [RunState::Running]);
+    // And when the app's own executor goes, its run is not handed to the other one.
+    come(&node, "evil", GOOD, vec![]);
+    credit(&node, "evil", GOOD, 5);
+    now_or_never(node.native_went("app", GOOD, good, true)).unwrap();
+    house.until(&[&node], &house.later(Duration::from_secs(10)));
+    assert_eq!(house.take_sends().len(), 0);
+    assert_eq!(overreached(&node), 2, "the claim and the report");
+}
+
+#[test]
+fn a_node_that_an_app_has_no_session_with_sends_its_runs_to_nobody_of_the_same_name() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:05");
+    assert!(first.shards_held() > 0 && second.shards_held() > 0);
+    let job = house.create(&first, for_executors("shop", "job", Block::default()));
+    come(&first, "shop", GOOD, vec![]);
+    credit(&first, "shop", GOOD, 1_000);
+    // Its registration is in the store, so the second node knows that it is there, and where.
+    house.until(&[&first, &second], "10:00:12");
+    come(&second, "evil", GOOD, vec![]);
+    credit(&second, "evil", GOOD, 1_000);
+    for _ in 0..20 {
+        now_or_never(first.run_now(job, Default::default())).unwrap();
+    }
+    house.take_sends();
+    house.step(&second);
+    house.until(&[&second], &house.later(Duration::from_secs(1)));
+    assert_eq!(house.take_sends().len(), 0, "what it sends now would go to the other app's executor");
+    house.step(&first);
+    assert!(!house.take_sends().is_empty());
+}
+
+#[test]
+fn after_a_restart_whoever_comes_first_under_a_name_gets_only_what_is_of_its_app() {
+    let house = House::new();
+    let job = {
+        let node = house.node();
+        let job = house.create(&node, for_executors("shop", "job", Block::Serial));
+        let free = house.create(&node, for_executors("shop", "free", Block::default()));
+        come(&node, "shop", GOOD, vec![]);
+        credit(&node, "shop", GOOD, 1);
+        start(&house, &node, job);
+        start(&house, &node, job);
+        // This one waits for its executor to take more.
+        start(&house, &node, free);
+        job
+    };
+    let send = house.take_sends().remove(0);
+    house.set("10:00:10");
+    let node = house.node();
+    come(&node, "evil", GOOD, vec![held(&send)]);
+    credit(&node, "evil", GOOD, 5);
+    node.report(said(&house, GOOD, "evil", &held(&send)));
+    house.until(&[&node], "10:00:11");
+    assert_eq!(house.take_sends().len(), 0);
+    assert_eq!(states(&house, &[send.run]), [RunState::Running], "its executor may still come back");
+    let (_, stale) = come(&node, "shop", GOOD, vec![held(&send)]);
+    assert_eq!(stale, []);
+    credit(&node, "shop", GOOD, 5);
+    let mut report = said(&house, GOOD, "shop", &held(&send));
+    report.message = "done".into();
+    node.report(report);
+    house.until(&[&node], "10:00:13");
+    assert_eq!(states(&house, &[send.run]), [RunState::Succeeded]);
+    let next = house.take_sends();
+    let apps: Vec<_> = next.iter().map(|send| &*send.address.as_ref().unwrap().app).collect();
+    assert_eq!((apps, next.iter().any(|send| send.job.id == job)), (vec!["shop", "shop"], true));
+}
+
+#[test]
+fn an_executor_is_let_in_whatever_names_are_taken_and_learns_nothing_of_them() {
     let house = House::new();
     let node = house.node();
     let job = house.create(&node, for_executors("app", "job", Block::default()));
     let (session, _) = come(&node, "app", GOOD, vec![]);
-    node.heard(vec![Heard::Credit { url: GOOD.into(), more: 1 }]);
+    credit(&node, "app", GOOD, 1);
     start(&house, &node, job);
     let send = house.take_sends().remove(0);
+    let let_in = |is_carried| {
+        let came = now_or_never(node.native_came("evil", GOOD, vec![], vec![held(&send)], is_carried));
+        came.map(|(session, stale)| {
+            now_or_never(node.native_went("evil", GOOD, session, true)).unwrap();
+            stale.len()
+        })
+    };
+    let never_seen = now_or_never(node.native_came("evil", EVIL, vec![], vec![held(&send)], false)).unwrap();
+    assert_eq!(never_seen.1.len(), 1);
+    for is_carried in [false, true] {
+        assert_eq!(let_in(is_carried), Ok(1), "while it has a session");
+    }
     now_or_never(node.native_went("app", GOOD, session, false)).unwrap();
-    let evil = now_or_never(node.native_came("evil", GOOD, vec![], vec![], false));
-    assert!(evil.is_err(), "whoever had it may come back");
-    node.report(said(
-        &house,
-        GOOD,
-        "evil",
-        &Claim { run: send.run, attempt: send.attempt, token: send.token },
-    ));
+    for is_carried in [false, true] {
+        assert_eq!(let_in(is_carried), Ok(1), "while it may come back");
+    }
+    // Nothing of that was taken for its end: it comes back, has it still, and reports it.
+    assert_eq!(come(&node, "app", GOOD, vec![held(&send)]).1, []);
+    node.report(said(&house, GOOD, "app", &held(&send)));
     house.step(&node);
-    assert_ne!(house.run(send.run).state, RunState::Succeeded);
+    assert_eq!(states(&house, &[send.run]), [RunState::Succeeded]);
+    assert_eq!(house.run(send.run).attempts.len(), 1);
 }
 
 #[test]
@@ -303,7 +418,7 @@ impl Shop {
                 let job = *dice.one(&self.jobs).unwrap();
                 let _ = now_or_never(node.run_now(job, Default::default()));
             }
-            2 => node.heard(vec![Heard::Credit { url: GOOD.into(), more: 2 }]),
+            2 => credit(node, "shop", GOOD, 2),
             3 | 4 if !self.out.is_empty() => {
                 let send = self.out.remove(dice.below(self.out.len() as u64) as usize);
                 let is_good = dice.below(2) == 0;

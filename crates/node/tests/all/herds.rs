@@ -1,13 +1,18 @@
 //! Herds: more is due than can go at once.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
-use punctual_core::model::{AttemptOutcome, Definition, Executor, JobId, ScheduleKind, Target};
-use punctual_core::policy::Limits;
+use punctual_core::model::{
+    AttemptOutcome, Definition, Executor, JobId, Origin, RunState, ScheduleKind, Target,
+};
+use punctual_core::policy::misfire::Policy;
+use punctual_core::policy::{Block, Limits, Misfire};
 use punctual_core::registry::Dialect;
 use punctual_node::ports::{Accepted, Beat, Store};
 use punctual_node::{Node, Settings};
 
-use crate::house::{House, at, definition, now_or_never};
+use crate::house::{House, at, definition, every, now_or_never};
 use crate::steps::{id, one_shot};
 
 /// A node that has room for ten runs which are due, and sends two at once.
@@ -209,4 +214,152 @@ fn a_fire_time_that_waited_for_a_place_runs_and_is_not_coalesced() {
         }
     }
     panic!("the first fire time never ran");
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Reports everything that is sent, and lets steps be taken, until nothing more is sent.
+fn work_off(house: &House, node: &Node, mut sends: Vec<punctual_node::ports::Dispatched>) {
+    while !sends.is_empty() {
+        for send in sends.drain(..) {
+            house.report(node, &send, AttemptOutcome::Succeeded);
+        }
+        for _ in 0..4 {
+            house.step(node);
+        }
+        sends = house.take_sends();
+    }
+}
+
+fn count(house: &House, state: RunState) -> usize {
+    house.runs().iter().filter(|run| run.state == state).count()
+}
+
+#[test]
+fn what_waits_behind_a_full_due_queue_is_in_time_whatever_the_policy() {
+    let house = House::with(Settings { due_max: 10, ..narrow() });
+    let node = house.node();
+    let misfire = Misfire { policy: Policy::Skip, ..Misfire::default() };
+    let hung = Definition { misfire, timeout: HOUR, ..definition("hung", ScheduleKind::Manual) };
+    let hung = house.create(&node, hung);
+    now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 60])).unwrap();
+    house.until(&[&node], "10:02:00");
+    let hanging = house.take_sends();
+    assert!(hanging.len() <= 3, "no place became free");
+    work_off(&house, &node, hanging);
+    assert_eq!((count(&house, RunState::Succeeded), count(&house, RunState::Skipped)), (60, 0));
+}
+
+#[test]
+fn fire_times_that_wait_behind_a_full_due_queue_are_not_coalesced() {
+    let house = House::with(Settings { due_max: 10, ..narrow() });
+    let node = house.node();
+    house.create(&node, Definition { timeout: HOUR, ..definition("ticking", every(2)) });
+    house.until(&[&node], "10:02:00");
+    let hanging = house.take_sends();
+    assert!(hanging.len() <= 3, "no place became free");
+    let due = house.runs().iter().filter(|run| run.fire_time <= house.now()).count();
+    work_off(&house, &node, hanging);
+    let (done, skipped) = (count(&house, RunState::Succeeded), count(&house, RunState::Skipped));
+    assert!(done >= due && due > 50 && skipped == 0, "{done} of {due}, {skipped} skipped");
+}
+
+/// A node with memory for few runs, full of what cannot go, so that much of it is parked.
+fn clogged(jobs: impl FnOnce(&House, &Node)) -> (House, Node) {
+    let house = House::with(Settings { wheel_capacity: 16, due_max: 10, ..narrow() });
+    let node = house.node();
+    jobs(&house, &node);
+    for second in 11..40 {
+        house.until(&[&node], &format!("10:00:{second}"));
+    }
+    (house, node)
+}
+
+fn parked_runs(house: &House) -> Vec<punctual_node::ports::RunRow> {
+    let ids: Vec<_> = house.runs().iter().map(|run| run.id).collect();
+    let rows = now_or_never(house.store.fetch(&ids)).unwrap();
+    rows.into_iter().filter(|row| row.is_parked).collect()
+}
+
+#[test]
+fn what_was_parked_for_room_is_in_time_after_a_takeover() {
+    let misfire = Misfire { policy: Policy::Skip, ..Misfire::default() };
+    let (house, node) = clogged(|house, node| {
+        let hung = Definition { misfire, timeout: HOUR, ..definition("hung", ScheduleKind::Manual) };
+        let hung = house.create(node, hung);
+        now_or_never(node.submit(vec![one_shot(hung, "10:00:10"); 60])).unwrap();
+    });
+    let parked: Vec<_> = parked_runs(&house).iter().map(|row| row.waiting.run).collect();
+    assert!(parked.len() > 10, "{}", parked.len());
+    house.take_sends();
+    drop(node);
+    house.set("10:05:00");
+    let node = house.node();
+    house.until(&[&node], "10:05:05");
+    work_off(&house, &node, house.take_sends());
+    let states: Vec<_> = parked.iter().map(|run| house.run(*run).state).collect();
+    assert!(states.iter().all(|state| *state == RunState::Succeeded), "{states:?}");
+}
+
+#[test]
+fn of_what_waits_for_executors_too_the_apps_with_the_most_are_parked_from_and_schedules_last() {
+    let (house, _node) = clogged(|house, node| {
+        let for_executors = |app: &str, schedule| Definition {
+            app: app.into(),
+            target: Target::Executor(Executor::of("job")),
+            block: Block::Concurrent(None),
+            ..definition("job", schedule)
+        };
+        let large = house.create(node, for_executors("large", ScheduleKind::Manual));
+        let every = ScheduleKind::Every { interval: HOUR, anchor: at("10:00:12") };
+        house.create(node, for_executors("small", every));
+        for app in ["large", "small"] {
+            // Executors that are there and take nothing more.
+            now_or_never(node.native_came(app, "native:one/1", vec![], vec![], false)).unwrap();
+        }
+        now_or_never(node.submit(vec![one_shot(large, "10:00:10"); 60])).unwrap();
+    });
+    let parked = parked_runs(&house);
+    assert!(parked.len() > 10, "{}", parked.len());
+    assert!(parked.iter().all(|row| row.waiting.origin == Origin::OneShot), "a schedule's was parked");
+}
+
+#[test]
+fn a_scheduled_run_of_a_serial_job_is_not_parked_behind_its_one_shots() {
+    let house = House::with(Settings { queue_max: 5, ..Settings::default() });
+    let node = house.node();
+    let every = ScheduleKind::Every { interval: HOUR, anchor: at("10:00:20") };
+    let serial = Definition { block: Block::Serial, timeout: HOUR, ..definition("serial", every) };
+    let serial = house.create(&node, serial);
+    now_or_never(node.submit(vec![one_shot(serial, "10:00:10"); 20])).unwrap();
+    house.until(&[&node], "10:00:25");
+    let parked = parked_runs(&house);
+    assert!(parked.len() > 10, "{}", parked.len());
+    assert!(parked.iter().all(|row| row.waiting.origin == Origin::OneShot));
+}
+
+#[test]
+fn parked_runs_are_called_back_by_due_time_over_all_shards() {
+    let (house, node) = clogged(|house, node| {
+        let hung = Definition { timeout: HOUR, ..definition("hung", ScheduleKind::Manual) };
+        let hung = house.create(node, hung);
+        let shots = (0..120).map(|number| one_shot(hung, &format!("10:00:10.{number:03}")));
+        now_or_never(node.submit(shots.collect())).unwrap();
+    });
+    assert!(parked_runs(&house).len() > 60);
+    let mut sends = house.take_sends();
+    let mut times = Vec::new();
+    while !sends.is_empty() {
+        for send in sends.drain(..) {
+            times.push(send.fire_time.as_millis() - at("10:00:10").as_millis());
+            house.report(&node, &send, AttemptOutcome::Succeeded);
+        }
+        for _ in 0..4 {
+            house.step(&node);
+        }
+        sends = house.take_sends();
+    }
+    assert_eq!(times.len(), 120);
+    let furthest = (0_i64..).zip(&times).map(|(place, time)| (place - time).abs()).max();
+    assert!(furthest.is_some_and(|furthest| furthest <= 45), "{times:?}");
 }

@@ -11,7 +11,7 @@ use punctual_core::event::Event;
 use punctual_core::model::{Attempt, AttemptOutcome, JobId, NodeId, RunId};
 use punctual_node::ports::{
     Boot, Clock, Dispatch, Dispatched, Further, Heard, Hint, KeptLog, Kill, Logs, Peers, Probe, Receipt,
-    Report, Unmarked,
+    Report, SessionKey, Unmarked,
 };
 use punctual_node::{Node, Ports, SessionId, Settings, Submission, Wakes};
 use punctual_store::sqlite::{self, Limits};
@@ -181,7 +181,7 @@ impl Life {
                 let url = format!("native:{app}-worker-{number}/{number}");
                 let came = self.node.native_came(app, &url, vec![], vec![], false).await;
                 let (session, _) = came.map_err(|error| error.to_string())?;
-                self.node.heard(vec![Heard::Credit { url: url.clone().into(), more: 1_000_000 }]);
+                self.node.heard(vec![Heard::Credit { of: SessionKey::new(app, &url), more: 1_000_000 }]);
                 self.sessions.push((app, url, session));
             }
         }
@@ -347,9 +347,9 @@ impl Life {
             if now >= logged_from && !log.is_empty() {
                 self.keep_log(report.run, report.attempt, log).await;
             }
-            let url = report.executor.clone();
+            let of = SessionKey::new(report.app.as_deref().unwrap_or(""), &report.executor);
             self.node.report(report);
-            self.node.heard(vec![Heard::Credit { url, more: 1 }]);
+            self.node.heard(vec![Heard::Credit { of, more: 1 }]);
         }
         self.wake(self.node.take_wakes());
         self.agenda.0[6] = Boot::default();

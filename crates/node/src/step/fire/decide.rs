@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::due::AppNumber;
-use punctual_core::engine::fire::{Rank, Wanted, refused, wanted};
+use punctual_core::engine::fire::{Rank, Wanted, refused};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
@@ -15,6 +15,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
+use punctual_core::registry::Dialect;
 
 use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
@@ -123,8 +124,13 @@ impl Turn<'_> {
         if self.memory.has_planted(Planted::SupposedAsSent) {
             attempt.token = Token(1 << 20 | u64::from(run.attempt.0));
         }
-        let end =
-            settle::End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node: true };
+        let end = settle::End {
+            attempt: &attempt,
+            retry_after: None,
+            is_final: false,
+            by_loss_of_node: true,
+            spared: 0,
+        };
         let then = match settle::settle(job, &self.memory.own_of(id), &end, self.now, 0) {
             Then::Wait { ready_at, attempt } => match refused {
                 Some(Wanted::Skip(reason)) => Then::Close(not_repeated(reason, self.now)),
@@ -169,7 +175,7 @@ impl Turn<'_> {
         if run.attempt > Attempt::FIRST && self.memory.has_planted(Planted::RetryUnasked) {
             return Wanted::Start(run.decided);
         }
-        let fate = wanted(job, &self.memory.candidate(id, run), self.now);
+        let fate = self.memory.wanted(id, run, job, self.now);
         let is_off = self.memory.has_planted(Planted::MisfireOffByOne) && is_at_threshold(job, run, self.now);
         if is_off && matches!(fate, Wanted::Start(_)) { Wanted::Skip(Skip::Misfire) } else { fate }
     }
@@ -180,6 +186,7 @@ impl Turn<'_> {
             // The whole has a place.
             return self.go_on(id, run, job);
         }
+        let block = self.memory.block_kept_here(job);
         let active = self.memory.active.entry(run.job).or_default();
         // Between two attempts it has kept its place.
         if job.is_limited() && active.running.contains(&id) {
@@ -187,7 +194,7 @@ impl Turn<'_> {
         }
         let others = (active.running.len() - usize::from(active.running.contains(&id))) as u32;
         let ahead = active.queue.range(..rank).count() as u32;
-        match block::admit(job.definition.block, others, ahead) {
+        match block::admit(block, others, ahead) {
             Admission::Start if job.is_gated() => self.go_on(id, run, job),
             Admission::Start => self.send_ungated(id, run, job),
             Admission::Wait => self.queue(id, run, job),
@@ -298,7 +305,11 @@ impl Turn<'_> {
         if active.queue.len() <= self.settings.queue_max {
             return;
         }
-        let Some(last) = active.queue.pop_last() else { return };
+        // A scheduled fire time is not parked behind one-shots.
+        let is_other =
+            |rank: &&Rank| self.memory.runs.get(&rank.run).is_none_or(|run| run.origin != Origin::Schedule);
+        let last = active.queue.iter().rev().find(is_other).or_else(|| active.queue.last()).copied();
+        let Some(last) = last.filter(|last| active.queue.remove(last)) else { return };
         let Some(run) = self.memory.runs.get(&last.run).copied() else { return };
         self.memory.make_busy(last.run);
         let then = Then::Park { attempt: run.attempt, version: job.version };
@@ -314,8 +325,7 @@ impl Turn<'_> {
             return;
         }
         let surplus = (memory.waiting_count() - settings.ready_max() / 2 + 1).min(PARKED_AT_ONCE);
-        let stalled = memory.seekers.last_stalled(surplus);
-        let last = stalled.into_iter().chain(memory.last_in_line(surplus));
+        let last = memory.last_in_line(surplus).into_iter();
         let last: Vec<_> = last.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
         for (id, ended) in last {
             self.memory.seekers.remove(id);
@@ -359,7 +369,7 @@ impl Turn<'_> {
         if !is_part {
             self.memory.active.entry(run.job).or_default().running.insert(id);
         }
-        let places = match job.definition.block {
+        let places = match self.memory.block_kept_here(job) {
             _ if is_part => None,
             Block::Concurrent(None) => None,
             Block::Concurrent(Some(places)) => Some(places.get()),
@@ -474,11 +484,25 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 }
 
 impl Memory {
-    /// The last in line of the due queue, so many. They are taken from the apps that have the most in it, down to the same
-    /// number for each; and of an app, what a schedule fires only after everything else.
+    /// What this node keeps of what a job wants when its runs meet. XXL-JOB's executors are told to queue, to discard or to cover,
+    /// and each keeps to that for itself, as under XXL-JOB; for executors with a session, and for agents, it is kept here. A
+    /// number of runs side by side is kept here for all of them: XXL-JOB knows no such thing.
+    fn block_kept_here(&self, job: &Job) -> Block {
+        let is_here = match (job.executor(), job.definition.block) {
+            (None, _) | (_, Block::Concurrent(_)) => true,
+            (Some(_), Block::Serial | Block::Discard | Block::Cover) => {
+                let mut there = self.registry.routable(&job.definition.app);
+                there.any(|(_, dialect)| dialect == Dialect::Native)
+            }
+        };
+        if is_here { job.definition.block } else { Block::Concurrent(None) }
+    }
+
+    /// The last of those that wait for a place or for an executor to take more, so many. They are taken from the apps that have
+    /// the most of them, down to the same number for each; and of an app, what a schedule fires only after everything else.
     fn last_in_line(&self, many: usize) -> Vec<RunId> {
         let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
-        for rank in self.ready.iter() {
+        for rank in self.ready.iter().chain(self.seekers.stalled()) {
             let Some(run) = self.runs.get(&rank.run) else { continue };
             let is_other = run.origin != Origin::Schedule;
             let app = self.known_app_number(run.job).unwrap_or(UNKNOWN_APP);

@@ -1,14 +1,17 @@
 //! Which of the due runs go now: in order of rank, as many as the pools have places for.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::due::{AppNumber, Next, Verdict};
-use punctual_core::engine::fire::{Rank, Wanted, decided_when_due, wanted};
-use punctual_core::model::{JobId, RunId, Target};
+use punctual_core::engine::fire::{Candidate, Rank, Wanted, decided_when_due, wanted};
+use punctual_core::model::{Job, JobId, RunId, Target};
+use punctual_core::policy::misfire::GRACE;
 use punctual_core::policy::pool::{is_within_app_share, is_within_job_share};
 use punctual_core::policy::{Places, Pool, Room};
 use punctual_core::wheel::{Handed, Wheel};
+use rustc_hash::FxHashMap;
 
 use super::Help;
 use crate::Node;
@@ -95,7 +98,7 @@ impl Round<'_> {
             return Verdict::PassPool;
         }
         let Some(run) = memory.runs.get(&next.rank.run) else { return Verdict::Take };
-        if self.help == Help::None && !memory.goes_alone(run, self.now) {
+        if self.help == Help::None && !memory.goes_alone(next.rank.run, run, self.now) {
             return Verdict::PassJob;
         }
         let Some(app) = memory.known_app_number(next.job) else {
@@ -212,7 +215,14 @@ impl Node {
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
         let wheel = &mut std::mem::replace(&mut memory.wheel, Wheel::new(1, Timestamp::MIN));
-        let may_have = |group: u32, handed: Handed| memory.may_line_up(JobId(group), room, handed);
+        let of_apps: RefCell<FxHashMap<AppNumber, usize>> = RefCell::default();
+        let may_have = |group: u32, handed: Handed| {
+            let (job, mut of_apps) = (JobId(group), of_apps.borrow_mut());
+            let of_app = of_apps.entry(memory.known_app_number(job).unwrap_or(UNKNOWN_APP)).or_default();
+            let may_have = memory.may_line_up(job, room, handed, *of_app);
+            *of_app += usize::from(may_have);
+            may_have
+        };
         wheel.advance_within(now, room.min(LET_OUT_MAX), may_have, &mut due);
         std::mem::swap(&mut memory.wheel, wheel);
         for timer in due {
@@ -278,7 +288,7 @@ impl Node {
         let is_full = memory.is_ready_full(&self.settings);
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let none = Handed { total: 0, of_group: 0 };
-        let may_have = |group: u32| memory.may_line_up(JobId(group), room, none);
+        let may_have = |group: u32| memory.may_line_up(JobId(group), room, none, 0);
         let in_wheel = memory.wheel.next_due_within(may_have).filter(|_| !is_full);
         let between = memory.between.first().map(|(ready_at, _)| *ready_at);
         let slow = memory.fast_calls.front().map(|call| call.slow_at.saturating_add(MOMENT));
@@ -305,12 +315,12 @@ impl Memory {
     }
 
     /// Whether one more run of a job may wait in the due queue, which has room for so many more, beside those that a round
-    /// has let out of the wheel.
-    fn may_line_up(&self, job: JobId, room: usize, handed: Handed) -> bool {
+    /// has let out of the wheel, so many of them of its app.
+    fn may_line_up(&self, job: JobId, room: usize, handed: Handed, handed_of_app: usize) -> bool {
         let free = room.saturating_sub(handed.total);
         let of_job = self.ready.len_of_job(job) + handed.of_group;
         let app = self.known_app_number(job).unwrap_or(UNKNOWN_APP);
-        let of_app = self.ready.len_of_app(app) + handed.of_group;
+        let of_app = self.ready.len_of_app(app) + handed_of_app;
         is_within_job_share(of_job, free) && is_within_app_share(of_app, free)
     }
 
@@ -318,10 +328,28 @@ impl Memory {
     fn judge_lateness(&mut self, id: RunId, now: Timestamp) {
         let Some(run) = self.runs.get(&id).copied() else { return };
         let Some(Known::Job(job)) = self.jobs.get(run.job) else { return };
-        let decided = decided_when_due(job, &self.candidate(id, &run), now);
+        let decided = decided_when_due(job, &self.candidate(id, &run), run.judged_at(now));
         if let Some(run) = self.runs.get_mut(&id) {
             run.decided = decided;
         }
+    }
+
+    /// A run comes into the wheel. One that comes in time stays so, whatever keeps it there after its due time: a full due
+    /// queue, or the share of its job or app in it. One that comes late is as late as it is now.
+    pub(crate) fn judge_armed(&mut self, id: RunId) {
+        let Some(now) = self.time.shown() else { return };
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        run.flags.is_in_time |= now <= run.ready_at.saturating_add(GRACE);
+        if !run.flags.is_in_time {
+            self.judge_lateness(id, now);
+        }
+    }
+
+    /// What a job wants done with a run that is due.
+    pub(super) fn wanted(&self, id: RunId, run: &Run, job: &Job, now: Timestamp) -> Wanted {
+        let candidate = self.candidate(id, run);
+        let decided = decided_when_due(job, &candidate, run.judged_at(now));
+        wanted(job, &Candidate { decided, ..candidate }, now)
     }
 
     /// Jobs that are no longer slow leave the line for the slow pool, which may be full.
@@ -345,12 +373,12 @@ impl Memory {
     }
 
     /// Whether nothing about a run has to be read or written before it is sent.
-    fn goes_alone(&self, run: &Run, now: Timestamp) -> bool {
+    fn goes_alone(&self, id: RunId, run: &Run, now: Timestamp) -> bool {
         let flags = run.flags;
         let is_plain = !(flags.has_payload || flags.is_doubtful || flags.may_be_gated);
         match self.jobs.get(run.job) {
             Some(Known::Job(job)) if is_plain && !job.is_gated() => {
-                matches!(wanted(job, &run.candidate(), now), Wanted::Start(_))
+                matches!(self.wanted(id, run, job, now), Wanted::Start(_))
             }
             _ => false,
         }
