@@ -31,6 +31,7 @@ mod settings;
 mod step;
 mod table;
 mod time;
+mod wakes;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -45,9 +46,9 @@ pub use desk::{
     AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, NodeView,
     ShardView, Submission,
 };
-pub use memory::Wakes;
 pub use natives::{Claim, SessionId};
 pub use settings::{Planted, RegistrySettings, Settings};
+pub use wakes::Wakes;
 
 use desk::Crowd;
 use memory::Memory;

@@ -12,10 +12,11 @@ use punctual_core::wheel::Wheel;
 use rustc_hash::FxHashMap;
 
 use crate::ahead::Ahead;
-use crate::memory::{Flight, Memory, Run, Wakes};
+use crate::memory::{Flight, Memory, Run};
 use crate::ports::Boot;
 use crate::seek::{Parts, Seekers};
 use crate::settings::{Planted, Settings};
+use crate::wakes::Wakes;
 
 /// How long after an outage of the store the nodes that come back have to settle what they know. A node may find out by a
 /// question that it waits 5 s for, and then has to connect, renew and settle.

@@ -1,5 +1,7 @@
 //! Settling: what executors said is written down with everything that follows, and only then acknowledged.
 
+mod strangers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use crate::memory::{Memory, Place, Run};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
+use strangers::Strangers;
 
 /// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
 const SENDS_FIRST: Duration = Duration::from_millis(20);
@@ -187,42 +190,6 @@ impl Node {
         memory.note_unsent(&unsent);
         memory.wakes.settle |= !unsure.is_empty();
         memory.inbox.extend(unsure);
-        Ok(())
-    }
-
-    /// What the store says of runs that are not in memory.
-    async fn ask_for(&self, ids: BTreeSet<RunId>) -> Result<Strangers, StoreError> {
-        if ids.is_empty() {
-            return Ok(Strangers::default());
-        }
-        let rows = self.ports.store.outline(&ids.iter().copied().collect::<Vec<_>>()).await?;
-        Ok(Strangers {
-            ids,
-            owns: BTreeMap::new(),
-            rows: rows.into_iter().map(|row| (row.waiting.run, row)).collect(),
-        })
-    }
-
-    /// Reads what runs of strangers have of their own, as far as the reports may count: what runs bring may be long, and
-    /// whoever names runs of others has no right to have it read.
-    async fn read_own_of(&self, strangers: &mut Strangers, reports: &[Received]) -> Result<(), StoreError> {
-        let unread: Vec<RunId> = {
-            let memory = self.memory();
-            let is_of_its_app = |received: &&Received| {
-                let job = strangers.rows.get(&received.report.run).map(|row| row.waiting.job);
-                match (job.and_then(|job| memory.jobs.get(job)), &received.report.app) {
-                    (Some(Known::Job(job)), Some(app)) => job.definition.app == app.as_ref(),
-                    _ => true,
-                }
-            };
-            let ids = reports.iter().filter(is_of_its_app).map(|received| received.report.run);
-            let ids: BTreeSet<RunId> = ids.filter(|id| strangers.rows.contains_key(id)).collect();
-            ids.into_iter().collect()
-        };
-        let has_own = |id: &RunId| strangers.rows.get(id).is_some_and(|row| row.waiting.may_have_own());
-        let (to_read, bare): (Vec<RunId>, Vec<RunId>) = unread.into_iter().partition(has_own);
-        strangers.owns = self.read_own(&to_read).await?;
-        strangers.owns.extend(bare.into_iter().map(|id| (id, Own::default())));
         Ok(())
     }
 
@@ -592,16 +559,6 @@ impl Node {
         drop(memory);
         rows.map(|_| ())
     }
-}
-
-/// Runs that were reported on and are not in memory.
-#[derive(Default)]
-struct Strangers {
-    ids: BTreeSet<RunId>,
-    /// Those that there are.
-    rows: BTreeMap<RunId, RunRow>,
-    /// What they have in place of their job's.
-    owns: BTreeMap<RunId, Own>,
 }
 
 /// What became of reports.
