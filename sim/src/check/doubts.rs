@@ -13,7 +13,7 @@ use crate::link::Micros;
 const NEWS: Micros = 180_000_000;
 
 /// By then every node has seen that an executor is there, has asked it, and has heard it.
-const NOTICED: Micros = 45_000_000;
+const NOTICED: Micros = 25_000_000;
 
 /// How far the clocks of nodes and of the world may be apart over a minute.
 const APART: Micros = 1_000_000;
@@ -110,7 +110,7 @@ impl Checker {
         let timeout = timeouts.min().map_or(0, |timeout| timeout.as_micros() as Micros);
         for Admitted { executor, attempt, since } in admitted {
             let sent = run.sends.iter().find(|sent| sent.attempt == *attempt).map(|sent| sent.at);
-            let given_up = run.given_up.iter().find(|(number, _)| number == attempt).map(|(_, at)| *at);
+            let given_up = run.given_up.iter().find(|(number, ..)| number == attempt).map(|(_, at, _)| *at);
             let (Some(sent), Some(given_up)) = (sent, given_up) else { continue };
             let is_over = sent + timeout <= given_up || run.said.iter().any(|(said, ..)| said == attempt);
             hold!(

@@ -122,8 +122,8 @@ pub struct RunFacts {
     pub taken: Vec<ReceiptFact>,
     /// What executors said: attempt, token, outcome.
     pub said: Vec<(Attempt, Token, AttemptOutcome)>,
-    /// When attempts were taken for lost.
-    pub given_up: Vec<(Attempt, Micros)>,
+    /// Attempts that were taken for lost: when, and by which node.
+    pub given_up: Vec<(Attempt, Micros, Who)>,
     /// Nodes that have heard that an attempt succeeded, and when.
     pub known: Vec<(Who, Attempt, Micros)>,
     /// How it ended.

@@ -123,7 +123,7 @@ impl Checker {
             run.ended.push((record.number, record.outcome));
             match record.outcome {
                 AttemptOutcome::Lost => {
-                    run.given_up.push((record.number, moment.now));
+                    run.given_up.push((record.number, moment.now, begun.by));
                     self.counters.attempt_lost += 1;
                 }
                 AttemptOutcome::TimedOut => self.counters.attempt_timed_out += 1,

@@ -198,10 +198,15 @@ impl World {
         if send.attempt == Attempt::FIRST {
             return Vec::new();
         }
-        // From here on nothing has come between nodes and executors, or between nodes and what they know of executors.
+        let Some(facts) = self.checker.run(send.run) else { return Vec::new() };
+        // From here on nothing has come between executors and the node that gave up, or between it and what it knows of
+        // them.
         let Troubles { stalled, full, sends_lost, reports_lost, .. } = self.troubles;
-        let cuts = self.machines.iter().map(|machine| machine.cut_until.max(machine.resumed_at));
-        let calm = cuts.chain([stalled, full, sends_lost, reports_lost]).max().unwrap_or(0);
+        let calm = stalled.max(full).max(sends_lost).max(reports_lost);
+        let calm_of = |attempt: Attempt| {
+            let by = facts.given_up.iter().find(|(number, ..)| *number == attempt).map(|(.., by)| by.node);
+            by.map_or(calm, |by| calm.max(self.machines[by].cut_until).max(self.machines[by].resumed_at))
+        };
         let mut admitted = Vec::new();
         for (index, executor) in self.executors.iter().enumerate() {
             let is_honest = executor.is_up && !executor.character.says_idle;
@@ -210,7 +215,7 @@ impl World {
             for ((run, attempt, _), running) in executor.running.iter().filter(|_| is_honest) {
                 let is_earlier = *run == send.run && *attempt < send.attempt;
                 if is_earlier && !self.is_asked_to_end(*run, *attempt) {
-                    let since = running.since.max(calm).max(known);
+                    let since = running.since.max(calm_of(*attempt)).max(known);
                     admitted.push(Admitted { executor: index, attempt: *attempt, since });
                 }
             }
