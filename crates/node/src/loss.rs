@@ -20,7 +20,7 @@ use crate::wakes::Wakes;
 
 /// How long after an outage of the store the nodes that come back have to settle what they know. A node may find out by a
 /// question that it waits 5 s for, and then has to connect, renew and settle.
-const RETURNING: Duration = Duration::from_secs(7);
+pub(crate) const RETURNING: Duration = Duration::from_secs(7);
 
 impl Memory {
     /// Stops acting for shards and forgets what is theirs.
@@ -119,6 +119,11 @@ impl Memory {
     pub(crate) fn come_back_from_outage(&mut self, boot: Boot) {
         self.returning_until = Some(boot.plus(RETURNING));
         self.natives.listen_until(boot.plus(RETURNING));
+    }
+
+    /// Whether other nodes may still be on their way back from an outage.
+    pub(crate) fn is_returning(&self, boot: Boot) -> bool {
+        self.returning_until.is_some_and(|until| boot < until)
     }
 
     /// Executors that could not report while the store was away say it again: silence counts only after that.

@@ -2,6 +2,7 @@
 //! which it must reject for that very reason.
 
 mod broken;
+mod broken_parts;
 mod kept;
 mod story;
 

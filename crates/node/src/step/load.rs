@@ -10,6 +10,7 @@ use punctual_core::wheel::Mark;
 
 use crate::Node;
 use crate::jobs::Known;
+use crate::loss::RETURNING;
 use crate::memory::{Held, Memory};
 use crate::ports::{Adopted, Boot, Lease, Loaded, OpenSend, StoreError};
 use crate::reads::Read;
@@ -185,7 +186,7 @@ impl Node {
             // The parts of a run have deadlines of their own.
             let deadline = match open.join {
                 Some(_) => Timestamp::MAX,
-                None => self.deadline_of(&memory.jobs, open, &own.unwrap_or_default(), now),
+                None => self.deadline_of(&memory, open, &own.unwrap_or_default(), now),
             };
             memory.adopt(read, open, deadline, now);
             if let Some(own) = own {
@@ -203,9 +204,9 @@ impl Node {
     }
 
     /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.
-    fn deadline_of(&self, jobs: &crate::jobs::Jobs, open: &OpenSend, own: &Own, now: Timestamp) -> Timestamp {
+    fn deadline_of(&self, memory: &Memory, open: &OpenSend, own: &Own, now: Timestamp) -> Timestamp {
         let sent_at = open.sent_at.min(now);
-        match jobs.get(open.run.job) {
+        match memory.jobs.get(open.run.job) {
             // An executor says again what it could not say while nobody was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
                 let regular = deadline(job, own, sent_at, self.settings.grace);
@@ -214,7 +215,12 @@ impl Node {
                     _ => regular.max(now.saturating_add(self.settings.registry.repeat)),
                 }
             }
-            Some(Known::Job(job)) => deadline(job, own, sent_at, self.settings.grace),
+            // After an outage the node that made the call comes back too, perhaps with the answer in hand.
+            Some(Known::Job(job)) => {
+                let returning = if memory.is_returning(self.boot()) { RETURNING } else { Duration::ZERO };
+                let regular = deadline(job, own, sent_at, self.settings.grace);
+                regular.max(now.saturating_add(returning))
+            }
             // Nobody can say how long it may take; the grace is all it gets.
             _ => sent_at.saturating_add(self.settings.grace),
         }

@@ -99,7 +99,7 @@ impl Turn<'_> {
     /// An earlier holder may have sent it. Executors are given time to say so, and so are nodes that come back with this
     /// one from an outage of the store. Then the job is asked whether it still wants it.
     fn doubt(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
-        let is_returning = self.memory.returning_until.is_some_and(|until| self.boot < until);
+        let is_returning = self.memory.is_returning(self.boot);
         if (job.executor().is_some() || is_returning) && self.memory.natives.is_listening(self.boot) {
             let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
             return self.memory.wait_for_claims(id, app, self.now, patience);

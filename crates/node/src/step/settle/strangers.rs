@@ -35,7 +35,11 @@ impl Node {
 
     /// Reads what runs of strangers have of their own, as far as the reports may count: what runs bring may be long, and
     /// whoever names runs of others has no right to have it read.
-    pub(super) async fn read_own_of(&self, strangers: &mut Strangers, reports: &[Received]) -> Result<(), StoreError> {
+    pub(super) async fn read_own_of(
+        &self,
+        strangers: &mut Strangers,
+        reports: &[Received],
+    ) -> Result<(), StoreError> {
         let unread: Vec<RunId> = {
             let memory = self.memory();
             let is_of_its_app = |received: &&Received| {
