@@ -11,7 +11,7 @@ use punctual_core::engine::settle::{End, children, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, Join, NewRun, NodeId, Origin,
-    Outcome, Own, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
+    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
 
