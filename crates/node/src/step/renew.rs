@@ -149,7 +149,7 @@ impl Node {
     /// Puts what the store said into memory; whether the store should hear from us at once.
     fn learn(&self, asked: Boot, answered: Boot, tenure: Tenure, renewed: &Renewed) -> bool {
         let mut memory = self.memory();
-        let last = memory.renewed_at.replace(answered);
+        let renewed_before = memory.renewed_at.replace(answered);
         let is_first = memory.tenure.is_none();
         let was_trusted = memory.trusted_now(answered).is_some();
         if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
@@ -158,15 +158,14 @@ impl Node {
         }
         memory.tenure = Some(tenure);
         let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
+        let is_new = memory.seen == ChangeId(0) && is_first;
         let has_gap = renewed.changes.first().is_some_and(|(first, _)| first.0 > memory.seen.0 + 1);
-        if has_gap || memory.seen == ChangeId(0) && is_first {
-            // What is known from before may be out of date, also where changes were forgotten that nobody living had left to
-            // see; from now on nothing is.
+        if is_new || has_gap {
+            // What is known from before may be out of date, also where changes were removed before this node saw them.
             memory.jobs.forget_all();
-            memory.seen = renewed.latest;
-        } else {
-            memory.seen = renewed.changes.last().map_or(memory.seen, |(change, _)| *change);
         }
+        let last = renewed.changes.last().map_or(memory.seen, |(change, _)| *change);
+        memory.seen = if is_new { renewed.latest } else { last };
         if !memory.has_planted(Planted::ChangeSeenUnread) {
             for job in unread {
                 memory.note_change(job);
@@ -180,7 +179,7 @@ impl Node {
             memory.wakes.settle = true;
             memory.come_back_from_outage(answered);
         }
-        if last.is_some_and(|last| answered.since(last) > self.settings.renew_every + AWAY_AFTER) {
+        if renewed_before.is_some_and(|last| answered.since(last) > self.settings.renew_every + AWAY_AFTER) {
             memory.wait_for_repetitions(answered, self.settings.registry.repeat);
         }
         let me = memory.id;
