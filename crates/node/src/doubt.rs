@@ -25,6 +25,9 @@ pub(crate) const LEARN: Duration = Duration::from_secs(1);
 /// How often an executor that was never seen to tell the truth is asked about a job.
 const LEARN_AGAIN: Duration = Duration::from_secs(10);
 
+/// How often XXL-JOB's executors beat.
+const USUAL_BEAT: Duration = Duration::from_secs(30);
+
 /// What is known against an attempt.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubt {
@@ -44,6 +47,8 @@ pub(crate) struct Doubts {
     away: FxHashMap<Text, Timestamp>,
     /// When an executor was last asked about a job.
     asked: FxHashMap<(Text, JobId), Timestamp>,
+    /// When an executor last beat, and how long after the beat before.
+    rhythms: FxHashMap<Text, (Timestamp, Duration)>,
     /// When an executor that has a young attempt is to be asked about it, to learn whether it tells the truth.
     lessons: FxHashMap<Text, Timestamp>,
 }
@@ -76,10 +81,26 @@ impl Doubts {
         self.lessons.values().copied().min()
     }
 
+    /// The store says when an executor joined and last beat. An executor that is started registers at once, so a beat that
+    /// comes much sooner than usual is the first one of another process.
+    pub(crate) fn note_beat(&mut self, url: &Text, joined_at: Timestamp, beat_at: Timestamp) {
+        let (last, usual) = self.rhythms.get(url).copied().unwrap_or((joined_at, USUAL_BEAT));
+        if beat_at <= last {
+            return;
+        }
+        let gap = passed(last, beat_at);
+        if gap < usual / 2 {
+            self.note_away(url, beat_at);
+        }
+        // An executor that beats more often than others is taken for another process twice, and then no more.
+        self.rhythms.insert(url.clone(), (beat_at, gap.max(usual / 2)));
+    }
+
     /// Forgets what was said long ago.
     pub(crate) fn forget_before(&mut self, at: Timestamp) {
         self.asked.retain(|_, asked| *asked >= at);
         self.away.retain(|_, away| *away >= at);
+        self.rhythms.retain(|_, (beat_at, _)| *beat_at >= at);
     }
 }
 
@@ -203,5 +224,24 @@ impl Memory {
                 is_sure.then_some(Text::Borrowed("the executor is gone"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beat_long_before_its_time_is_that_of_another_process() {
+        let (url, at) =
+            (Text::Borrowed("http://one"), |seconds: i64| Timestamp::from_millis(seconds * 1_000));
+        let mut doubts = Doubts::default();
+        let mut away_after = |beat: i64| {
+            doubts.note_beat(&url, at(0), at(beat));
+            doubts.away.get(&url).copied()
+        };
+        assert_eq!([away_after(0), away_after(30), away_after(30), away_after(59)], [None; 4]);
+        assert_eq!(away_after(63), Some(at(63)), "it was started anew");
+        assert_eq!(away_after(93), Some(at(63)), "and beats as usual from then on");
     }
 }

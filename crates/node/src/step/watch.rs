@@ -133,6 +133,9 @@ impl Node {
         let registered = self.ports.apps.registered().await?;
         let settings = self.settings.registry;
         let mut memory = self.memory();
+        for row in registered.executors.iter().filter(|row| row.dialect != Dialect::Native) {
+            memory.doubts.note_beat(&row.address, row.joined_at, row.beat_at);
+        }
         memory.versions = registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
         memory.retentions = retentions(&registered);
         let paused = |app: &AppRow| Some((app.name.clone(), app.paused.clone()?));
