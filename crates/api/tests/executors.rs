@@ -42,6 +42,7 @@ async fn an_app_is_shown_with_its_executors() {
     assert_eq!(get(&door, "/api/v1/apps").await, json!({"items": [expected]}));
     let executors = json!({"items": [{
         "address": EXECUTOR, "dialect": "classic", "last_beat": null, "routable": true, "suspect": false, "in_flight": 1,
+        "handlers": null,
     }]});
     assert_eq!(get(&door, "/api/v1/apps/reports/executors").await, executors);
 }
