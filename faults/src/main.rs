@@ -19,8 +19,8 @@ usage: cargo xtask faults [--minutes N] [--seed N] [--database NAME]... [--redis
   --seed      where the dice start; the time of day if not said. What nodes do to it is their own
   --database  postgresql, mariadb or embedded; the first two in turn if not said
   --redis     on or off; in turn if not said
-  --set       once through alone, deaths, times, absences, outages, switch-overs, some or million, instead of
-              whatever the dice say
+  --set       once through alone, deaths, moves (nodes that stop and return as planned), times, absences, outages,
+              switch-overs, some or million, instead of whatever the dice say
   --binary    the `punctual` to break; the one beside this program if not said
   --evidence  where histories, logs and reports go; `faults-evidence` beside this program if not said";
 
@@ -83,6 +83,7 @@ async fn once(set: &str, setup: &Setup) -> Result<Report, String> {
     match set {
         "alone" => sets::alone(setup).await,
         "deaths" => sets::deaths(setup, 20, 6).await,
+        "moves" => sets::deaths(setup, 0, 12).await,
         "times" => sets::times(setup).await,
         "absences" => sets::absences(setup).await,
         "outages" => sets::outages(setup, 5).await,

@@ -188,8 +188,8 @@ fn told(event: &Event) -> (&'static str, Value) {
         Event::Delayed { run, attempt, reason, .. } => {
             ("run.delayed", json!({"run": run.0, "attempt": attempt.0, "reason": reason}))
         }
-        Event::LateReport { run, attempt } => {
-            ("run.late_report", json!({"run": run.0, "attempt": attempt.0}))
+        Event::LateReport { run, attempt, more } => {
+            ("run.late_report", json!({"run": run.0, "attempt": attempt.0, "more": more}))
         }
         Event::ReportRefused { log, reason } => {
             ("executor.report_refused", json!({"log": log.0, "reason": reason}))

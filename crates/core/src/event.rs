@@ -82,12 +82,15 @@ pub enum Event {
         /// What was in use.
         reason: Text,
     },
-    /// A report came for an attempt that is no longer current; it changed nothing.
+    /// A report came for an attempt that is no longer current; it changed nothing. Told once for all of one executor that
+    /// were judged together.
     LateReport {
-        /// Of which run.
+        /// The run of the first.
         run: RunId,
-        /// Which try.
+        /// Its attempt.
         attempt: Attempt,
+        /// How many more there were.
+        more: u64,
     },
     /// A report came that nobody waits for, or from somebody who has no say; it changed nothing.
     ReportRefused {

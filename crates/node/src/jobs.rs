@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
+use punctual_core::due::AppNumber;
 use punctual_core::event::Event;
 use punctual_core::model::{Job, JobId, JobState, StoppedReason, Text};
 use rustc_hash::FxHashMap;
@@ -24,23 +25,44 @@ pub(crate) enum Known {
     Missing,
 }
 
+/// The app number of jobs that are not known, or whose rows make no sense.
+pub(crate) const UNKNOWN_APP: AppNumber = 0;
+
 /// The jobs that a node knows, within a bound. They are kept in two halves: when the recent half is full, the older one
 /// is dropped, and what was asked for since then is still there.
 #[derive(Debug)]
 pub(crate) struct Jobs {
-    recent: FxHashMap<JobId, Known>,
-    older: FxHashMap<JobId, Known>,
+    recent: FxHashMap<JobId, Entry>,
+    older: FxHashMap<JobId, Entry>,
     half: usize,
     reads: Reads<JobId>,
+    /// The number of each app that ever had a known job. Numbers are never reused: places in the pools count by them.
+    apps: FxHashMap<Box<str>, AppNumber>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    known: Known,
+    /// Looked up once, when the job is read: the firing step asks for it several times a run.
+    app: AppNumber,
 }
 
 impl Jobs {
     pub(crate) fn new(bound: usize) -> Jobs {
-        let (recent, older) = (FxHashMap::default(), FxHashMap::default());
-        Jobs { recent, older, half: (bound / 2).max(1), reads: Reads::default() }
+        let (recent, older, apps) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Jobs { recent, older, half: (bound / 2).max(1), reads: Reads::default(), apps }
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&Known> {
+        self.entry(id).map(|entry| &entry.known)
+    }
+
+    /// The number of a job's app; none while the job is not known.
+    pub(crate) fn app_number(&self, id: JobId) -> Option<AppNumber> {
+        self.entry(id).map(|entry| entry.app)
+    }
+
+    fn entry(&self, id: JobId) -> Option<&Entry> {
         self.recent.get(&id).or_else(|| self.older.get(&id))
     }
 
@@ -62,8 +84,8 @@ impl Jobs {
             return true;
         }
         match self.older.remove(&id) {
-            Some(known) => {
-                self.insert(id, known);
+            Some(entry) => {
+                self.keep(id, entry);
                 true
             }
             None => false,
@@ -71,10 +93,26 @@ impl Jobs {
     }
 
     fn insert(&mut self, id: JobId, known: Known) {
+        let app = match &known {
+            Known::Job(job) => self.number_of(&job.definition.app),
+            Known::Poisoned(_) | Known::Missing => UNKNOWN_APP,
+        };
+        self.keep(id, Entry { known, app });
+    }
+
+    fn keep(&mut self, id: JobId, entry: Entry) {
         if self.recent.len() >= self.half {
             self.older = mem::take(&mut self.recent);
         }
-        self.recent.insert(id, known);
+        self.recent.insert(id, entry);
+    }
+
+    fn number_of(&mut self, app: &str) -> AppNumber {
+        let next = self.apps.len() as AppNumber + 1;
+        match self.apps.get(app) {
+            Some(number) => *number,
+            None => *self.apps.entry(app.into()).or_insert(next),
+        }
     }
 }
 

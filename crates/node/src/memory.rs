@@ -24,7 +24,7 @@ use crate::doubt::{Doubts, LEARN};
 use crate::flow::Flow;
 use crate::ids::Blocks;
 use crate::inbox::Received;
-use crate::jobs::{Jobs, Known};
+use crate::jobs::{Jobs, Known, UNKNOWN_APP};
 use crate::natives::Natives;
 use crate::parked::ParkedJobs;
 use crate::places::FastCall;
@@ -38,9 +38,6 @@ use crate::step::Slowness;
 use crate::table::Table;
 use crate::time::SharedTime;
 use crate::wakes::Wakes;
-
-/// The app of jobs that are not known.
-pub(crate) const UNKNOWN_APP: AppNumber = 0;
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -117,8 +114,6 @@ pub(crate) struct Memory {
     /// Runs that are not in memory, and about which something may have been written that we were not told.
     pub(crate) unsure: BTreeSet<RunId>,
     pub(crate) wheel: Wheel,
-    /// The number of each app that had a run due.
-    app_numbers: FxHashMap<Box<str>, AppNumber>,
     /// Runs with gates that wait for their next attempt. Loading never finds those, so they have a place whatever the
     /// wheel holds.
     pub(crate) between: BTreeSet<(Timestamp, RunId)>,
@@ -246,7 +241,6 @@ impl Memory {
             reads: Reads::default(),
             unsure: BTreeSet::new(),
             wheel: Wheel::new(settings.wheel_capacity, Timestamp::MIN),
-            app_numbers: FxHashMap::default(),
             between: BTreeSet::new(),
             ready: DueQueue::default(),
             flow: Flow::starting(Boot::default()),
@@ -525,22 +519,8 @@ impl Memory {
 
     /// The number of a job's app. Jobs are known before their runs come, but for those that cannot be read and those that
     /// change at this moment: they are in line as an app of their own.
-    pub(crate) fn app_number(&mut self, job: JobId) -> AppNumber {
-        let Some(Known::Job(job)) = self.jobs.get(job) else { return UNKNOWN_APP };
-        let next = self.app_numbers.len() as u32 + 1;
-        let app = job.definition.app.as_str();
-        match self.app_numbers.get(app) {
-            Some(number) => *number,
-            None => *self.app_numbers.entry(app.into()).or_insert(next),
-        }
-    }
-
-    /// The same, if it is known by now and the app has a number.
-    pub(crate) fn known_app_number(&self, job: JobId) -> Option<AppNumber> {
-        match self.jobs.get(job)? {
-            Known::Job(job) => self.app_numbers.get(job.definition.app.as_str()).copied(),
-            Known::Poisoned(_) | Known::Missing => Some(UNKNOWN_APP),
-        }
+    pub(crate) fn app_number(&self, job: JobId) -> AppNumber {
+        self.jobs.app_number(job).unwrap_or(UNKNOWN_APP)
     }
 
     pub(crate) fn is_http(&self, job: JobId) -> bool {

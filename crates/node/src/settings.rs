@@ -174,8 +174,10 @@ pub enum Planted {
     IdleBelieved,
     /// What a run has of its own counts only for whoever sent it.
     OwnForgotten,
-    /// Calls that hang keep their places in the fast pool, and a job takes as many as there are.
+    /// Calls that hang keep their places in the fast pool.
     SlowCallsStay,
+    /// One job, or one app, may take every place of a pool.
+    SharesIgnored,
     /// What an executor says it holds, and what it reports, is believed whoever it is.
     ClaimsBelieved,
     /// An attempt that may have been sent is recorded as one that was.

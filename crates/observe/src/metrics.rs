@@ -328,7 +328,7 @@ impl Metrics {
             Event::Retrying { .. } => add(&self.retries, 1),
             Event::Missed { count, .. } => add(&self.missed, *count),
             Event::Delayed { .. } => add(&self.delayed, 1),
-            Event::LateReport { .. } => add(&self.late_reports, 1),
+            Event::LateReport { more, .. } => add(&self.late_reports, more + 1),
             Event::ReportRefused { .. } => add(&self.refused_reports, 1),
             Event::Overreached { count, .. } => add(&self.refused_reports, *count as u64),
             Event::ReportsRefused { count, .. } => add(&self.refused_reports, *count),

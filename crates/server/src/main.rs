@@ -14,6 +14,7 @@ mod keep;
 mod listen;
 mod logs;
 mod loops;
+mod operators;
 mod peers;
 mod private;
 mod serve;

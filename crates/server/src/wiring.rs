@@ -10,7 +10,6 @@ use punctual_api::{App, EventLog, Logbook, peer_token};
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
-use punctual_core::registry::ChangeKind;
 use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink, Switch, stream, xxl};
 use punctual_node::ports::{Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, NodeRow, Peers, Unmarked};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
@@ -32,6 +31,7 @@ use crate::footing::Footing;
 use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
+use crate::operators::OperatorLog;
 use crate::peers::{self, Post};
 
 /// A node with everything around it, ready to run.
@@ -89,13 +89,14 @@ pub(crate) fn build(
     let rounds = {
         let footing = Arc::clone(&footing);
         let (metrics, events, now) = (Arc::clone(&metrics), events.clone(), Arc::clone(&now));
+        let operators = OperatorLog::default();
         let tell = move |happened: &[Event]| {
             metrics.record(happened);
             events.push(happened, now());
             for event in happened {
                 inlet.take(event);
                 footing.take(event, Instant::now());
-                log(event);
+                operators.take(event, Instant::now());
             }
         };
         Arc::new(Rounds::new(Arc::clone(&node), Box::new(tell)))
@@ -435,59 +436,6 @@ fn settings(config: &Config, place: &Place) -> Settings {
         name: Text::Owned(config.node.clone().unwrap_or_else(clock::host_name)),
         address: Text::Owned(place.address.clone()),
         ..Settings::default()
-    }
-}
-
-/// What operators should find in the log; everything else is counted.
-fn log(event: &Event) {
-    match event {
-        Event::JobStopped { job, reason } => tracing::info!(%job, %reason, "a job stopped"),
-        Event::Missed { job, from, until, count, reason } => {
-            tracing::warn!(%job, %from, %until, count, %reason, "fire times were passed over");
-        }
-        Event::Executor { app, address, what } => told_of_executor(app, address, *what),
-        Event::RegistrationRefused { app, address, reason } => {
-            tracing::warn!(%app, %address, %reason, "an executor was not let in");
-        }
-        Event::Overreached { app, address, count, reason } => {
-            tracing::warn!(%app, %address, count, %reason, "an executor spoke of runs that are not its own; nothing came of it");
-        }
-        Event::ReportRefused { log, reason } => {
-            tracing::warn!(log = log.0, %reason, "a result was not taken");
-        }
-        Event::ReportsRefused { count, first, reason } => {
-            tracing::warn!(count, first = first.0, %reason, "results of one message were not taken");
-        }
-        Event::RegistryCrowded { count } => tracing::warn!(count, "there are too many executors"),
-        Event::MemoryDiscarded => {
-            tracing::error!(
-                "a bug was met while the engine's memory was being changed; it is read again from the store"
-            );
-        }
-        Event::ArrivalsRefused { count, reason } => {
-            tracing::warn!(count, %reason, "applications left what cannot be run: look for `refused` in the table `arrivals`");
-        }
-        Event::KillAnswered { run, attempt, is_confirmed: false, said } => {
-            tracing::warn!(%run, %attempt, %said, "an executor did not end an attempt");
-        }
-        Event::ClockStepped { millis } => tracing::warn!(millis, "the clock was set"),
-        Event::StoreFailed { step, reason } => {
-            tracing::error!(step, %reason, "the store did not do what it was asked");
-        }
-        Event::ShardTaken { shard, epoch } => tracing::debug!(%shard, %epoch, "took a shard"),
-        Event::ShardLeft { shard } => tracing::debug!(%shard, "left a shard"),
-        _ => {}
-    }
-}
-
-fn told_of_executor(app: &str, address: &str, what: ChangeKind) {
-    let name = what.name();
-    match what {
-        ChangeKind::Died | ChangeKind::Suspected => {
-            tracing::warn!(app, address, what = name, "an executor is not there");
-        }
-        ChangeKind::Missed => tracing::debug!(app, address, "a beat of an executor did not come"),
-        _ => tracing::info!(app, address, what = name, "an executor came or went"),
     }
 }
 

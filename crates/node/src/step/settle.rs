@@ -499,13 +499,13 @@ impl Node {
     /// Puts into memory what is written now.
     fn note_ended(&self, ends: &[Ended], answers: &[Settled]) -> Aftermath {
         let mut memory = self.memory();
-        let mut aftermath = Aftermath::default();
+        let (mut aftermath, mut late) = (Aftermath::default(), Vec::new());
         for (ended, answer) in ends.iter().zip(answers) {
             let settlement = &ended.settlement;
             let Settled::Done { consecutive_failures, is_over, joined } = answer else {
                 aftermath.stale.push(settlement.run);
                 if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.receipt.is_some()) {
-                    memory.events.push(Event::LateReport { run: settlement.run, attempt: attempt.number });
+                    late.push((&*attempt.executor, settlement.run, attempt.number));
                 }
                 continue;
             };
@@ -538,6 +538,7 @@ impl Node {
                 }
             }
         }
+        memory.tell_late(late);
         aftermath
     }
 
@@ -656,13 +657,23 @@ impl Memory {
 
     /// Applies what follows from reports beside their ends, once the ends are written.
     fn note_judged(&mut self, late: &[&Report], refused: &[&Report], paces: &[(JobId, Timestamp, Duration)]) {
-        let told = |report: &&Report| Event::LateReport { run: report.run, attempt: report.attempt };
-        self.events.extend(late.iter().map(told));
+        self.tell_late(late.iter().map(|report| (&*report.executor, report.run, report.attempt)));
         late.iter().for_each(|report| drop(self.outlived.remove(&report.run)));
         self.tell_refused_reports(refused);
         for (job, ended_at, took) in paces {
             self.note_pace(*job, *ended_at, *took);
         }
+    }
+
+    /// Late reports, one event for each executor: one that repeats itself must not push the events of others out.
+    fn tell_late<'a>(&mut self, late: impl IntoIterator<Item = (&'a str, RunId, Attempt)>) {
+        let mut of_executors: BTreeMap<&str, (RunId, Attempt, u64)> = BTreeMap::new();
+        for (executor, run, attempt) in late {
+            let told = of_executors.entry(executor);
+            told.and_modify(|(_, _, more)| *more += 1).or_insert((run, attempt, 0));
+        }
+        let event = |(run, attempt, more)| Event::LateReport { run, attempt, more };
+        self.events.extend(of_executors.into_values().map(event));
     }
 
     /// Attempts that were no tries are not counted; and those that found no room at their executor are told.

@@ -12,7 +12,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::misfire::{Misfire, Policy};
 use punctual_core::policy::{Block, Limits, Retry};
-use punctual_node::ports::{Accepted, AppRow, AttemptRow, Browse};
+use punctual_node::ports::{Accepted, AppRow, AttemptRow, Browse, Report};
 use punctual_node::{ByHand, Cancelled, DeskError, Settings, Submission};
 
 use crate::house::{House, at, closed, definition, every, now_or_never};
@@ -303,6 +303,27 @@ fn a_late_report_is_acknowledged_and_changes_nothing() {
     assert_eq!(house.history(), ["10:00:10 succeeded"]);
     let told = |event: &Event| matches!(event, Event::LateReport { .. });
     assert!(node.take_events().iter().any(told));
+}
+
+#[test]
+fn late_reports_of_one_executor_are_one_event_however_often_it_repeats_them() {
+    let house = House::new();
+    let node = house.node();
+    house.create(&node, definition("job", ScheduleKind::Once { at: at("10:00:10") }));
+    house.until(&[&node], "10:00:10");
+    let sends = house.take_sends();
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    node.take_events();
+    for executor in ["one", "one", "two", "one"] {
+        let report = house.said(&sends[0], AttemptOutcome::Failed);
+        node.report(Report { executor: executor.into(), ..report });
+    }
+    now_or_never(node.settle());
+    let more = |event: Event| match event {
+        Event::LateReport { run, more, .. } if run == sends[0].run => Some(more),
+        _ => None,
+    };
+    assert_eq!(node.take_events().into_iter().filter_map(more).collect::<Vec<_>>(), [2, 0]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
-use crate::memory::{Flight, Memory, Place, Run, UNKNOWN_APP};
+use crate::memory::{Flight, Memory, Place, Run};
 use crate::places::HttpPlace;
 use crate::ports::{Address, Dispatched, Gate, Kill};
 use crate::settings::Planted;
@@ -505,7 +505,7 @@ impl Memory {
         for rank in self.ready.iter().chain(self.seekers.stalled()) {
             let Some(run) = self.runs.get(&rank.run) else { continue };
             let is_other = run.origin != Origin::Schedule;
-            let app = self.known_app_number(run.job).unwrap_or(UNKNOWN_APP);
+            let app = self.app_number(run.job);
             apps.entry(app).or_default().push((is_other, rank));
         }
         let mut apps: Vec<Vec<(bool, Rank)>> = apps.into_values().collect();

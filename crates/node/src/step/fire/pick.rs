@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::Help;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Run, UNKNOWN_APP};
+use crate::memory::{Memory, Run};
 use crate::ports::{Boot, StoreError};
 use crate::settings::{Planted, Settings};
 
@@ -101,7 +101,7 @@ impl Round<'_> {
         if self.help == Help::None && !memory.goes_alone(next.rank.run, run, self.now) {
             return Verdict::PassJob;
         }
-        let Some(app) = memory.known_app_number(next.job) else {
+        let Some(app) = memory.jobs.app_number(next.job) else {
             self.unsorted.push(next.job);
             return Verdict::PassJob;
         };
@@ -126,7 +126,7 @@ impl Round<'_> {
             return (held > 0 && !is_within_job_share(held, free)).then_some(Verdict::PassJob);
         };
         let room = self.places.room(pool, next.app, next.job);
-        let is_shared = !self.memory.has_planted(Planted::SlowCallsStay);
+        let is_shared = !self.memory.has_planted(Planted::SharesIgnored);
         match room {
             Room::Full => return Some(Verdict::PassPool),
             Room::AppShare if is_shared => return Some(Verdict::PassApp),
@@ -218,7 +218,7 @@ impl Node {
         let of_apps: RefCell<FxHashMap<AppNumber, usize>> = RefCell::default();
         let may_have = |group: u32, handed: Handed| {
             let (job, mut of_apps) = (JobId(group), of_apps.borrow_mut());
-            let of_app = of_apps.entry(memory.known_app_number(job).unwrap_or(UNKNOWN_APP)).or_default();
+            let of_app = of_apps.entry(memory.app_number(job)).or_default();
             let may_have = memory.may_line_up(job, room, handed, *of_app);
             *of_app += usize::from(may_have);
             may_have
@@ -319,7 +319,7 @@ impl Memory {
     fn may_line_up(&self, job: JobId, room: usize, handed: Handed, handed_of_app: usize) -> bool {
         let free = room.saturating_sub(handed.total);
         let of_job = self.ready.len_of_job(job) + handed.of_group;
-        let app = self.known_app_number(job).unwrap_or(UNKNOWN_APP);
+        let app = self.app_number(job);
         let of_app = self.ready.len_of_app(app) + handed_of_app;
         is_within_job_share(of_job, free) && is_within_app_share(of_app, free)
     }
