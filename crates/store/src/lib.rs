@@ -3,7 +3,6 @@
 
 mod circle;
 mod code;
-pub mod conformance;
 mod forgotten;
 mod hint;
 mod idle;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use punctual_store::conformance::{self, KEY_TTL, Open, SHARDS, Whole};
-use punctual_store::conformance_cases;
 use punctual_store::sqlite::{Limits, Options, Sqlite};
 
 use crate::sqlite_support::Folder;
+use crate::suite::conformance_cases;
+use crate::suite::{self, KEY_TTL, Open, SHARDS, Whole};
 
 macro_rules! tests {
     ($($group:ident { $($case:ident)+ })+) => {
@@ -23,13 +23,13 @@ macro_rules! tests {
 
 fn check(name: &str, open: Open) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(conformance::check(name, open));
+    runtime.block_on(suite::check(name, open));
 }
 
 fn check_sqlite(name: &str, limits: Limits) {
     let folder = Folder::new();
     let path = folder.database();
-    let open = Box::new(move |clock| -> conformance::Opening {
+    let open = Box::new(move |clock| -> suite::Opening {
         let options = Options { shards: SHARDS, key_ttl: KEY_TTL, clock, ends_leases: false, limits };
         let store: Arc<dyn Whole> = Arc::new(Sqlite::open(&path, options).unwrap());
         Box::pin(std::future::ready(store))
@@ -41,7 +41,8 @@ mod memory {
     use std::sync::{Arc, OnceLock};
 
     use punctual_store::Memory;
-    use punctual_store::conformance::{KEY_TTL, SHARDS, Whole};
+
+    use crate::suite::{KEY_TTL, SHARDS, Whole};
 
     fn run(name: &str) {
         // What is closed is gone, so to reopen it is to go on with it.
@@ -83,10 +84,10 @@ mod postgres {
     use std::sync::Arc;
 
     use calendar::Timestamp;
-    use punctual_store::conformance::{self, SHARDS};
     use punctual_store::{Postgres, StoreClock};
 
     use crate::postgres_support::{Database, block_on, options};
+    use crate::suite::{self, SHARDS};
 
     fn run(name: &str) {
         block_on(async {
@@ -95,14 +96,14 @@ mod postgres {
             let clock: StoreClock = Arc::new(move || begin);
             let database = Database::migrated(SHARDS, clock).await;
             let url = database.url();
-            let open = Box::new(move |clock: StoreClock| -> conformance::Opening {
+            let open = Box::new(move |clock: StoreClock| -> suite::Opening {
                 let url = url.clone();
                 Box::pin(async move {
                     let store = Postgres::open(&url, options(SHARDS, clock)).await.unwrap();
-                    Arc::new(store) as Arc<dyn conformance::Whole>
+                    Arc::new(store) as Arc<dyn suite::Whole>
                 })
             });
-            conformance::check(name, open).await;
+            suite::check(name, open).await;
             database.hand_on().await;
         });
     }
@@ -114,16 +115,16 @@ mod mysql {
     use std::sync::Arc;
 
     use punctual_store::Options;
-    use punctual_store::conformance::{self, KEY_TTL, SHARDS, Whole};
     use punctual_store::mysql::MySql;
 
     use crate::mysql_support::{Database, runtime};
+    use crate::suite::{self, KEY_TTL, SHARDS, Whole};
 
     fn run(name: &str) {
         runtime().block_on(async {
             let database = Database::reuse().await;
             let url = database.url();
-            let open = Box::new(move |clock| -> conformance::Opening {
+            let open = Box::new(move |clock| -> suite::Opening {
                 let url = url.clone();
                 Box::pin(async move {
                     let options = Options {
@@ -138,7 +139,7 @@ mod mysql {
                     store
                 })
             });
-            conformance::check(name, open).await;
+            suite::check(name, open).await;
         });
     }
 

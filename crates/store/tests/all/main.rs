@@ -18,3 +18,4 @@ mod sqlite_kill;
 mod sqlite_open;
 mod sqlite_poison;
 mod sqlite_support;
+mod suite;

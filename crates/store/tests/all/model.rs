@@ -13,12 +13,12 @@ use std::time::Duration;
 use pair::{Numbers, Pair};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use punctual_store::conformance::{Open, Opening, Whole};
 use punctual_store::mysql::MySql;
 use punctual_store::sqlite::{self, Limits, Sqlite};
 use punctual_store::{Options, Postgres, StoreClock};
 use verbs::{Verb, verb};
 
+use crate::suite::{Open, Opening, Whole};
 use crate::{mysql_support, postgres_support};
 
 const SHARDS: u16 = 4;

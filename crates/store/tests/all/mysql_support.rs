@@ -13,8 +13,9 @@ use punctual_core::model::{
 };
 use punctual_node::ports::{Accepted, Change, ClockEdit, Gate, Lease, PlannedTo, Renewal, Store};
 use punctual_store::Options;
-use punctual_store::conformance::definition;
 use punctual_store::mysql::MySql;
+
+use crate::suite::definition;
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 

@@ -163,7 +163,7 @@ async fn wait_until_idle(admin: &Client, name: &str) {
 pub(crate) fn options(shards: u16, clock: StoreClock) -> Options {
     Options {
         shards,
-        key_ttl: punctual_store::conformance::KEY_TTL,
+        key_ttl: crate::suite::KEY_TTL,
         clock: Some(clock),
         connections: 2,
         readers: 1,

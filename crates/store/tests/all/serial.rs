@@ -13,7 +13,6 @@ use std::time::Duration;
 use calendar::Timestamp;
 use mysql_async::prelude::Queryable;
 use proptest::prelude::ProptestConfig;
-use punctual_store::conformance::Whole;
 use punctual_store::mysql::MySql;
 use punctual_store::sqlite::{self, Limits, Sqlite};
 use punctual_store::{Memory, Options, Postgres, StoreClock};
@@ -21,6 +20,7 @@ use punctual_store::{Memory, Options, Postgres, StoreClock};
 use self::history::{Draw, History, Scene};
 use self::judge::explain;
 use crate::sqlite_support::Folder;
+use crate::suite::Whole;
 use crate::{mysql_support, postgres_support};
 
 const SHARDS: u16 = 4;

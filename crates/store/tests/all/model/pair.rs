@@ -21,7 +21,6 @@ use punctual_node::ports::{
     KeptAnswer, KeptLog, KillNote, Lease, Paused, Plan, PlannedTo, Renewal, RunFilter, RunView, Split,
     StoreError, TokenRow,
 };
-use punctual_store::conformance::{Open, Whole};
 use punctual_store::memory::{Dump, JobDump, RunDump};
 use punctual_store::{Memory, StoreClock};
 
@@ -30,6 +29,7 @@ use super::values::{
 };
 use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb, unpark};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
+use crate::suite::{Open, Whole};
 
 /// Whether a store counts its gates and arrivals as the memory does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,10 +20,10 @@ use punctual_core::model::{
     Settlement, ShardId, Then, Token,
 };
 use punctual_node::ports::{Change, Changed, ClockEdit, Gate, Lease, PlannedTo, Renewal, Store};
-use punctual_store::conformance::definition;
 use punctual_store::{Options, Postgres, StoreClock};
 
 use crate::postgres_support::{Database, options};
+use crate::suite::definition;
 
 pub(crate) const SHARDS: u16 = 4;
 

@@ -12,10 +12,10 @@ use punctual_core::model::{
 use punctual_node::ports::{
     ArrivalKind, Change, ClockEdit, ClockRow, Gate, Lease, Plan, PlannedTo, StoreError,
 };
-use punctual_store::conformance::{Whole, definition};
 
 use super::verb::{Verb, renewal};
 use super::{SHARDS, second};
+use crate::suite::{Whole, definition};
 
 /// Draws small numbers from one seed.
 pub(crate) struct Draw(u64);

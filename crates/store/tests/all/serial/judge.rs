@@ -74,11 +74,11 @@ mod tests {
     //! The judge itself: it finds orders that are there, and refuses answers that no order gives.
 
     use punctual_core::model::{NodeId, ShardId};
-    use punctual_store::conformance::Whole;
 
     use super::*;
     use crate::serial::history::Draw;
     use crate::serial::verb::Verb;
+    use crate::suite::Whole;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)

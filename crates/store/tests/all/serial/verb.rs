@@ -7,10 +7,10 @@ use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Epoch, LogId, NewRun, NodeId, RunId, Settlement, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{ArrivalKind, Change, Gate, Gated, Lease, Plan, Renewal, RunFilter, StoreError};
-use punctual_store::conformance::Whole;
 
 use super::history::Scene;
 use super::second;
+use crate::suite::Whole;
 
 /// Something that a client asks of a store.
 #[derive(Clone, Debug)]

@@ -19,24 +19,24 @@ use punctual_node::ports::{
     Settled, Store,
 };
 
-use crate::StoreClock;
+use punctual_store::StoreClock;
 
 /// What is judged: everything that a store does for somebody.
-pub trait Whole: Store + Browse + Door + Apps + Logs {}
+pub(crate) trait Whole: Store + Browse + Door + Apps + Logs {}
 
 impl<T: Store + Browse + Door + Apps + Logs> Whole for T {}
 
 /// Opens a store. Asked again, after the first one is gone, it opens what that one left behind.
-pub type Open = Box<dyn Fn(StoreClock) -> Opening>;
+pub(crate) type Open = Box<dyn Fn(StoreClock) -> Opening>;
 
 /// A store that is being opened.
-pub type Opening = Pin<Box<dyn Future<Output = Arc<dyn Whole>>>>;
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Arc<dyn Whole>>>>;
 
 /// How many shards a store on trial has.
-pub const SHARDS: u16 = 4;
+pub(crate) const SHARDS: u16 = 4;
 
 /// How long a key outlives its run in a store on trial.
-pub const KEY_TTL: Duration = Duration::from_secs(60);
+pub(crate) const KEY_TTL: Duration = Duration::from_secs(60);
 
 /// How long a node lives after a renewal that says nothing else.
 pub(super) const TERM: Duration = Duration::from_secs(3_600);
@@ -58,7 +58,7 @@ pub(super) const SHARD: ShardId = ShardId(0);
 pub(super) const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 
 /// A store on trial.
-pub struct Subject {
+pub(crate) struct Subject {
     clock: Arc<AtomicI64>,
     open: Open,
     store: Option<Arc<dyn Whole>>,
@@ -66,7 +66,7 @@ pub struct Subject {
 
 impl Subject {
     /// Opens a store for one case.
-    pub async fn new(open: Open) -> Subject {
+    pub(crate) async fn new(open: Open) -> Subject {
         let clock = Arc::new(AtomicI64::new(second(0).as_millis()));
         let mut subject = Subject { clock, open, store: None };
         subject.reopen().await;
@@ -74,7 +74,7 @@ impl Subject {
     }
 
     /// Closes the store and opens what it left behind.
-    pub async fn reopen(&mut self) {
+    pub(crate) async fn reopen(&mut self) {
         self.store = None;
         let clock = Arc::clone(&self.clock);
         let told = Arc::new(move || Timestamp::from_millis(clock.load(Ordering::SeqCst)));
@@ -82,17 +82,17 @@ impl Subject {
     }
 
     /// The store.
-    pub fn store(&self) -> &dyn Whole {
+    pub(crate) fn store(&self) -> &dyn Whole {
         self.store.as_deref().expect("a store on trial is open")
     }
 
     /// What the store's clock says.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.clock.load(Ordering::SeqCst))
     }
 
     /// Lets time pass.
-    pub fn pass(&self, time: Duration) {
+    pub(crate) fn pass(&self, time: Duration) {
         let later = self.now().saturating_add(time);
         self.clock.store(later.as_millis(), Ordering::SeqCst);
     }
@@ -326,7 +326,7 @@ pub(super) fn odd_texts() -> Vec<String> {
 }
 
 /// A job that runs every minute, called `name`.
-pub fn definition(name: &str) -> Definition {
+pub(crate) fn definition(name: &str) -> Definition {
     let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
     Definition {
         app: "shop".into(),

@@ -21,39 +21,24 @@ mod subject;
 
 use std::pin::Pin;
 
-pub use subject::{KEY_TTL, Open, Opening, SHARDS, Subject, Whole, definition};
+pub(crate) use subject::{KEY_TTL, Open, Opening, SHARDS, Subject, Whole, definition};
 
 /// A sentence that holds for every store.
-pub struct Case {
+pub(crate) struct Case {
     /// The step and the sentence.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     run: Run,
 }
 
 type Run = for<'a> fn(&'a mut Subject) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Tries one case on a store; panics if it does not hold.
-pub async fn check(name: &str, open: Open) {
+pub(crate) async fn check(name: &str, open: Open) {
     let case = CASES.iter().find(|case| case.name == name).expect("the case is in the list");
     (case.run)(&mut Subject::new(open).await).await;
 }
 
-macro_rules! table {
-    ($($group:ident { $($case:ident)+ })+) => {
-        /// All of them.
-        pub const CASES: &[Case] = &[$($(
-            Case {
-                name: concat!(stringify!($group), "::", stringify!($case)),
-                run: |subject| Box::pin($group::$case(subject)),
-            },
-        )+)+];
-    };
-}
-
-crate::conformance_cases!(table);
-
 /// Hands every case, grouped by step, to a macro.
-#[macro_export]
 macro_rules! conformance_cases {
     ($then:ident) => {
         $then! {
@@ -339,3 +324,19 @@ macro_rules! conformance_cases {
         }
     };
 }
+
+pub(crate) use conformance_cases;
+
+macro_rules! table {
+    ($($group:ident { $($case:ident)+ })+) => {
+        /// All of them.
+        pub(crate) const CASES: &[Case] = &[$($(
+            Case {
+                name: concat!(stringify!($group), "::", stringify!($case)),
+                run: |subject| Box::pin($group::$case(subject)),
+            },
+        )+)+];
+    };
+}
+
+conformance_cases!(table);
