@@ -1,7 +1,7 @@
 //! PostgreSQL: many nodes over one database.
 //!
 //! A run is a row that is written once, in the table of its day (`day`); its end is another row. A verb that writes locks the
-//! rows it touches and reads them in one flight (`gather`), decides by the rules of the model (`sheet`), and writes what has changed
+//! rows it touches and reads them in one flight (`gather`), decides by `rules/`, and writes what has changed
 //! with the commit in a second (`flush`). Only single statements that compare and set, unique keys and row locks at READ
 //! COMMITTED are relied on. Time is the database's own, judged in its statements.
 
@@ -29,7 +29,6 @@ mod plan;
 mod ports;
 mod prune;
 mod settle;
-mod sheet;
 mod split;
 mod text;
 mod thin;

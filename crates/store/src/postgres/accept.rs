@@ -59,17 +59,9 @@ impl Postgres {
             thinned: backfills.map(|run| run.job).collect(),
             ..Wanted::default()
         };
-        let mut sheet = self.gather(line, &wanted).await?;
-        sheet.forgotten.check(runs)?;
-        for (shard, kind) in left {
-            sheet.leave(*shard, *kind);
-        }
-        let accepted = |run: &NewRun| match sheet.insert(run.clone()) {
-            Ok(id) => Accepted::New(id),
-            Err(there) => Accepted::Duplicate(there),
-        };
-        let answers = runs.iter().map(accepted).collect();
-        self.flush(line, &sheet).await?;
+        let mut gathered = self.gather(line, &wanted).await?;
+        let answers = gathered.unit.accept(runs, left)?;
+        self.flush(line, &gathered).await?;
         Ok(answers)
     }
 

@@ -1,11 +1,9 @@
 //! Changes of jobs by people: definition, state, clock and revision together.
 
-use std::collections::BTreeSet;
-
 use calendar::Timestamp;
 use punctual_core::cluster::home;
-use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, REVISIONS_MAX, StoreError};
+use punctual_core::model::{ChangeId, Definition, JobId, JobState};
+use punctual_node::ports::{Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
 use super::Postgres;
 use super::apps::ensure_apps;
@@ -16,6 +14,8 @@ use super::line::Line;
 use super::trouble::{Trouble, corrupt};
 use crate::circle;
 use crate::row::{definition_from_text, definition_to_text};
+use crate::rules;
+use crate::rules::change::JobBefore;
 
 /// A job as it is before a change.
 struct Before {
@@ -32,53 +32,38 @@ impl Postgres {
             counts: change.clock.passed.iter().map(|(run, _)| run.job).collect(),
             ..Wanted::default()
         };
-        let mut sheet = self.gather(line, &wanted).await?;
-        let (id, before) = match change.job {
-            None => (self.next_job(line, change).await?, None),
-            Some((id, version)) => {
+        let mut gathered = self.gather(line, &wanted).await?;
+        let (id, version, before) = match change.job {
+            None => (self.next_job(line, change).await?, 1, None),
+            Some((id, expected)) => {
                 let before = read(line, id).await?.filter(|before| before.state != 2);
-                let before = before.ok_or_else(|| conflict(format!("there is no job {id}")))?;
-                if before.version != version {
-                    let said = format!("job {id} has version {}, not {version}", before.version);
-                    return Err(conflict(said).into());
-                }
-                let clock = sheet.clocks.get(&id);
-                let stands = clock.map(|clock| (clock.next_fire, clock.decided, clock.reserved));
-                let expected = &change.clock;
-                if stands != Some((expected.expected, expected.planned.decided, expected.planned.reserved)) {
-                    return Err(conflict(format!("the clock of job {id} was moved")).into());
-                }
+                let clock = gathered.unit.clocks.get(&id).map(|clock| {
+                    (clock.next_fire, PlannedTo { decided: clock.decided, reserved: clock.reserved })
+                });
+                let known = before.as_ref().map(|before| JobBefore { version: before.version, clock });
+                let version = rules::change::next_version(id, expected, change, known)?;
                 check_circle(line, change).await?;
-                (id, Some(before))
+                (id, version, before)
             }
         };
         if let Some(definition) = &change.definition {
-            check_name(line, change.job.map(|(id, _)| id), definition).await?;
+            rules::change::check_name(change, owner_of_name(line, definition).await?)?;
         }
-        let parents = parents(change, before.as_ref());
-        for (run, close) in &change.clock.passed {
-            sheet.insert_closed(run.clone(), close.clone());
-        }
-        if change.state == JobState::Deleted {
-            sheet.leave(home(id, self.shards), ArrivalKind::Deleted(id));
-        }
-        sheet.writes.changes.extend(parents);
-        sheet.writes.changes.push(id);
-        let version = before.as_ref().map_or(0, |before| before.version) + 1;
+        let earlier = before.iter().flat_map(|before| &before.definition.after).map(|parent| parent.job);
+        gathered.unit.change(id, change, rules::change::parents(change, earlier));
         let mut flight = Flight::new();
-        match &before {
-            None => create(&mut flight, id, home(id, self.shards).0, change)?,
-            Some(before) => edit(&mut flight, id, version, before, change),
+        match (&before, &change.definition) {
+            (Some(before), _) => edit(&mut flight, id, version, before, change),
+            (None, Some(definition)) => create(&mut flight, id, home(id, self.shards).0, change, definition),
+            (None, None) => {}
         }
-        let flushed = self.flush_after(line, flight, &sheet).await?;
+        let flushed = self.flush_after(line, flight, &gathered).await?;
         Ok(Changed { job: id, version, change: flushed.change.unwrap_or(ChangeId(0)) })
     }
 
     /// The next number for a job. Whoever creates one waits for who is just creating another.
     async fn next_job(&self, line: &Line<'_>, change: &Change) -> Result<JobId, Trouble> {
-        if change.definition.is_none() {
-            return Err(conflict("a new job needs a definition").into());
-        }
+        rules::change::check_definition(change)?;
         let ask = Ask::new("update counters set value = value + 1 where name = 'job' returning value");
         let rows = line.ask(ask).await?;
         let row = rows.first().ok_or_else(|| corrupt("counters", "job", "it is not there"))?;
@@ -113,7 +98,7 @@ async fn read(line: &Line<'_>, id: JobId) -> Result<Option<Before>, Trouble> {
     Ok(Some(Before { version: row.bits(0)?, state: row.number(1)?, definition }))
 }
 
-async fn check_name(line: &Line<'_>, id: Option<JobId>, definition: &Definition) -> Result<(), Trouble> {
+async fn owner_of_name(line: &Line<'_>, definition: &Definition) -> Result<Option<JobId>, Trouble> {
     let ask = Ask::new(
         "select id
          from jobs
@@ -121,12 +106,7 @@ async fn check_name(line: &Line<'_>, id: Option<JobId>, definition: &Definition)
     );
     let (app, name) = (&definition.app, &definition.name);
     let rows = line.ask(ask.with(text_code(app)).with(text_code(name))).await?;
-    match rows.first().map(|row| row.job(0)).transpose()? {
-        Some(there) if Some(there) != id => {
-            Err(conflict(format!("job {there} is named {app}/{name}")).into())
-        }
-        _ => Ok(()),
-    }
+    rows.first().map(|row| row.job(0)).transpose()
 }
 
 /// Refuses to let a job come after itself, in however many steps. Changes that could close a circle wait for each other,
@@ -149,16 +129,7 @@ async fn check_circle(line: &Line<'_>, change: &Change) -> Result<(), Trouble> {
     }
 }
 
-/// The jobs that a job comes after, or came after before a change.
-fn parents(change: &Change, before: Option<&Before>) -> BTreeSet<JobId> {
-    let is_moved = change.definition.is_some() || change.state == JobState::Deleted;
-    let before = before.filter(|_| is_moved).into_iter().flat_map(|before| &before.definition.after);
-    let after = change.definition.iter().flat_map(|definition| &definition.after);
-    before.chain(after).map(|parent| parent.job).collect()
-}
-
-fn create(flight: &mut Flight, id: JobId, shard: u16, change: &Change) -> Result<(), Trouble> {
-    let definition = change.definition.as_ref().ok_or_else(|| conflict("a new job needs a definition"))?;
+fn create(flight: &mut Flight, id: JobId, shard: u16, change: &Change, definition: &Definition) {
     let (state, reason) = state_code(&change.state);
     flight.add(
         Ask::new(
@@ -187,7 +158,6 @@ fn create(flight: &mut Flight, id: JobId, shard: u16, change: &Change) -> Result
     );
     write_revision(flight, id, 1, change, definition);
     link(flight, id, &change.state, definition);
-    Ok(())
 }
 
 fn edit(flight: &mut Flight, id: JobId, version: u64, before: &Before, change: &Change) {
@@ -268,8 +238,4 @@ fn link(flight: &mut Flight, id: JobId, state: &JobState, definition: &Definitio
         );
     }
     flight.add(ensure_apps(vec![text_code(&definition.app)]));
-}
-
-fn conflict(said: impl Into<Text>) -> StoreError {
-    StoreError::Conflict(said.into())
 }

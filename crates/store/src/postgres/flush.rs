@@ -9,13 +9,14 @@ use punctual_core::model::{Attempt, ChangeId, JobId, JobState, LogId, NewRun, Ru
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
 use super::code::state_code;
+use super::gather::Gathered;
 use super::insert::{
     count_days, insert_arrivals, insert_attempts, insert_births, insert_closes, insert_runs, insert_sends,
     write_counts,
 };
 use super::line::Line;
-use super::sheet::{End, Sheet};
 use super::trouble::Trouble;
+use crate::rules::{CloseRow, UnitOfWork};
 
 /// What only the server could say.
 #[derive(Default)]
@@ -27,8 +28,8 @@ pub(super) struct Flushed {
 
 impl Postgres {
     /// Writes what has changed, and commits.
-    pub(super) async fn flush(&self, line: &Line<'_>, sheet: &Sheet) -> Result<Flushed, Trouble> {
-        self.flush_after(line, Flight::new(), sheet).await
+    pub(super) async fn flush(&self, line: &Line<'_>, gathered: &Gathered<'_>) -> Result<Flushed, Trouble> {
+        self.flush_after(line, Flight::new(), gathered).await
     }
 
     /// As [`Postgres::flush`], after some other statements.
@@ -36,12 +37,13 @@ impl Postgres {
         &self,
         line: &Line<'_>,
         mut flight: Flight,
-        sheet: &Sheet,
+        gathered: &Gathered<'_>,
     ) -> Result<Flushed, Trouble> {
-        self.check_beside(days_beside(sheet))?;
-        let sends = write_runs(&mut flight, sheet);
-        write_jobs(&mut flight, sheet);
-        let changes = write_changes(&mut flight, sheet);
+        let unit = &gathered.unit;
+        self.check_beside(days_beside(unit))?;
+        let sends = write_runs(&mut flight, gathered);
+        write_jobs(&mut flight, unit);
+        let changes = write_changes(&mut flight, unit);
         flight.commit();
         let mut landed = line.fly(flight).await?;
         let mut flushed = Flushed::default();
@@ -56,57 +58,58 @@ impl Postgres {
 }
 
 /// Days whose tables beside those of runs and closes are written to.
-fn days_beside(sheet: &Sheet) -> impl Iterator<Item = u32> {
-    let writes = &sheet.writes;
+fn days_beside(unit: &UnitOfWork<'_>) -> impl Iterator<Item = u32> {
+    let writes = &unit.writes;
     let attempts = writes.attempts.keys().map(|(run, _)| run.day());
     let sends = writes.sends.iter().map(|gate| gate.run.day());
     let parts = writes.parts.iter().map(|(run, _, _)| run.day());
-    let joins = writes.joins.keys().map(|run| run.day());
+    let joins = writes.joins.iter().map(|run| run.day());
     attempts.chain(sends).chain(parts).chain(joins)
 }
 
 /// Everything about runs; where the numbers of new gates will be.
-fn write_runs(flight: &mut Flight, sheet: &Sheet) -> Option<Seat> {
-    let writes = &sheet.writes;
+fn write_runs(flight: &mut Flight, gathered: &Gathered<'_>) -> Option<Seat> {
+    let unit = &gathered.unit;
+    let writes = &unit.writes;
     // In the order of their names, so that two who write the same names do not wait for each other.
-    let mut runs: Vec<&NewRun> = writes.runs.iter().collect();
+    let mut runs: Vec<&NewRun> = writes.runs.clone();
     runs.sort_by_key(|run| (run.fire_time, run.job, run.id));
-    let (far, near): (Vec<&NewRun>, Vec<&NewRun>) =
-        runs.into_iter().partition(|run| sheet.far_days.contains(&run.id.day()));
+    let (far, near): (Vec<&NewRun>, Vec<&NewRun>) = runs.into_iter().partition(|run| gathered.is_far(run.id));
     for (is_far, runs) in [(false, near), (true, far)] {
         if !runs.is_empty() {
             flight.add(insert_runs(is_far, &runs));
         }
     }
-    write_keys(flight, sheet);
+    write_keys(flight, unit);
     if !writes.births.is_empty() {
         flight.add(insert_births(&writes.births));
     }
     if !writes.days.is_empty() {
         flight.add(count_days(&writes.days));
     }
-    let (far, near): (Vec<&End>, Vec<&End>) = writes.ends.iter().partition(|end| end.is_far);
-    for (is_far, ends) in [(false, near), (true, far)] {
-        if !ends.is_empty() {
-            flight.add(insert_closes(is_far, &ends));
+    let (far, near): (Vec<CloseRow<'_>>, Vec<CloseRow<'_>>) =
+        writes.closes.iter().partition(|row| gathered.is_far(row.run));
+    for (is_far, closes) in [(false, near), (true, far)] {
+        if !closes.is_empty() {
+            flight.add(insert_closes(is_far, &closes));
         }
     }
     if !writes.attempts.is_empty() {
-        flight.add(insert_attempts(sheet));
+        flight.add(insert_attempts(&writes.attempts));
     }
-    write_waits(flight, sheet);
-    write_holds(flight, sheet);
-    write_splits(flight, sheet);
+    write_waits(flight, unit);
+    write_holds(flight, unit);
+    write_splits(flight, unit);
     if !writes.arrivals.is_empty() {
         flight.add(insert_arrivals(&writes.arrivals));
     }
-    (!writes.sends.is_empty()).then(|| flight.add(insert_sends(sheet)))
+    (!writes.sends.is_empty()).then(|| flight.add(insert_sends(&writes.sends)))
 }
 
-fn write_keys(flight: &mut Flight, sheet: &Sheet) {
+fn write_keys(flight: &mut Flight, unit: &UnitOfWork<'_>) {
     let (mut gone, mut new, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-    for ((job, key), before) in &sheet.writes.keys {
-        let (run, expires_at) = sheet.keys[&(*job, key.clone())];
+    for ((job, key), before) in &unit.writes.keys {
+        let (run, expires_at) = unit.keys[&(*job, key.clone())];
         let row = (i64::from(job.0), text_code(key), run_code(run), expires_at.map(Timestamp::as_millis));
         match before {
             Some((holder, _)) if *holder == run => ended.push(row),
@@ -147,11 +150,11 @@ fn write_keys(flight: &mut Flight, sheet: &Sheet) {
 }
 
 /// What waits and what flies, as it is now.
-fn write_waits(flight: &mut Flight, sheet: &Sheet) {
+fn write_waits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
     let (mut landed, mut risen, mut shards, mut over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut waits = Vec::new();
-    for id in &sheet.writes.touched {
-        let run = &sheet.runs[id];
+    for id in &unit.writes.touched {
+        let run = &unit.runs[id];
         match (run.was_flying, run.is_flying()) {
             (false, true) => {
                 risen.push(run_code(*id));
@@ -200,8 +203,8 @@ fn write_waits(flight: &mut Flight, sheet: &Sheet) {
     }
 }
 
-fn write_holds(flight: &mut Flight, sheet: &Sheet) {
-    let writes = &sheet.writes;
+fn write_holds(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+    let writes = &unit.writes;
     if !writes.freed.is_empty() {
         let runs: Vec<i64> = writes.freed.iter().map(|run| run_code(*run)).collect();
         flight.add(Ask::new("delete from holds where run = any($1)").with(runs));
@@ -218,8 +221,8 @@ fn write_holds(flight: &mut Flight, sheet: &Sheet) {
     }
 }
 
-fn write_splits(flight: &mut Flight, sheet: &Sheet) {
-    let parts = &sheet.writes.parts;
+fn write_splits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+    let parts = &unit.writes.parts;
     if !parts.is_empty() {
         flight.add(
             Ask::new("insert into parts (run, whole, part, total, address) select * from unnest($1, $2, $3, $4, $5)")
@@ -231,8 +234,8 @@ fn write_splits(flight: &mut Flight, sheet: &Sheet) {
         );
     }
     let (mut ids, mut columns) = (Vec::new(), [const { Vec::new() }; 5]);
-    for id in sheet.writes.joins.keys() {
-        let row = &sheet.joins[id];
+    for id in &unit.writes.joins {
+        let row = &unit.joins[id];
         ids.push(run_code(*id));
         let values = [
             i64::from(row.join.total),
@@ -256,10 +259,10 @@ fn write_splits(flight: &mut Flight, sheet: &Sheet) {
 }
 
 /// Clocks, states and counts of jobs.
-fn write_jobs(flight: &mut Flight, sheet: &Sheet) {
-    let writes = &sheet.writes;
+fn write_jobs(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+    let writes = &unit.writes;
     if !writes.clocks.is_empty() {
-        let clocks: Vec<_> = writes.clocks.iter().map(|job| (job, &sheet.clocks[job])).collect();
+        let clocks: Vec<_> = writes.clocks.iter().map(|job| (job, &unit.clocks[job])).collect();
         flight.add(
             Ask::new(
                 "update clocks c
@@ -296,15 +299,15 @@ fn write_jobs(flight: &mut Flight, sheet: &Sheet) {
         let jobs: Vec<JobId> =
             writes.counts.iter().filter(|(_, had)| **had == had_row).map(|(job, _)| *job).collect();
         if !jobs.is_empty() {
-            flight.add(write_counts(sheet, &jobs, had_row));
+            flight.add(write_counts(unit, &jobs, had_row));
         }
     }
 }
 
 /// The last thing before the commit, because whoever takes a number makes all who come after wait until it has committed:
 /// else a node that has seen a later change would never hear of an earlier one.
-fn write_changes(flight: &mut Flight, sheet: &Sheet) -> Option<Seat> {
-    let jobs: Vec<i64> = sheet.writes.changes.iter().map(|job| i64::from(job.0)).collect();
+fn write_changes(flight: &mut Flight, unit: &UnitOfWork<'_>) -> Option<Seat> {
+    let jobs: Vec<i64> = unit.writes.changes.iter().map(|job| i64::from(job.0)).collect();
     if jobs.is_empty() {
         return None;
     }

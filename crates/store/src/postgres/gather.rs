@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, Join, LogId, NewRun, RunId, Text, Token};
+use punctual_core::model::{Epoch, JobId, Join, LogId, NewRun, RunId, Text, Token};
 use punctual_node::ports::{Counts, Lease};
 use tokio_postgres::Row;
 
@@ -16,10 +16,10 @@ use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
 use super::code::outcome_from;
 use super::day::{come_near, hold_far};
 use super::line::Line;
-use super::sheet::{ClockNow, JoinNow, Key, RunNow, Sheet, Wait};
 use super::thin::{read_thinned, thinned_of};
 use super::trouble::{Trouble, corrupt};
 use crate::row::definition_from_text;
+use crate::rules::{GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow};
 
 /// The rows that a verb touches.
 #[derive(Default)]
@@ -43,6 +43,19 @@ pub(super) struct Wanted<'v> {
     pub(super) leases: BTreeSet<Lease>,
     /// Jobs of which it matters whether runs were removed.
     pub(super) thinned: BTreeSet<JobId>,
+}
+
+/// The rows that a verb has read, and which of its runs lie in the far tables.
+pub(super) struct Gathered<'v> {
+    pub(super) unit: UnitOfWork<'v>,
+    far_days: BTreeSet<u32>,
+    far_runs: BTreeSet<RunId>,
+}
+
+impl Gathered<'_> {
+    pub(super) fn is_far(&self, run: RunId) -> bool {
+        self.far_runs.contains(&run) || self.far_days.contains(&run.day())
+    }
 }
 
 /// The questions of a gathering that may be left out.
@@ -69,7 +82,11 @@ struct Seats {
 
 impl Postgres {
     /// Begins a transaction with the rows that a verb touches. Room for the runs that it may write is made before.
-    pub(super) async fn gather(&self, line: &Line<'_>, wanted: &Wanted<'_>) -> Result<Sheet, Trouble> {
+    pub(super) async fn gather<'v>(
+        &self,
+        line: &Line<'_>,
+        wanted: &Wanted<'_>,
+    ) -> Result<Gathered<'v>, Trouble> {
         let days: BTreeSet<u32> = wanted.fresh.iter().map(|run| run.id.day()).collect();
         let places = self.ensure(line, days).await?;
         let far_days: BTreeSet<u32> =
@@ -81,84 +98,87 @@ impl Postgres {
         if !rows(seats.near).is_empty() {
             return Err(Trouble::Moved);
         }
-        let mut sheet = Sheet { key_ttl: self.key_ttl, shards: self.shards, far_days, ..Sheet::default() };
+        let mut unit = UnitOfWork { key_ttl: self.key_ttl, shards: self.shards, ..UnitOfWork::default() };
+        let mut far_runs = BTreeSet::new();
         for row in rows(Some(seats.context)) {
-            sheet.now = row.instant(0)?;
-            sheet.forgotten.days = row.number(1)? as u32;
+            unit.now = row.instant(0)?;
+            unit.forgotten.days = row.number(1)? as u32;
         }
-        sheet.forgotten.jobs = read_thinned(&rows(seats.thinned))?;
+        unit.forgotten.jobs = read_thinned(&rows(seats.thinned))?;
         for row in rows(seats.leases) {
-            sheet
-                .current
-                .insert(Lease { shard: row.shard(0)?, epoch: punctual_core::model::Epoch(row.bits(1)?) });
+            unit.current.insert(Lease { shard: row.shard(0)?, epoch: Epoch(row.bits(1)?) });
         }
         for row in rows(seats.clocks) {
-            sheet.clocks.insert(row.job(0)?, clock(&row)?);
+            unit.clocks.insert(row.job(0)?, clock(&row)?);
         }
         for row in rows(seats.definitions) {
-            if let Some(clock) = sheet.clocks.get_mut(&row.job(0)?) {
+            if let Some(clock) = unit.clocks.get_mut(&row.job(0)?) {
                 // One that cannot be read names nothing.
                 clock.definition = definition_from_text(&row.string(1)?).ok();
             }
         }
         for (seat, is_far) in [(seats.far, true), (seats.runs, false)] {
             for row in rows(seat) {
-                let (id, run) = (row.run(0)?, run(&row, is_far)?);
+                let (id, run) = (row.run(0)?, run(&row)?);
                 if let (Some(key), Some(holder)) = (&run.key, row.maybe(5)?) {
                     let keyed = (RunId(holder as u64), row.maybe_instant(6)?);
-                    sheet.keys.insert((run.job, key.clone()), keyed);
+                    unit.keys.insert((run.job, key.clone()), keyed);
                 }
-                sheet.runs.insert(id, run);
+                if is_far {
+                    far_runs.insert(id);
+                }
+                unit.runs.insert(id, run);
             }
         }
         for row in rows(seats.counts) {
-            sheet.counts.insert(row.job(0)?, counts(&row, 1)?);
+            unit.counts.insert(row.job(0)?, counts(&row, 1)?);
         }
         for row in rows(seats.joins) {
-            sheet.joins.insert(row.run(0)?, join(&row)?);
+            unit.joins.insert(row.run(0)?, join(&row)?);
         }
         for row in rows(seats.closes) {
-            if let Some(run) = sheet.runs.get_mut(&row.run(0)?) {
+            if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
                 run.is_closed = true;
                 if row.maybe(1)?.is_some() {
-                    run.gates.insert(row.attempt(1)?, Key::Unsent);
+                    run.gates.insert(row.attempt(1)?, GateOwner::Unsent);
                 }
             }
         }
         for row in rows(seats.waits) {
-            if let Some(run) = sheet.runs.get_mut(&row.run(0)?) {
+            if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
                 let (ready_at, attempt) = (row.maybe_instant(1)?, row.attempt(2)?);
-                run.wait = Some(Wait { ready_at, attempt, is_called_back: row.flag(3)? });
+                run.wait = Some(WaitRow { ready_at, attempt, is_called_back: row.flag(3)? });
                 run.was_waiting = true;
             }
         }
         for row in rows(seats.sends) {
-            if let Some(run) = sheet.runs.get_mut(&row.run(0)?) {
-                run.gates.insert(row.attempt(1)?, Key::Sent(Token(row.bits(2)?), Some(LogId(row.bits(3)?))));
+            if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
+                run.gates
+                    .insert(row.attempt(1)?, GateOwner::Sent(Token(row.bits(2)?), Some(LogId(row.bits(3)?))));
             }
         }
         for row in rows(seats.flights) {
-            if let Some(run) = sheet.runs.get_mut(&row.run(0)?) {
+            if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
                 run.was_flying = true;
             }
         }
         for row in rows(seats.holds) {
             let (resource, slot, run) = (row.text(0)?, row.number(1)? as u32, row.run(2)?);
-            if let Some(run) = sheet.runs.get_mut(&run) {
+            if let Some(run) = unit.runs.get_mut(&run) {
                 run.holds.insert(resource.clone());
             }
-            sheet.holds.insert((resource, slot), run);
+            unit.holds.insert((resource, slot), run);
         }
         for row in rows(seats.there) {
-            sheet.there.insert(row.run(0)?);
+            unit.taken_ids.insert(row.run(0)?);
         }
         for row in rows(seats.named) {
-            sheet.named.insert((row.instant(0)?, row.job(1)?), row.run(2)?);
+            unit.named.insert((row.instant(0)?, row.job(1)?), row.run(2)?);
         }
         for row in rows(seats.keys) {
-            sheet.keys.insert((row.job(0)?, row.text(1)?), (row.run(2)?, row.maybe_instant(3)?));
+            unit.keys.insert((row.job(0)?, row.text(1)?), (row.run(2)?, row.maybe_instant(3)?));
         }
-        Ok(sheet)
+        Ok(Gathered { unit, far_days, far_runs })
     }
 }
 
@@ -361,8 +381,8 @@ const KEYS: &str = "
     from unnest($1, $2) as n (job, key)
     join keys k on k.job = n.job and k.key = n.key";
 
-fn clock(row: &Row) -> Result<ClockNow, Trouble> {
-    Ok(ClockNow {
+fn clock(row: &Row) -> Result<LockedClock, Trouble> {
+    Ok(LockedClock {
         next_fire: row.maybe_instant(2)?,
         version: row.bits(3)?,
         is_enabled: row.flag(4)?,
@@ -372,20 +392,9 @@ fn clock(row: &Row) -> Result<ClockNow, Trouble> {
     })
 }
 
-fn run(row: &Row, is_far: bool) -> Result<RunNow, Trouble> {
-    Ok(RunNow {
-        job: row.job(1)?,
-        shard: row.shard(2)?,
-        due: row.instant(3)?,
-        key: row.maybe_string(4)?.map(Text::from),
-        is_far,
-        is_closed: false,
-        wait: None,
-        gates: std::collections::BTreeMap::new(),
-        holds: BTreeSet::new(),
-        was_waiting: false,
-        was_flying: false,
-    })
+fn run(row: &Row) -> Result<LockedRun, Trouble> {
+    let key = row.maybe_string(4)?.map(Text::from);
+    Ok(LockedRun::open(row.job(1)?, row.shard(2)?, row.instant(3)?, key))
 }
 
 /// Counts from six columns.
@@ -403,8 +412,8 @@ pub(super) fn counts(row: &Row, first: usize) -> Result<Counts, Trouble> {
     })
 }
 
-fn join(row: &Row) -> Result<JoinNow, Trouble> {
+fn join(row: &Row) -> Result<JoinRow, Trouble> {
     let small = |column: usize| row.number(column).map(|number| number as u32);
     let join = Join { total: small(1)?, open: small(2)?, succeeded: small(3)? };
-    Ok(JoinNow { join, first_part: row.run(4)?, last_part: row.run(5)? })
+    Ok(JoinRow { join, first_part: row.run(4)?, last_part: row.run(5)? })
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use calendar::Timestamp;
-use punctual_core::model::{AttemptRecord, JobId, NewRun, RunId, ShardId};
-use punctual_node::ports::ArrivalKind;
+use punctual_core::model::{Attempt, AttemptRecord, JobId, NewRun, RunId, ShardId};
+use punctual_node::ports::{ArrivalKind, Gate};
 
 use super::ask::{Ask, run_code, text_code};
 use super::code::{attempt_outcome_code, decided_code, origin_code, outcome_code};
-use super::sheet::{DayMore, End, Sheet};
+use crate::rules::{CloseRow, DayDelta, UnitOfWork};
 
 /// Whole texts, so that they can be prepared.
 macro_rules! into_runs {
@@ -57,8 +57,8 @@ pub(super) fn insert_births(births: &BTreeMap<ShardId, Timestamp>) -> Ask {
 }
 
 /// Each session has a row of its own, so that those who write on the same day do not wait for each other.
-pub(super) fn count_days(days: &BTreeMap<u32, DayMore>) -> Ask {
-    let numbers = |of: &dyn Fn(&DayMore) -> i64| days.values().map(of).collect::<Vec<i64>>();
+pub(super) fn count_days(days: &BTreeMap<u32, DayDelta>) -> Ask {
+    let numbers = |of: &dyn Fn(&DayDelta) -> i64| days.values().map(of).collect::<Vec<i64>>();
     Ask::new(
         "insert into buckets (day, slot, runs, closed, first_due, last_due, first_fire, last_fire)
          select day, pg_backend_pid() % 64, runs, closed, first_due, last_due, first_fire, last_fire
@@ -80,36 +80,36 @@ pub(super) fn count_days(days: &BTreeMap<u32, DayMore>) -> Ask {
     .with(numbers(&|day| day.fire.1))
 }
 
-pub(super) fn insert_closes(is_far: bool, ends: &[&End]) -> Ask {
-    let numbers = |of: &dyn Fn(&End) -> i64| ends.iter().map(|end| of(end)).collect::<Vec<i64>>();
+pub(super) fn insert_closes(is_far: bool, closes: &[CloseRow<'_>]) -> Ask {
+    let numbers = |of: &dyn Fn(&CloseRow<'_>) -> i64| closes.iter().map(of).collect::<Vec<i64>>();
     let maybes =
-        |of: &dyn Fn(&End) -> Option<i64>| ends.iter().map(|end| of(end)).collect::<Vec<Option<i64>>>();
+        |of: &dyn Fn(&CloseRow<'_>) -> Option<i64>| closes.iter().map(of).collect::<Vec<Option<i64>>>();
     let texts =
-        |of: &dyn Fn(&End) -> Option<String>| ends.iter().map(|end| of(end)).collect::<Vec<Option<String>>>();
+        |of: &dyn Fn(&CloseRow<'_>) -> Option<String>| closes.iter().map(of).collect::<Vec<Option<String>>>();
     Ask::new(if is_far { into_closes!("closes_far") } else { into_closes!("closes") })
-        .with(numbers(&|end| run_code(end.run)))
-        .with(numbers(&|end| outcome_code(end.close.outcome)))
-        .with(texts(&|end| Some(text_code(&end.close.reason))))
-        .with(numbers(&|end| end.close.closed_at.as_millis()))
-        .with(maybes(&|end| end.close.range.map(|(until, _)| until.as_millis())))
-        .with(maybes(&|end| end.close.range.map(|(_, count)| count as i64)))
-        .with(maybes(&|end| end.unsent.map(|attempt| i64::from(attempt.0))))
-        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| i64::from(attempt.number.0))))
-        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.token.0 as i64)))
-        .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.executor))))
-        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.started_at.as_millis())))
-        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt.ended_at.as_millis())))
-        .with(maybes(&|end| end.attempt.as_ref().map(|attempt| attempt_outcome_code(attempt.outcome))))
-        .with(texts(&|end| end.attempt.as_ref().map(|attempt| text_code(&attempt.message))))
+        .with(numbers(&|row| run_code(row.run)))
+        .with(numbers(&|row| outcome_code(row.close.outcome)))
+        .with(texts(&|row| Some(text_code(&row.close.reason))))
+        .with(numbers(&|row| row.close.closed_at.as_millis()))
+        .with(maybes(&|row| row.close.range.map(|(until, _)| until.as_millis())))
+        .with(maybes(&|row| row.close.range.map(|(_, count)| count as i64)))
+        .with(maybes(&|row| row.unsent.map(|attempt| i64::from(attempt.0))))
+        .with(maybes(&|row| row.attempt.map(|attempt| i64::from(attempt.number.0))))
+        .with(maybes(&|row| row.attempt.map(|attempt| attempt.token.0 as i64)))
+        .with(texts(&|row| row.attempt.map(|attempt| text_code(&attempt.executor))))
+        .with(maybes(&|row| row.attempt.map(|attempt| attempt.started_at.as_millis())))
+        .with(maybes(&|row| row.attempt.map(|attempt| attempt.ended_at.as_millis())))
+        .with(maybes(&|row| row.attempt.map(|attempt| attempt_outcome_code(attempt.outcome))))
+        .with(texts(&|row| row.attempt.map(|attempt| text_code(&attempt.message))))
         .with(
-            ends.iter()
-                .map(|end| end.attempt.as_ref().map(|attempt| attempt.possible_duplicate))
+            closes
+                .iter()
+                .map(|row| row.attempt.map(|attempt| attempt.possible_duplicate))
                 .collect::<Vec<Option<bool>>>(),
         )
 }
 
-pub(super) fn insert_attempts(sheet: &Sheet) -> Ask {
-    let rows = &sheet.writes.attempts;
+pub(super) fn insert_attempts(rows: &BTreeMap<(RunId, Attempt), &AttemptRecord>) -> Ask {
     let numbers = |of: &dyn Fn(&RunId, &AttemptRecord) -> i64| {
         rows.iter().map(|((run, _), record)| of(run, record)).collect::<Vec<i64>>()
     };
@@ -165,8 +165,7 @@ fn wish(kind: ArrivalKind) -> (i64, RunId, i64) {
     }
 }
 
-pub(super) fn insert_sends(sheet: &Sheet) -> Ask {
-    let gates = &sheet.writes.sends;
+pub(super) fn insert_sends(gates: &[&Gate]) -> Ask {
     Ask::new(
         "insert into sends (run, attempt, token, log, executor, sent_at)
          select run, attempt, token, nextval('send_logs'), executor, sent_at
@@ -181,8 +180,8 @@ pub(super) fn insert_sends(sheet: &Sheet) -> Ask {
 }
 
 /// A row that was not there is inserted and nothing else, so that of two who begin it one begins again.
-pub(super) fn write_counts(sheet: &Sheet, jobs: &[JobId], had_row: bool) -> Ask {
-    let rows: Vec<_> = jobs.iter().map(|job| &sheet.counts[job]).collect();
+pub(super) fn write_counts(unit: &UnitOfWork<'_>, jobs: &[JobId], had_row: bool) -> Ask {
+    let rows: Vec<_> = jobs.iter().map(|job| &unit.counts[job]).collect();
     Ask::new(match had_row {
         false => {
             "insert into counts (job, succeeded, failed, not_run, consecutive_failures, last_outcome, last_success)

@@ -14,8 +14,8 @@ use super::code::{decided_from, origin_from};
 use super::day::bounds;
 use super::gather::current_leases;
 use super::line::Line;
-use super::sheet::Wait;
 use super::trouble::{Trouble, corrupt};
+use crate::rules::WaitRow;
 
 /// What the wheel needs of runs, without what they wait for.
 const RUNS: &str = "
@@ -213,7 +213,7 @@ impl Postgres {
         );
         let mut landed = line.fly(flight).await?;
         check(&mut landed, current, leases)?;
-        let mut flying: BTreeMap<RunId, Option<Wait>> = BTreeMap::new();
+        let mut flying: BTreeMap<RunId, Option<WaitRow>> = BTreeMap::new();
         for row in landed.take(flights) {
             let wait = if row.flag(4)? { Some(wait(&row)?) } else { None };
             flying.insert(row.run(0)?, wait);
@@ -434,16 +434,16 @@ fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
     Ask::new(RUNS).with_runs(ids)
 }
 
-fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, Wait>, Trouble> {
+fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, WaitRow>, Trouble> {
     rows.iter().map(|row| Ok((row.run(0)?, wait(row)?))).collect()
 }
 
-fn wait(row: &Row) -> Result<Wait, Trouble> {
-    Ok(Wait { ready_at: row.maybe_instant(1)?, attempt: row.attempt(2)?, is_called_back: row.flag(3)? })
+fn wait(row: &Row) -> Result<WaitRow, Trouble> {
+    Ok(WaitRow { ready_at: row.maybe_instant(1)?, attempt: row.attempt(2)?, is_called_back: row.flag(3)? })
 }
 
 /// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
-fn waiting(row: &Row, wait: Option<Wait>, gated: Option<Attempt>) -> Result<Waiting, Trouble> {
+fn waiting(row: &Row, wait: Option<WaitRow>, gated: Option<Attempt>) -> Result<Waiting, Trouble> {
     let id = row.run(0)?;
     let bad = |reason: &str| corrupt("runs", id, reason);
     Ok(Waiting {

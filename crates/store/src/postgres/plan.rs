@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, NewRun};
+use punctual_core::model::{Child, JobId};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
 use tokio_postgres::Row;
 
@@ -13,9 +13,9 @@ use super::code::{state_from, when_from};
 use super::gather::Wanted;
 use super::line::Line;
 use super::load::shards_of;
-use super::sheet::Sheet;
 use super::trouble::{Trouble, corrupt};
 use crate::row::definition_from_text;
+use crate::rules::names_earlier_instants;
 
 /// Shard by shard, so that each walks over the index of enabled clocks in its order and stops after what is asked for.
 pub(super) const DUE: &str = "
@@ -105,51 +105,18 @@ impl Postgres {
             clocks: plans.iter().map(|plan| plan.clock.job).collect(),
             counts: plans.iter().filter_map(|plan| Some(plan.skipped.as_ref()?.0.job)).collect(),
             leases: plans.iter().map(|plan| plan.lease).collect(),
-            thinned: plans.iter().filter(|plan| is_again(plan)).map(|plan| plan.clock.job).collect(),
+            thinned: plans
+                .iter()
+                .filter(|plan| names_earlier_instants(plan))
+                .map(|plan| plan.clock.job)
+                .collect(),
             ..Wanted::default()
         };
-        let mut sheet = self.gather(line, &wanted).await?;
-        let answers = plans.iter().map(|plan| sheet.plan(plan.clone())).collect();
-        self.flush(line, &sheet).await?;
+        let mut gathered = self.gather(line, &wanted).await?;
+        let answers = plans.iter().map(|plan| gathered.unit.plan(plan)).collect();
+        self.flush(line, &gathered).await?;
         Ok(answers)
     }
-}
-
-impl Sheet {
-    fn plan(&mut self, plan: Plan) -> Planned {
-        let id = plan.clock.job;
-        let is_current = self.current.contains(&plan.lease);
-        let Some(clock) = self.clocks.get_mut(&id).filter(|clock| {
-            clock.is_enabled
-                && clock.version == plan.clock.version
-                && clock.next_fire == Some(plan.clock.next_fire)
-                && is_current
-        }) else {
-            return Planned::Overtaken;
-        };
-        let before = clock.reserved;
-        // It had its run, and what became of that is forgotten with its day.
-        let forgotten = &self.forgotten;
-        let is_forgotten = |run: &NewRun| forgotten.has(run) && run.fire_time <= before;
-        let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !is_forgotten(run)).collect();
-        let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
-        clock.next_fire = plan.next;
-        clock.decided = clock.decided.max(plan.decided_to);
-        clock.reserved = clock.reserved.max(reserved);
-        self.writes.clocks.insert(id);
-        if let Some(reason) = plan.stop {
-            self.stop(id, reason);
-        }
-        if let Some((run, close)) = plan.skipped {
-            self.insert_closed(run, close);
-        }
-        Planned::Moved(runs.into_iter().filter_map(|run| self.insert(run).ok()).collect())
-    }
-}
-
-/// Whether a plan names instants that had runs before.
-fn is_again(plan: &Plan) -> bool {
-    plan.runs.iter().any(|run| run.fire_time <= plan.clock.planned.reserved)
 }
 
 fn job_row(row: &Row, id: JobId) -> Result<JobRow, Trouble> {

@@ -1,15 +1,15 @@
-//! Broadcast runs: a whole that falls into parts, and the count of the parts that have not ended.
+//! Broadcast runs: which rows a split touches, and which of its parts and of a job's runs are open.
 
-use punctual_core::model::{AttemptRecord, Close, JobId, Join, Outcome, RunId};
+use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{Gated, OpenRuns, Split};
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, run_code};
-use super::gate::{Said, wanted};
+use super::gate::wanted;
 use super::gather::Wanted;
 use super::line::Line;
-use super::sheet::{JoinNow, Sheet};
 use super::trouble::Trouble;
+use crate::rules::GateVerdict;
 
 impl Postgres {
     pub(super) async fn try_split(&self, line: &Line<'_>, splits: &[Split]) -> Result<Vec<Gated>, Trouble> {
@@ -18,10 +18,10 @@ impl Postgres {
             wholes: splits.iter().map(|split| split.gate.run).collect(),
             ..wanted(splits.iter().map(|split| &split.gate))
         };
-        let mut sheet = self.gather(line, &wanted).await?;
-        let said: Vec<Said> = splits.iter().map(|split| sheet.split(split)).collect();
-        let flushed = self.flush(line, &sheet).await?;
-        Ok(said.into_iter().map(|said| said.tell(&flushed)).collect())
+        let mut gathered = self.gather(line, &wanted).await?;
+        let verdicts: Vec<GateVerdict> = splits.iter().map(|split| gathered.unit.split(split)).collect();
+        let flushed = self.flush(line, &gathered).await?;
+        Ok(verdicts.into_iter().map(|verdict| verdict.answer(&flushed.logs)).collect())
     }
 
     pub(super) async fn try_open_parts(&self, line: &Line<'_>, whole: RunId) -> Result<Vec<RunId>, Trouble> {
@@ -85,53 +85,4 @@ pub(super) fn parts_of(whole: RunId) -> Ask {
          order by p.part, p.run",
     )
     .with(run_code(whole))
-}
-
-impl Sheet {
-    fn split(&mut self, split: &Split) -> Said {
-        let places = match self.meet(&split.gate) {
-            Ok(places) => places,
-            Err(said) => return said,
-        };
-        let whole = split.gate.run;
-        let said = self.write_gate(&split.gate, places);
-        let mut ids = Vec::new();
-        for (new, part) in &split.parts {
-            if let Ok(id) = self.insert(new.clone()) {
-                self.writes.parts.push((id, whole, part.clone()));
-                ids.push(id);
-            }
-        }
-        let before = self.joins.get(&whole).copied();
-        // Parts of an earlier split that have not ended are waited for too.
-        let open = before.map_or(0, |before| before.join.open) + ids.len() as u32;
-        let earlier = before.map(|before| [before.first_part, before.last_part]);
-        ids.extend(earlier.into_iter().flatten());
-        let row = JoinNow {
-            join: Join { total: open, open, succeeded: 0 },
-            first_part: ids.iter().min().copied().unwrap_or(whole),
-            last_part: ids.iter().max().copied().unwrap_or(whole),
-        };
-        self.joins.insert(whole, row);
-        self.writes.joins.insert(whole, before.is_some());
-        said
-    }
-
-    /// Closes a part, which counts with its whole and not with its job; the whole, if nothing of it is open any more.
-    pub(super) fn close_part(
-        &mut self,
-        id: RunId,
-        close: Close,
-        unsent: Option<punctual_core::model::Attempt>,
-        attempt: Option<AttemptRecord>,
-        whole: RunId,
-    ) -> Option<(RunId, Join)> {
-        let has_succeeded = close.outcome == Outcome::Succeeded;
-        self.shut(id, close, unsent, attempt);
-        let row = self.joins.get_mut(&whole).filter(|row| row.join.open > 0)?;
-        row.join.open -= 1;
-        row.join.succeeded += u32::from(has_succeeded);
-        self.writes.joins.insert(whole, true);
-        (row.join.open == 0).then_some((whole, row.join))
-    }
 }

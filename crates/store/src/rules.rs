@@ -1,0 +1,20 @@
+//! The rules of the store: what a verb decides over the rows that it has read, and which rows it writes then.
+//!
+//! Pure: no SQL, no async, no clock. A database reads and locks the rows of a verb, lets the verb decide over them here, in
+//! the order in which its batch was asked, and writes the differences. `memory/` shares none of this code, because it is
+//! what these rules are judged by.
+
+mod accept;
+pub(crate) mod change;
+mod gate;
+mod plan;
+mod settle;
+mod split;
+mod unit_of_work;
+
+pub(crate) use gate::GateVerdict;
+pub(crate) use plan::names_earlier_instants;
+pub(crate) use settle::SettleVerdict;
+pub(crate) use unit_of_work::{
+    CloseRow, DayDelta, GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow,
+};

@@ -1,0 +1,130 @@
+//! Settling: the end of an attempt or of a run, with all that follows.
+
+use calendar::Timestamp;
+use punctual_core::model::{AttemptRecord, Fence, JobId, Join, RunId, Settlement, StoppedReason, Then};
+use punctual_node::ports::{ArrivalKind, Counts, Settled};
+
+use super::unit_of_work::{CloseRow, GateOwner, LockedRun, UnitOfWork, WaitRow};
+
+/// What was decided about a settlement.
+#[derive(Debug)]
+pub(crate) enum SettleVerdict {
+    Stale,
+    Done {
+        job: JobId,
+        /// Failures in a row among the counts that the unit of work knows.
+        failures: u32,
+        /// Whether these follow a success, so that earlier failures do not count.
+        is_after_success: bool,
+        is_over: bool,
+        joined: Option<(RunId, Join)>,
+    },
+}
+
+impl SettleVerdict {
+    /// The answer, if the job had so many failures in a row that the unit of work did not read.
+    pub(crate) fn answer(self, unread_failures: impl FnOnce(JobId) -> u32) -> Settled {
+        let SettleVerdict::Done { job, failures, is_after_success, is_over, joined } = self else {
+            return Settled::Stale;
+        };
+        let unread = if is_after_success { 0 } else { unread_failures(job) };
+        Settled::Done { consecutive_failures: unread + failures, is_over, joined }
+    }
+}
+
+impl<'v> UnitOfWork<'v> {
+    pub(crate) fn settle(&mut self, settlement: &'v Settlement) -> SettleVerdict {
+        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } =
+            settlement;
+        let (id, attempt) = (*id, attempt.as_ref());
+        let Some(run) = self.runs.get(&id).filter(|run| holds(run, *fence)) else {
+            return SettleVerdict::Stale;
+        };
+        let (job, shard) = (run.job, run.shard);
+        if let Then::Park { version, .. } = then
+            && self.clocks.get(&job).is_none_or(|clock| clock.version != *version)
+        {
+            return SettleVerdict::Stale;
+        }
+        let (mut joined, mut closed_at) = (None, None);
+        match then {
+            Then::Close(close) => {
+                closed_at = Some(close.closed_at);
+                let unsent = match fence {
+                    Fence::Unsent(attempt) => Some(*attempt),
+                    Fence::Sent(_, _) => None,
+                };
+                let row = CloseRow { run: id, close, unsent, attempt };
+                match part_of {
+                    Some(whole) => joined = self.close_part(row, *whole),
+                    None => self.close(row),
+                }
+            }
+            // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
+            Then::Wait { ready_at, attempt: next } => {
+                self.keep_attempt(id, attempt);
+                let wait = WaitRow { ready_at: Some(*ready_at), attempt: *next, is_called_back: false };
+                self.edit(id, |run| run.wait = Some(wait));
+            }
+            // Whatever it is called back for, it will ask for its places again.
+            Then::Park { attempt: next, .. } => {
+                self.keep_attempt(id, attempt);
+                self.free_holds(id);
+                let wait = WaitRow { ready_at: None, attempt: *next, is_called_back: false };
+                self.edit(id, |run| run.wait = Some(wait));
+            }
+        }
+        if *is_foreign {
+            self.leave(shard, ArrivalKind::Run(id));
+        }
+        for child in children {
+            if let Ok(id) = self.insert(child) {
+                self.leave(child.shard, ArrivalKind::Run(id));
+            }
+        }
+        // The clock of a delay waits for the end of the whole.
+        let named = named.filter(|_| part_of.is_none());
+        let is_over =
+            named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
+        let counts = self.counts.get(&job).cloned().unwrap_or_default();
+        let Counts { consecutive_failures: failures, last_success, .. } = counts;
+        SettleVerdict::Done { job, failures, is_after_success: last_success.is_some(), is_over, joined }
+    }
+
+    fn keep_attempt(&mut self, id: RunId, attempt: Option<&'v AttemptRecord>) {
+        if let Some(record) = attempt {
+            self.writes.attempts.insert((id, record.number), record);
+        }
+    }
+
+    /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.
+    fn go_on(&mut self, id: JobId, named: Timestamp, closed_at: Timestamp) -> bool {
+        let Some(clock) = self.clocks.get_mut(&id) else { return false };
+        let is_awaited = clock.is_enabled && clock.next_fire.is_none() && clock.reserved == named;
+        let Some(definition) = clock.definition.as_ref().filter(|_| is_awaited) else { return false };
+        if !definition.schedule.is_delay() {
+            return false;
+        }
+        let next = definition.schedule.after_end(closed_at);
+        clock.next_fire = next;
+        self.writes.clocks.insert(id);
+        if next.is_none() {
+            self.stop(id, StoppedReason::Finished);
+        }
+        next.is_none()
+    }
+}
+
+fn holds(run: &LockedRun, fence: Fence) -> bool {
+    if run.is_closed || run.is_beyond(fence.attempt()) {
+        return false;
+    }
+    match fence {
+        Fence::Unsent(attempt) => !run.gates.contains_key(&attempt),
+        Fence::Sent(attempt, token) => match run.gates.get(&attempt) {
+            Some(GateOwner::Sent(owner, _)) => *owner == token,
+            Some(GateOwner::Unsent) => false,
+            None => run.reaches(attempt),
+        },
+    }
+}
