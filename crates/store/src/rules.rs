@@ -5,6 +5,8 @@
 //! what these rules are judged by.
 
 mod accept;
+#[cfg(test)]
+mod against_memory;
 pub(crate) mod change;
 mod gate;
 mod plan;
@@ -15,6 +17,8 @@ mod unit_of_work;
 pub(crate) use gate::GateVerdict;
 pub(crate) use plan::names_earlier_instants;
 pub(crate) use settle::SettleVerdict;
+#[cfg(test)]
+pub(crate) use unit_of_work::KeyOwner;
 pub(crate) use unit_of_work::{
     CloseRow, DayDelta, GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow,
 };
