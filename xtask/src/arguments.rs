@@ -1,5 +1,6 @@
-//! What was asked of `cargo xtask test`, and how it can end well.
+//! The arguments of `cargo xtask test` and `cargo xtask quick`, and how a command can end well.
 
+use crate::members::Member;
 use crate::servers::Kind;
 
 /// How a command ends that did not fail.
@@ -45,6 +46,29 @@ impl Test {
     }
 }
 
+/// A wish for the tests that need no server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Quick {
+    /// The crate to look at; without one, all of them.
+    pub(crate) only: Option<Member>,
+}
+
+impl Quick {
+    /// Reads `[CRATE]`.
+    pub(crate) fn read(words: &[&str], members: &[Member]) -> Result<Quick, String> {
+        match words {
+            [] => Ok(Quick { only: None }),
+            [name] => {
+                let names: Vec<&str> = members.iter().map(|member| &*member.short).collect();
+                let complaint = || format!("there is no crate `{name}`; there are {}", names.join(", "));
+                let member = members.iter().find(|member| member.is_called(name)).ok_or_else(complaint)?;
+                Ok(Quick { only: Some(member.clone()) })
+            }
+            [_, word, ..] => Err(format!("`quick` takes one crate or none, and not also `{word}`")),
+        }
+    }
+}
+
 fn unknown(name: &str) -> String {
     let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
     format!("there is no server `{name}` to leave out; there are {}", names.join(", "))
@@ -68,5 +92,28 @@ mod tests {
         for words in [&["--without"][..], &["--without", "oracle"], &["--without", ""], &["fast"]] {
             assert!(Test::read(words).is_err(), "{words:?}");
         }
+    }
+
+    fn member(package: &str, short: &str) -> Member {
+        let (package, short) = (package.to_owned(), short.to_owned());
+        Member { package, short, has_library: true, binaries: Vec::new(), tests: Vec::new() }
+    }
+
+    #[test]
+    fn a_crate_is_chosen_by_its_short_or_its_full_name() {
+        let members = [member("punctual-core", "core"), member("punctual", "server")];
+        assert_eq!(Quick::read(&[], &members), Ok(Quick { only: None }));
+        for (name, index) in [("core", 0), ("punctual-core", 0), ("server", 1), ("punctual", 1)] {
+            let wanted = Quick { only: Some(members[index].clone()) };
+            assert_eq!(Quick::read(&[name], &members), Ok(wanted), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_crate_is_refused_with_the_names_that_there_are() {
+        let members = [member("punctual-core", "core"), member("punctual", "server")];
+        let sentence = Quick::read(&["cor"], &members).expect_err("no crate has this name");
+        assert_eq!(sentence, "there is no crate `cor`; there are core, server");
+        assert!(Quick::read(&["core", "server"], &members).is_err());
     }
 }

@@ -24,14 +24,29 @@ const CHECKS: &[&[&str]] = &[
     &["node_modules/vitest/vitest.mjs", "run", "--reporter=dot"],
 ];
 
-/// Builds it, unless the caller brings one, and runs its own tests.
+/// What npm reads to know which packages it installs.
+const FOR_NPM: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
+
+/// Fetches what npm brings for the console and its tests, so that `build` fetches nothing.
+pub(crate) fn fetch() -> Result<(), String> {
+    make::prepare(&home(), &room(), FOR_NPM, make::Packages::All)
+}
+
+/// Builds it, unless the caller brings one or it is built already.
 pub(crate) fn build() -> Result<(), String> {
-    let (home, room) = (workspace::root().join("crates/console/ui"), room());
     match is_given() {
-        true => make::prepare(&home, &room, make::SOURCES, make::Packages::All)?,
-        false => make::console(&home, &room, make::Packages::All)?,
+        true => Ok(()),
+        false => make::console(&home(), &room(), make::Packages::All),
     }
-    make::prepare(&home, &room, FOR_TESTS, make::Packages::All)?;
+}
+
+/// Builds it, and runs its own tests.
+pub(crate) fn build_and_check() -> Result<(), String> {
+    build()?;
+    if is_given() {
+        make::prepare(&home(), &room(), make::SOURCES, make::Packages::All)?;
+    }
+    make::prepare(&home(), &room(), FOR_TESTS, make::Packages::All)?;
     CHECKS.iter().try_for_each(|words| check(words))
 }
 
@@ -50,6 +65,10 @@ pub(crate) fn environment() -> Vec<(&'static str, PathBuf)> {
     let built = (!is_given() && dist.join("index.html").is_file()).then_some((GIVEN, dist));
     let tests = room.join("e2e").is_dir().then_some((TESTS, room));
     built.into_iter().chain(tests).collect()
+}
+
+fn home() -> PathBuf {
+    workspace::root().join("crates/console/ui")
 }
 
 fn room() -> PathBuf {

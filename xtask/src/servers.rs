@@ -65,6 +65,11 @@ impl Servers {
         Kind::ALL.into_iter().map(start).collect::<Result<_, String>>().map(Servers)
     }
 
+    /// None of them: tests that want one are told that it was left out.
+    pub(crate) fn none() -> Servers {
+        Servers(Kind::ALL.map(|kind| (kind, None)).into())
+    }
+
     /// What tests are told.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let told = |server: &Option<Server>| server.as_ref().map_or(LEFT_OUT.to_owned(), Server::url);
@@ -91,8 +96,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_left_out_is_told_as_such() {
-        let servers = Servers(Kind::ALL.map(|kind| (kind, None)).into());
-        let told = servers.environment();
+        let told = Servers::none().environment();
         assert_eq!(told[0], ("PUNCTUAL_TEST_POSTGRES", "without".to_owned()));
         assert_eq!(told.len(), 3);
     }

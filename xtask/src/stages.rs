@@ -1,12 +1,16 @@
 //! `cargo xtask test`: every check in order, timed, stopping at the first that fails.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use crate::arguments::{Outcome, Test};
+use crate::programs::{self, Program, Times};
 use crate::servers::Servers;
-use crate::{console, tidy, tools, workspace};
+use crate::{console, packages, tidy, tools, workspace};
 
-type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
+pub(crate) type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
+
+const CLIPPY: &str = "clippy --locked --profile ci --all-targets";
 
 struct Finished {
     name: &'static str,
@@ -14,41 +18,74 @@ struct Finished {
     outcome: Result<(), String>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
 pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
-    let clippy = "clippy --workspace --all-targets --locked --profile ci -- -D warnings";
-    let test = "test --workspace --locked --profile ci";
+    let (built, times) = (RefCell::new(Vec::new()), RefCell::new(Times::new()));
     let stages: Vec<(&str, Work)> = vec![
         ("tools", Box::new(|| tools::ensure(&wanted.without))),
-        ("fmt", Box::new(|| cargo("fmt --all --check", &[], &[]))),
-        ("console", Box::new(console::build)),
-        ("clippy", Box::new(|| cargo(clippy, &[], &[]))),
+        ("packages", Box::new(packages::fetch)),
+        ("fmt", Box::new(fmt)),
+        ("console", Box::new(console::build_and_check)),
+        ("clippy", Box::new(|| clippy(&["--workspace"]))),
         ("tidy", Box::new(tidy::report)),
-        (
-            "test",
-            Box::new(|| cargo(test, &wanted.for_cargo, &Servers::start(&wanted.without)?.environment())),
-        ),
+        ("build", Box::new(|| build(wanted).map(|programs| *built.borrow_mut() = programs))),
+        ("test", Box::new(|| run(wanted, &built.borrow(), &mut times.borrow_mut()))),
     ];
-    let finished = run_in_order(stages, Instant::now);
-    eprintln!("\n{}", summary(&finished));
-    match finished.into_iter().find(|stage| stage.outcome.is_err()) {
-        Some(Finished { name, outcome: Err(reason), .. }) => Err(format!("stopped at {name}: {reason}")),
-        _ if wanted.without.is_empty() => Ok(Outcome::All),
-        _ => {
-            let names: Vec<&str> = wanted.without.iter().map(|kind| kind.name()).collect();
-            eprintln!("left out: every test of {}", names.join(", "));
-            Ok(Outcome::WithoutSome)
-        }
+    let (outcome, _) = report(stages, &times);
+    outcome?;
+    if wanted.without.is_empty() {
+        return Ok(Outcome::All);
     }
+    let names: Vec<&str> = wanted.without.iter().map(|kind| kind.name()).collect();
+    eprintln!("left out: every test of {}", names.join(", "));
+    Ok(Outcome::WithoutSome)
 }
 
-fn cargo(arguments: &str, more: &[String], environment: &[(&str, String)]) -> Result<(), String> {
+/// Runs the stages, then prints how long they and the slowest programs took. Gives back the time of all stages together.
+#[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
+pub(crate) fn report(
+    stages: Vec<(&'static str, Work)>,
+    times: &RefCell<Times>,
+) -> (Result<(), String>, Duration) {
+    let finished = run_in_order(stages, Instant::now);
+    eprintln!("\n{}", summary(&finished));
+    if let Some(table) = programs::slowest(&times.borrow()) {
+        eprintln!("\n{table}");
+    }
+    let took = finished.iter().map(|stage| stage.took).sum();
+    let failed = |stage: Finished| Some(format!("stopped at {}: {}", stage.name, stage.outcome.err()?));
+    (finished.into_iter().find_map(failed).map_or(Ok(()), Err), took)
+}
+
+pub(crate) fn fmt() -> Result<(), String> {
+    cargo(&["fmt", "--all", "--check"])
+}
+
+/// Clippy on everything in these packages, with warnings denied.
+pub(crate) fn clippy(packages: &[&str]) -> Result<(), String> {
+    let words: Vec<&str> = CLIPPY.split(' ').chain(packages.iter().copied()).collect();
+    cargo(&[&words[..], &["--", "-D", "warnings"]].concat())
+}
+
+/// Builds apart from running, so that the time of each is known.
+fn build(wanted: &Test) -> Result<Vec<Program>, String> {
+    let more = wanted.for_cargo.iter().map(String::as_str);
+    let words: Vec<&str> = ["--workspace"].into_iter().chain(more).collect();
+    programs::build(&words)
+}
+
+fn run(wanted: &Test, built: &[Program], times: &mut Times) -> Result<(), String> {
+    let servers = Servers::start(&wanted.without)?;
     let mut command = workspace::cargo();
-    command.args(arguments.split(' ')).args(more).envs(environment.iter().map(|(name, value)| (name, value)));
-    command.envs(console::environment());
-    match command.status() {
+    command.args(["test", "--workspace", "--locked", "--profile", "ci"]).args(&wanted.for_cargo);
+    command.envs(servers.environment()).envs(console::environment());
+    programs::watch(&mut command, built, times)
+}
+
+fn cargo(words: &[&str]) -> Result<(), String> {
+    let mut command = workspace::cargo();
+    match command.args(words).envs(console::environment()).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`cargo {arguments}` ended with {status}")),
+        Ok(status) => Err(format!("`cargo {}` ended with {status}", words.join(" "))),
         Err(error) => Err(format!("cannot start cargo: {error}")),
     }
 }

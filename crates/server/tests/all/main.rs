@@ -1,5 +1,5 @@
 //! The binary as its users meet it, in one program because linking is dear. One part of it:
-//! `cargo test -p punctual --test all serve::`.
+//! `cargo test -p punctual --test server serve::`.
 
 mod abuse;
 mod borrowed;
@@ -19,6 +19,7 @@ mod keys;
 mod many;
 mod native;
 mod own;
+mod packages;
 mod schemathesis;
 mod scripted;
 mod serve;

@@ -4,14 +4,11 @@
 //! has none.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
 
 use crate::house::{Folder, Server, Window, ask};
+use crate::packages::{self, Package};
 use serde_json::{Value, json};
-
-/// What is installed, from PyPI.
-const TOOL: &str = "schemathesis==4.32.5";
 
 /// The operations that have passes of their own.
 const EVENTS: &str = "listen";
@@ -19,29 +16,8 @@ const REVOKING: &str = "revokeToken";
 const DRAINING: &str = "drainNode";
 
 /// The tool in a folder of its own, so that nothing of the machine is touched.
-fn tool() -> &'static Path {
-    static TOOL_AT: OnceLock<PathBuf> = OnceLock::new();
-    TOOL_AT.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemathesis");
-        let program = folder.join("bin/st");
-        if !program.exists() {
-            succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder));
-            succeed(Command::new(folder.join("bin/pip")).args([
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                TOOL,
-            ]));
-        }
-        program
-    })
-}
-
-fn succeed(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{command:?}\n{}\n{}", said(&output.stdout), said(&output.stderr));
-    output
+fn tool() -> PathBuf {
+    packages::folder(Package::Schemathesis).join("bin/st")
 }
 
 /// A server, and its document in a file: from where it was loaded, the tool would not ask again. Jobs are made with any
@@ -90,7 +66,7 @@ impl<'a> Pass<'a> {
         let program = tokio::task::spawn_blocking(tool).await.expect("it is there");
         let mut said = String::new();
         for seed in ["1", "2", "3"] {
-            let mut command = self.command(program, seed);
+            let mut command = self.command(&program, seed);
             let output = tokio::task::spawn_blocking(move || command.output().expect("it starts")).await;
             let output = output.expect("it ends");
             said = String::from_utf8_lossy(&output.stdout).into_owned();

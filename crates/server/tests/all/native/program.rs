@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde_json::{Value, json};
 
 use crate::house::{Server, eventually};
+use crate::packages::{self, Package, succeed};
 
 /// What it is written in.
 #[derive(Clone, Copy, Debug)]
@@ -53,27 +54,31 @@ fn build_rust() -> PathBuf {
     let name = profile.file_name().expect("a name").to_str().expect("text");
     let name = if name == "debug" { "dev" } else { name };
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--profile", name, "-p", "punctual-executor", "--examples"]);
+    // With the server's package, so that the features are those of the whole workspace and nothing is compiled twice.
+    build.args([
+        "build",
+        "--quiet",
+        "--profile",
+        name,
+        "-p",
+        "punctual-executor",
+        "-p",
+        "punctual",
+        "--examples",
+    ]);
     build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
-    succeed(&mut build);
+    succeed(&mut build).unwrap_or_else(|output| panic!("{output}"));
     profile.join("examples")
 }
 
-/// The client in an environment of its own.
+/// The client as it is now, in an environment that has what it needs: nothing is fetched for it.
 fn install_python() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("native-python");
-    let _ = std::fs::remove_dir_all(&folder);
-    succeed(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+    let folder = packages::folder(Package::PythonClient);
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]).arg(Language::clients().join("python"));
-    succeed(&mut pip);
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--force-reinstall", "--no-index"]);
+    pip.args(["--no-build-isolation", "--no-deps"]).arg(Language::clients().join("python"));
+    succeed(&mut pip).unwrap_or_else(|output| panic!("{output}"));
     folder.join("bin/python")
-}
-
-fn succeed(command: &mut Command) {
-    let output = command.output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
 }
 
 /// A running executor. It is killed when the value goes.
