@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use punctual_sim::faults::Kind;
 use punctual_sim::link::Micros;
-use punctual_sim::setup::{Cut, SIX_HOURS, Setup};
+use punctual_sim::setup::{Cut, SIX_HOURS, Setup, Shape};
 use punctual_sim::sweep::{Swept, run_traced, sweep, sweep_range};
 use punctual_sim::{planted, shrink};
 
@@ -18,6 +18,7 @@ usage: sim --seed N [OPTIONS]                  replay one world and print its en
 
   --hours H            how long things go wrong in each world (6)
   --plant NAME         with a planted bug; `--plant list` names them
+  --shape NAME         in worlds of another shape: Drawn, Narrow, Hung, Crowded
   --no-shrink          do not make failing worlds small
   --full               print the whole trace that is kept, not its end
   --only TEXT          print only the lines that hold this
@@ -34,6 +35,7 @@ struct Asked {
     minutes: Option<u64>,
     hours: Option<f64>,
     plant: Option<String>,
+    shape: Option<Shape>,
     cut: Cut,
     no_shrink: bool,
     full: bool,
@@ -74,6 +76,10 @@ fn read(words: &[String]) -> Result<Asked, String> {
             "--minutes" => asked.minutes = Some(number(value()?)?),
             "--hours" => asked.hours = Some(value()?.parse().map_err(|_| "--hours wants a number")?),
             "--plant" => asked.plant = Some(value()?.clone()),
+            "--shape" => {
+                let name = value()?;
+                asked.shape = Some(Shape::named(name).ok_or(format!("no shape is called {name}"))?);
+            }
             "--no-shrink" => asked.no_shrink = true,
             "--full" => asked.full = true,
             "--only" => asked.only = Some(value()?.clone()),
@@ -117,7 +123,7 @@ fn list(word: &str) -> Result<Vec<usize>, String> {
 
 fn make(seed: u64, asked: &Asked) -> Setup {
     let length = asked.hours.map_or(SIX_HOURS, |hours| (hours * 3.6e9) as Micros);
-    let setup = Setup::new(seed, length);
+    let setup = Setup::new(seed, length).shaped(asked.shape.unwrap_or(Shape::Drawn));
     match asked.plant.as_deref().and_then(planted::named) {
         Some(bug) => bug.plant(setup),
         None => setup,
@@ -205,7 +211,8 @@ fn many(asked: &Asked) -> bool {
             );
             let hours = asked.hours.map_or(String::new(), |hours| format!(" --hours {hours}"));
             let plant = asked.plant.as_ref().map_or(String::new(), |name| format!(" --plant {name}"));
-            println!("cargo xtask sim --seed {seed}{hours}{plant} {}", shrink::options(&shrunk.cut));
+            let shape = asked.shape.map_or(String::new(), |shape| format!(" --shape {shape:?}"));
+            println!("cargo xtask sim --seed {seed}{hours}{plant}{shape} {}", shrink::options(&shrunk.cut));
         }
     }
     println!("last seed done: {last}; go on with --from {}", last + 1);

@@ -2,7 +2,7 @@
 
 use punctual_node::Planted;
 
-use crate::setup::{Plant, Setup};
+use crate::setup::{Plant, Setup, Shape};
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 28] = [
+pub const ALL: [Bug; 30] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -37,9 +37,11 @@ pub const ALL: [Bug; 28] = [
     Bug::Node(Planted::IdleBelieved),
     Bug::Node(Planted::OwnForgotten),
     Bug::Node(Planted::SlowCallsStay),
+    Bug::Node(Planted::SharesIgnored),
     Bug::Seam(Plant::CalledJobByJob),
     Bug::Node(Planted::ClaimsBelieved),
     Bug::Node(Planted::SupposedAsSent),
+    Bug::Node(Planted::GateAsSent),
     Bug::Node(Planted::ResultsForgotten),
     Bug::Node(Planted::AdoptedUnasked),
     Bug::Node(Planted::NoRepeatGrace),
@@ -54,12 +56,20 @@ impl Bug {
         }
     }
 
+    /// The shape of the worlds in which it shows.
+    pub fn shape(self) -> Shape {
+        match self {
+            Bug::Node(Planted::SlowCallsStay) => Shape::Hung,
+            Bug::Node(Planted::SharesIgnored) => Shape::Crowded,
+            Bug::Seam(Plant::CalledJobByJob) => Shape::Narrow,
+            _ => Shape::Drawn,
+        }
+    }
+
     /// The world with this bug.
     pub fn plant(self, setup: Setup) -> Setup {
+        let setup = setup.shaped(self.shape());
         match self {
-            // These show only where places or room are few.
-            Bug::Node(bug @ Planted::SlowCallsStay) => setup.narrow().planted(bug),
-            Bug::Seam(bug @ Plant::CalledJobByJob) => setup.narrow().with_plant(bug),
             Bug::Node(bug) => setup.planted(bug),
             Bug::Seam(bug) => setup.with_plant(bug),
         }

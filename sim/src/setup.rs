@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::Text;
-use punctual_core::policy::Limits;
+use punctual_core::policy::{Block, Limits};
 use punctual_node::{Planted, RegistrySettings, Settings};
 
 use crate::dice::{Dice, Stream};
@@ -118,8 +118,33 @@ pub struct Setup {
     pub kinds: Kinds,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// The app whose executors take every attempt and answer none, also in peace.
+    pub hung: Option<usize>,
     /// A bug at the seam between nodes and store.
     pub plant: Option<Plant>,
+}
+
+/// A shape that is given to a drawn world, so that a rare corner comes about in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As it was drawn.
+    Drawn,
+    /// Few places for HTTP sends, and little room in memory.
+    Narrow,
+    /// The same, and one app hangs: no place of a pool is left unless slow calls leave it.
+    Hung,
+    /// One app hangs, and slow calls find no place outside the fast pool: only its share keeps it from taking the pool.
+    Crowded,
+}
+
+impl Shape {
+    /// All of them.
+    pub const ALL: [Shape; 4] = [Shape::Drawn, Shape::Narrow, Shape::Hung, Shape::Crowded];
+
+    /// The shape of that name on the command line.
+    pub fn named(name: &str) -> Option<Shape> {
+        Shape::ALL.into_iter().find(|shape| format!("{shape:?}") == name)
+    }
 }
 
 /// Bugs of a store and of what carries its answers, for the simulator to find.
@@ -223,6 +248,7 @@ impl Setup {
             commands,
             kinds,
             faults,
+            hung: None,
             plant: None,
         };
         setup.end_after(length);
@@ -274,11 +300,50 @@ impl Setup {
         self
     }
 
-    /// The same with few places for HTTP sends and little room in memory.
+    /// The world in another shape.
     #[must_use]
-    pub fn narrow(mut self) -> Setup {
+    pub fn shaped(self, shape: Shape) -> Setup {
+        match shape {
+            Shape::Drawn => self,
+            Shape::Narrow => self.narrow(),
+            Shape::Hung => self.narrow().with_hung_app(),
+            Shape::Crowded => self.crowded().with_hung_app(),
+        }
+    }
+
+    /// The same with few places for HTTP sends and little room in memory.
+    fn narrow(mut self) -> Setup {
         (self.settings.limits, self.settings.due_max) = (NARROW, NARROW_DUE);
         self.settings.wheel_capacity = self.settings.wheel_capacity.min(100);
+        self
+    }
+
+    /// The same with [`CROWDED`] places, and room in memory for all that waits for them.
+    fn crowded(mut self) -> Setup {
+        let Settings { due_max, wheel_capacity, known_max, .. } = Settings::default();
+        self.settings = Settings { limits: CROWDED, due_max, wheel_capacity, known_max, ..self.settings };
+        self
+    }
+
+    /// The same with an app that answers no call: the last one. Its jobs call over HTTP, side by side, and wait long.
+    fn with_hung_app(mut self) -> Setup {
+        if self.apps == 1 {
+            self.apps = 2;
+            self.manual.push(false);
+            self.executors.push(Character { app: 1, ..self.executors[0] });
+        }
+        let hung = self.apps - 1;
+        for executor in self.executors.iter_mut().filter(|executor| executor.app == hung) {
+            (executor.hangs, executor.declines) = (1_000_000, 0);
+        }
+        for (index, JobPlan { definition, .. }) in self.jobs.iter_mut().enumerate() {
+            definition.app = workload::app_of(index, self.apps);
+            if index % self.apps == hung {
+                definition.target = workload::agent(index);
+                (definition.timeout, definition.block) = (HUNG, Block::Concurrent(None));
+            }
+        }
+        self.hung = Some(hung);
         self
     }
 
@@ -292,6 +357,12 @@ impl Setup {
 
 /// Few places for HTTP sends.
 const NARROW: Limits = Limits { fast_open: 2, fast_queue: 4, slow_open: 1, slow_queue: 3, overflow: 1_000 };
+
+/// A few more places, of which a job or app may not take all, and nearly none for calls that leave the fast pool.
+const CROWDED: Limits = Limits { fast_open: 8, fast_queue: 16, slow_open: 2, slow_queue: 3, overflow: 2 };
+
+/// How long the calls of an app that hangs are waited for.
+const HUNG: Duration = Duration::from_secs(600);
 
 /// Room for few runs that are due.
 const NARROW_DUE: usize = 7;

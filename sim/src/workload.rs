@@ -6,7 +6,7 @@ mod jobs;
 use crate::dice::Dice;
 use crate::link::Micros;
 
-pub use jobs::{JobPlan, draw, variant};
+pub use jobs::{JobPlan, agent, app_of, draw, variant};
 
 const SECOND: Micros = 1_000_000;
 

@@ -86,6 +86,8 @@ enum Event {
     Peace,
     /// The cluster should have come to rest.
     Rest,
+    /// Nothing may wait for a place by now.
+    Look,
     /// The world ends.
     End,
 }
@@ -331,6 +333,7 @@ impl World {
             Event::Intrude(number) => self.intrude(number),
             Event::Peace => self.make_peace(),
             Event::Rest => self.rest(),
+            Event::Look => self.look(),
             Event::End => self.end(),
         }
     }

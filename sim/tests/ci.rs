@@ -1,19 +1,22 @@
 //! The simulation as it runs with every push: 150 worlds of six hours each, and the seeds that once failed.
 #![expect(clippy::print_stderr, reason = "what was simulated is told")]
 
-use punctual_sim::setup::{SIX_HOURS, Setup};
+use punctual_sim::setup::{SIX_HOURS, Setup, Shape};
 use punctual_sim::shrink;
 use punctual_sim::sweep::{Swept, run, sweep_range};
 
 /// Each costs about four thirds of what it did before there were executors to be found and asked.
 const WORLDS: u64 = 150;
 
+/// How many worlds of each other shape.
+const SHAPED: u64 = 12;
+
 fn world(seed: u64) -> Setup {
     Setup::new(seed, SIX_HOURS)
 }
 
 /// Fails with the seed, the promise and the smallest world that breaks it.
-fn expect_clean(swept: &Swept) {
+fn expect_clean(swept: &Swept, world: &dyn Fn(u64) -> Setup) {
     let Some((seed, violation)) = swept.failures.first() else { return };
     let all: Vec<u64> = swept.failures.iter().map(|(seed, _)| *seed).collect();
     let small = shrink::shrink(&|| world(*seed));
@@ -29,10 +32,19 @@ fn many_worlds_keep_every_promise_and_see_everything_happen() {
     eprintln!(
         "{WORLDS} worlds, {hours:.0} simulated hours, {events} events, {cpu:.0} s CPU, {speed:.1} h a CPU second"
     );
-    expect_clean(&swept);
+    expect_clean(&swept, &world);
     let never: Vec<&str> =
         swept.counters.all().into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect();
     assert!(never.is_empty(), "never came about: {never:?}");
+}
+
+/// In these shapes planted bugs are found; without a bug nothing is.
+#[test]
+fn worlds_with_an_app_that_hangs_keep_every_promise() {
+    for shape in [Shape::Hung, Shape::Crowded] {
+        let shaped = |seed| Setup::new(seed, SIX_HOURS / 6).shaped(shape);
+        expect_clean(&sweep_range(0, SHAPED, &shaped), &shaped);
+    }
 }
 
 #[test]

@@ -51,12 +51,13 @@ found! {
     a_whole_closed_while_a_part_is_open: Bug::Seam(Plant::JoinedEarly), within 50;
     an_idle_executor_believed_at_once: Bug::Node(Planted::IdleBelieved), within 200;
     a_runs_own_policy_forgotten_by_whoever_did_not_send_it: Bug::Node(Planted::OwnForgotten), within 200;
-    // I32 does not find this one within 200 worlds any more; the promises that break are others.
-    hanging_calls_that_keep_the_fast_pool: Bug::Node(Planted::SlowCallsStay), within 200;
+    hanging_calls_that_keep_the_fast_pool: Bug::Node(Planted::SlowCallsStay), within 200, by "I32";
+    an_app_that_takes_every_place: Bug::Node(Planted::SharesIgnored), within 200, by "I32";
     parked_runs_called_back_job_by_job: Bug::Seam(Plant::CalledJobByJob), within 200, by "I31";
     a_supposed_attempt_recorded_as_sent: Bug::Node(Planted::SupposedAsSent), within 20, by "H1";
+    a_gate_recorded_as_a_send: Bug::Node(Planted::GateAsSent), within 200, by "H1";
     results_forgotten_with_their_shard: Bug::Node(Planted::ResultsForgotten), within 200, by "H2";
     an_executor_believed_about_runs_of_another_app: Bug::Node(Planted::ClaimsBelieved), within 20, by "X5";
-    // `AdoptedUnasked` is not here: X6 was not seen to find it yet, for a node reads its executors before it adopts.
+    an_executor_asked_without_the_token_of_its_app: Bug::Node(Planted::AdoptedUnasked), within 200, by "X6";
     silence_that_counts_while_nobody_was_there: Bug::Node(Planted::NoRepeatGrace), within 50, by "X7";
 }

@@ -138,7 +138,10 @@ impl Memory {
                 continue;
             }
             let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
-            let address = self.address_now(address);
+            let mut address = self.address_now(address);
+            if flight.adopted_at.is_some() && self.has_planted(Planted::AdoptedUnasked) {
+                address.access_token = None;
+            }
             if address.dialect == Dialect::Native {
                 // It is there by its session.
                 continue;

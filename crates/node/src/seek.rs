@@ -15,7 +15,6 @@ use crate::backlog::earliest;
 use crate::memory::{Memory, Place};
 use crate::natives::NATIVE;
 use crate::ports::Address;
-use crate::settings::Planted;
 
 /// Executors of an app, in the order in which they are chosen from.
 pub(crate) type Crew = Arc<[Arc<Address>]>;
@@ -302,9 +301,6 @@ impl Memory {
     /// How an executor that has an attempt is spoken to by now: one that was not registered when the attempt was taken over
     /// may be since. One that is no longer registered is spoken to as before.
     pub(crate) fn address_now(&self, address: &Address) -> Address {
-        if self.has_planted(Planted::AdoptedUnasked) {
-            return address.clone();
-        }
         let now = self.executor_at(&address.app, &address.url);
         if now.is_known { now } else { address.clone() }
     }

@@ -182,9 +182,11 @@ pub enum Planted {
     ClaimsBelieved,
     /// An attempt that may have been sent is recorded as one that was.
     SupposedAsSent,
+    /// An attempt of which only its dead node's gate is known is recorded as one that was sent.
+    GateAsSent,
     /// Calls in flight are forgotten with their shard, and reports in hand do not keep silence from counting.
     ResultsForgotten,
-    /// An executor that has an attempt is spoken to as when the attempt was taken over.
+    /// The executor of an attempt that was taken over is asked about it without the token of its app.
     AdoptedUnasked,
     /// After an absence of ours silence counts from the send, as if executors had had somebody to report to.
     NoRepeatGrace,

@@ -89,6 +89,13 @@ impl Checker {
         answers.push((now, has));
     }
 
+    /// Whether the executor of an attempt has said to this node since its gate that it has a run of the job.
+    pub(super) fn was_admitted(&self, by: Who, job: JobId, record: &AttemptRecord) -> bool {
+        let heard = self.executors.answers.get(&(by, job, record.executor.clone()));
+        let mut heard = heard.into_iter().flatten();
+        heard.any(|(at, has)| *has == Some(true) && *at >= millis(record.started_at))
+    }
+
     /// What is for executors goes to one of its app, and nothing else does.
     pub(super) fn check_address(&self, send: &Dispatched) -> Checked {
         let url = send.address.as_ref().map(|address| &address.url);
@@ -104,7 +111,10 @@ impl Checker {
 
     /// Nothing is sent again beside an attempt that its executor still runs and admits to, unless its time was up.
     pub fn check_alone(&self, send: &Dispatched, admitted: &[Admitted]) -> Checked {
-        let Some(run) = self.run(send.run).filter(|_| self.is_steady) else { return Ok(()) };
+        // Agents behind HTTP are not asked: a call that was lost with its node is repeated.
+        let is_for_executors = matches!(send.job.definition.target, Target::Executor(_));
+        let is_judged = self.is_steady && is_for_executors;
+        let Some(run) = self.run(send.run).filter(|_| is_judged) else { return Ok(()) };
         let job = &self.jobs[&run.job];
         let timeouts = job.versions.iter().map(|version| run.own.timeout(&version.definition));
         let timeout = timeouts.min().map_or(0, |timeout| timeout.as_micros() as Micros);

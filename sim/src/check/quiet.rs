@@ -197,23 +197,41 @@ impl Checker {
         if matches!(state, JobState::Stopped(StoppedReason::Quarantined(_))) {
             return Ok(());
         }
-        let is_healthy = app(&job.current().definition.app).is_some_and(|app| quiet.healthy[app]);
-        let is_due = run.ready_at < moment.store - PATIENCE_MS;
-        let is_left_over = is_due && is_healthy && !may_be_slow;
-        let is_http = matches!(job.current().definition.target, Target::Http(_));
+        self.check_place(moment, run, quiet)?;
+        let is_left_over = is_overdue(moment, run, job, quiet) && !may_be_slow;
         hold!(
-            "I32",
-            !(is_left_over && quiet.is_narrow && is_http),
-            "run {} of job {} was due at {} and waits for a place at {}: {run:?}",
+            "I23",
+            !is_left_over,
+            "run {} of job {} was due at {} and is open at {}: {run:?}",
             run.id,
             run.job,
             show(run.ready_at),
             show(moment.store)
         );
+        Ok(())
+    }
+
+    /// No HTTP run of a healthy app waits for a place, whatever hangs elsewhere.
+    pub fn check_places(&self, moment: Moment, quiet: &Quiet) -> Checked {
+        let waits = |run: &&RunFacts| run.is_open() && !run.is_parked && run.parts.is_empty();
+        self.runs.iter().filter(waits).try_for_each(|run| self.check_place(moment, run, quiet))
+    }
+
+    fn check_place(&self, moment: Moment, run: &RunFacts, quiet: &Quiet) -> Checked {
+        let job = &self.jobs[&run.job];
+        let current = job.current();
+        let is_set_aside = matches!(current.state, JobState::Stopped(StoppedReason::Quarantined(_)));
+        let is_http = matches!(current.definition.target, Target::Http(_));
+        if !quiet.is_narrow || !is_http || job.is_poisoned || is_set_aside || run.has_attempt_open() {
+            return Ok(());
+        }
+        let waits = is_overdue(moment, run, job, quiet)
+            && !self.is_behind(moment, run)
+            && !self.is_in_a_queue(moment, job, quiet);
         hold!(
-            "I23",
-            !is_left_over,
-            "run {} of job {} was due at {} and is open at {}: {run:?}",
+            "I32",
+            !waits,
+            "run {} of job {} was due at {} and waits for a place at {}: {run:?}",
             run.id,
             run.job,
             show(run.ready_at),
@@ -263,6 +281,12 @@ impl Checker {
             || self.runs.iter().filter(is_ahead).any(|other| is_later(other) || has_later_part(other));
         is_limited && (is_moving || is_held_up())
     }
+}
+
+/// Whether a run of an app that is well should have been sent a minute ago.
+fn is_overdue(moment: Moment, run: &RunFacts, job: &JobFacts, quiet: &Quiet) -> bool {
+    let is_healthy = app(&job.current().definition.app).is_some_and(|app| quiet.healthy[app]);
+    is_healthy && run.ready_at < moment.store - PATIENCE_MS
 }
 
 /// The number in an app's name.

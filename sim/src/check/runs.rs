@@ -182,7 +182,7 @@ impl RunFacts {
         self.is_open() && (has_parts || self.has_attempt_open())
     }
 
-    fn has_attempt_open(&self) -> bool {
+    pub(super) fn has_attempt_open(&self) -> bool {
         self.sends.iter().any(|send| self.end_of(send.attempt).is_none())
     }
 }

@@ -44,7 +44,7 @@ impl Checker {
         }
         self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
-            self.check_record(run, record)?;
+            self.check_record(begun, run, record)?;
             self.check_known(begun, run, record, &settlement.then)?;
             self.check_given_up(begun, index, record)?;
         }
@@ -171,7 +171,7 @@ impl Checker {
         Ok(())
     }
 
-    fn check_record(&self, run: &RunFacts, record: &AttemptRecord) -> Checked {
+    fn check_record(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord) -> Checked {
         let (id, number) = (run.id, record.number);
         hold!(
             "X5",
@@ -199,11 +199,10 @@ impl Checker {
             record.ended_at,
             show(self.latest)
         );
-        let is_gated = run.gates.contains(&(number, record.token));
         let is_sent = run.sends.iter().any(|send| (send.attempt, send.token) == (number, record.token));
         hold!(
             "H1",
-            record.is_supposed() || is_sent || is_gated || !run.parts.is_empty(),
+            record.is_supposed() || is_sent || !run.parts.is_empty() || self.may_be_gate(begun, run, record),
             "attempt {number} of run {id} is on record as sent, and the world has not seen it: {record:?}"
         );
         // A result is an executor's word; only loss and a wish can be ours.
@@ -222,6 +221,17 @@ impl Checker {
             run.said
         );
         Ok(())
+    }
+
+    /// Whether an attempt that was not sent may be on record because it has a gate. One that was turned back says so. The
+    /// others are what nodes do not tell apart yet: the end of an attempt by a wish, the end of a run whose job makes no
+    /// sense, and an executor that admits to a run of the job, be it another one.
+    fn may_be_gate(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord) -> bool {
+        let is_gated = run.gates.contains(&(record.number, record.token));
+        let is_wish = record.outcome == AttemptOutcome::Cancelled;
+        let is_told_apart = !is_wish && !self.jobs[&run.job].is_poisoned;
+        let is_admitted = || self.was_admitted(begun.by, run.job, record);
+        is_turned_back(run, record) || is_gated && (!is_told_apart || is_admitted())
     }
 
     fn check_close(&self, run: &RunFacts, settlement: &Settlement, close: &Close) -> Checked {

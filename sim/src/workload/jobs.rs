@@ -127,19 +127,27 @@ fn bounded(dice: &mut Dice, kind: ScheduleKind, start: i64, length: Micros) -> S
     schedule
 }
 
+/// The app of a job, by its place in the list.
+pub fn app_of(index: usize, apps: usize) -> String {
+    format!("a{}", index % apps)
+}
+
+/// The agent that a job calls over HTTP, by its place in the list.
+pub fn agent(index: usize) -> Target {
+    Target::Http(Http::post(format!("http://agent.test/h{index}")))
+}
+
 fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, start: i64) -> Definition {
-    let handler = format!("h{index}");
     let target = if dice.percent(50) {
-        let url = format!("http://agent.test/{handler}");
-        Target::Http(Http::post(url))
+        agent(index)
     } else {
-        Target::Executor(Executor { route: route(dice), ..Executor::of(handler) })
+        Target::Executor(Executor { route: route(dice), ..Executor::of(format!("h{index}")) })
     };
     let at_most_once = dice.percent(25);
     // Long enough for an executor to be asked twice, more often than not.
     let longest = if matches!(target, Target::Executor(_)) { 240 } else { 120 };
     Definition {
-        app: format!("a{}", index % apps),
+        app: app_of(index, apps),
         name: format!("j{index}"),
         description: String::new(),
         tags: Vec::new(),

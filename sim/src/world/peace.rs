@@ -4,15 +4,21 @@ use super::World;
 use crate::check::Quiet;
 use crate::dice::{Stream, is_hit, named};
 use crate::link::Micros;
+use crate::setup::PEACE;
 
 /// How much longer, and how often.
 const RESPITE: Micros = 600_000_000;
 const RESPITES: u32 = 12;
 
+/// How often it is looked for runs that wait for a place.
+const LOOK: Micros = 15_000_000;
+
 impl World {
     fn healthy(&self) -> Vec<bool> {
         let choice = |app: usize| named(self.seed(), Stream::Setup, 99, app as u64);
-        (0..self.setup.apps).map(|app| app == 0 || is_hit(choice(app), 700_000)).collect()
+        let is_drawn = |app: usize| app == 0 || is_hit(choice(app), 700_000);
+        let is_healthy = |app: usize| self.setup.hung.map_or_else(|| is_drawn(app), |hung| app != hung);
+        (0..self.setup.apps).map(is_healthy).collect()
     }
 
     /// The store, one node and some apps become well; whatever else is broken now stays so.
@@ -66,18 +72,31 @@ impl World {
     /// From now on no shard should change hands.
     pub(super) fn rest(&mut self) {
         self.moves_at_rest = self.checker.lease_moves();
+        self.look();
     }
 
-    /// Looks at everything once more. Where something is left over and much is still being done, it is given more time.
-    pub(super) fn end(&mut self) {
-        let quiet = Quiet {
+    /// From rest to the end no run may wait long for a place, whatever hangs.
+    pub(super) fn look(&mut self) {
+        let checked = self.checker.check_places(self.moment(), &self.quiet());
+        self.judge(checked);
+        if self.now + LOOK < self.setup.length + PEACE {
+            self.after(LOOK, super::Event::Look);
+        }
+    }
+
+    fn quiet(&self) -> Quiet {
+        Quiet {
             since: self.moment(),
             healthy: self.healthy(),
             is_narrow: self.setup.settings.limits.fast_open < 10,
             moves_at_rest: self.moves_at_rest,
             unanswered: self.unanswered(),
-        };
-        let checked = self.checker.finish(self.moment(), &self.store.dump(), &quiet);
+        }
+    }
+
+    /// Looks at everything once more. Where something is left over and much is still being done, it is given more time.
+    pub(super) fn end(&mut self) {
+        let checked = self.checker.finish(self.moment(), &self.store.dump(), &self.quiet());
         let is_busy = self.now - self.checker.last_sent < RESPITE / 60;
         let is_left_over = checked.as_ref().is_err_and(|violation| violation.rule.starts_with("I23"));
         if is_left_over && is_busy && self.respites < RESPITES {

@@ -105,7 +105,7 @@ impl Node {
                 ends.push(Ended::new(*id, run, fence, Some(attempt), Then::Close(close)));
                 continue;
             };
-            if flight.is_supposed(job) {
+            if flight.is_supposed(job) && !memory.has_planted(Planted::GateAsSent) {
                 attempt.token = Token::SUPPOSED;
             }
             // An executor goes on without the node that sent it its work.

@@ -546,6 +546,19 @@ fn h1_an_attempt_is_on_record_that_nobody_sent() {
 }
 
 #[test]
+fn h1_an_attempt_is_on_record_as_sent_of_which_only_the_gate_is_known() {
+    for definition in [at_most_once(), executed()] {
+        let mut story = Story::of(definition);
+        let run = story.planned();
+        story.tell(story.gate(run, 1)).unwrap();
+        story.at(story.now() + 40_000);
+        let then = story.close(Outcome::Lost, "nothing was heard of it");
+        let end = story.end(run, 1, AttemptOutcome::Lost, then);
+        breaks("H1", story.settle(end));
+    }
+}
+
+#[test]
 fn h2_an_attempt_is_given_up_whose_success_the_node_has_heard() {
     let mut story = Story::of(definition());
     let run = story.planned();
@@ -691,6 +704,7 @@ fn i32_a_run_waits_for_a_place_though_few_are_sent() {
         moves_at_rest: story.checker.lease_moves(),
         unanswered: 0,
     };
+    breaks("I32", story.checker.check_places(story.moment(), &rest));
     breaks("I32", story.finish_as(&rest));
 }
 

@@ -14,7 +14,7 @@ use super::story::{
     DOUBT, MINUTE, NODE, OTHER, REPEAT, START, Story, URL, at_most_once, broadcast, definition, executed,
     serial,
 };
-use crate::check::Admitted;
+use crate::check::{Admitted, Moment, Quiet};
 use crate::store::Request;
 
 #[test]
@@ -232,4 +232,41 @@ fn an_attempt_is_given_up_whose_success_was_heard_by_a_node_that_is_not_heard_of
     story.at(story.now() + MINUTE / 2);
     let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
     story.settle(end).unwrap();
+}
+
+#[test]
+fn an_attempt_of_which_only_the_gate_is_known_is_supposed_or_was_turned_back() {
+    let mut story = Story::of(at_most_once());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.at(story.now() + 40_000);
+    let then = story.close(Outcome::Lost, "nothing was heard of it");
+    let mut end = story.end(run, 1, AttemptOutcome::Lost, then);
+    end.attempt.as_mut().expect("it has one").token = Token::SUPPOSED;
+    story.settle(end).unwrap();
+    let mut story = Story::of(at_most_once());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    let end = story.end(run, 1, AttemptOutcome::Refused, story.wait(1_100, 2));
+    story.settle(end).unwrap();
+}
+
+#[test]
+fn a_call_that_hangs_does_not_wait_for_a_place_and_one_that_was_lost_with_its_node_is_repeated() {
+    let mut story = Story::of(Definition { timeout: Duration::from_secs(600), ..definition() });
+    let run = story.planned();
+    story.send(run, 1).unwrap();
+    story.at(story.now() + MINUTE + 500);
+    let rest = Quiet {
+        since: Moment::default(),
+        healthy: vec![true],
+        is_narrow: true,
+        moves_at_rest: story.checker.lease_moves(),
+        unanswered: 0,
+    };
+    story.checker.check_places(story.moment(), &rest).unwrap();
+    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    story.settle(end).unwrap();
+    let admitted = Admitted { executor: 0, attempt: Attempt(1), since: 0 };
+    story.checker.check_alone(&story.dispatched(run, 2), &[admitted]).unwrap();
 }
