@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{AttemptOutcome, Decided, JobState, Origin, Outcome, StoppedReason, Text, When};
-use punctual_node::ports::Paused;
+use punctual_core::model::{
+    AttemptOutcome, Decided, JobId, JobState, Origin, Outcome, RunId, StoppedReason, Text, When,
+};
+use punctual_node::ports::{ArrivalKind, Paused};
 use serde_json::{Value, json};
 
 macro_rules! code {
@@ -96,6 +98,26 @@ pub(crate) fn state_from(code: i64, reason: &str) -> Option<JobState> {
         0 => Some(JobState::Enabled),
         1 => Some(JobState::Stopped(StoppedReason::from_text(reason))),
         DELETED => Some(JobState::Deleted),
+        _ => None,
+    }
+}
+
+/// A message for the holder of a shard: its kind, the run or job that it is about, and an instant.
+pub(crate) fn arrival_code(kind: ArrivalKind) -> (i64, RunId, i64) {
+    match kind {
+        ArrivalKind::Run(run) => (0, run, 0),
+        ArrivalKind::Cancel(run) => (1, run, 0),
+        ArrivalKind::Reschedule(run, at) => (2, run, at.as_millis()),
+        ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
+    }
+}
+
+pub(crate) fn arrival_from(code: i64, about: RunId, at: i64) -> Option<ArrivalKind> {
+    match code {
+        0 => Some(ArrivalKind::Run(about)),
+        1 => Some(ArrivalKind::Cancel(about)),
+        2 => Some(ArrivalKind::Reschedule(about, Timestamp::from_millis(at))),
+        3 => u32::try_from(about.0).ok().map(|job| ArrivalKind::Deleted(JobId(job))),
         _ => None,
     }
 }

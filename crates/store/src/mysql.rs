@@ -2,7 +2,8 @@
 //!
 //! A verb is a short transaction of one or two round trips: what it needs is locked and read, judged here, and written with
 //! the commit in the same flight. Nothing is prepared and nothing is kept in memory but which tables there are. Runs lie in
-//! tables of their days (`day.rs`), written once; whoever gates or ends a run locks its row first (`facts.rs`).
+//! tables of their days (`day.rs`), written once. A verb that writes locks and reads its rows (`gather.rs`), decides by `rules/`,
+//! and writes the differences (`flush.rs`).
 
 mod accept;
 mod acquire;
@@ -10,18 +11,17 @@ mod apps;
 mod ask;
 mod browse;
 mod change;
-mod close;
 mod day;
 mod door;
 mod explain;
-mod facts;
+mod flush;
 mod gate;
+mod gather;
 mod leases;
 mod link;
 mod load;
 mod logs;
 mod migrate;
-mod newborn;
 mod open_runs;
 mod plan;
 mod read;
@@ -52,6 +52,7 @@ use punctual_node::ports::{
 };
 
 use self::ask::{Desk, Verb};
+use self::gather::Settings;
 use self::link::{Access, Address, Lines};
 use self::trouble::Trouble;
 use crate::idle::Era;
@@ -65,8 +66,7 @@ const LOG_BLOCK: u64 = 64;
 
 /// A store in a MySQL or MariaDB database.
 pub struct MySql {
-    shards: u16,
-    key_ttl: Duration,
+    settings: Settings,
     /// For the steps.
     engine: Desk,
     /// For people.
@@ -103,8 +103,7 @@ impl MySql {
             Desk::new(lines, options.clock.clone(), deadline, Arc::clone(days))
         };
         let store = MySql {
-            shards: options.shards,
-            key_ttl: options.key_ttl,
+            settings: Settings { shards: options.shards, key_ttl: options.key_ttl },
             engine: desk(primary.clone(), options.connections, options.deadline, &days, &era),
             readers: desk(primary, options.readers, patience, &days, &era),
             // It may be behind, so what it knows of the days is its own.
@@ -209,7 +208,7 @@ impl MySql {
 
     async fn gate_all(&self, gates: &[Gate], splits: &[Split]) -> Result<Vec<Gated>, StoreError> {
         let logs = self.take_logs(gates.len() + splits.len()).await?;
-        let verb = gate::GateAll { splits, gates, logs: &logs, key_ttl: self.key_ttl };
+        let verb = gate::GateAll { splits, gates, logs: &logs, settings: self.settings };
         let (said, unused) = self.engine.ask(&verb).await?;
         self.logs().extend(unused);
         Ok(said)
@@ -219,7 +218,7 @@ impl MySql {
 #[async_trait]
 impl Writer for MySql {
     async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
-        self.engine.ask(&accept::Accept { runs, left, key_ttl: self.key_ttl }).await
+        self.engine.ask(&accept::Accept { runs, left, settings: self.settings }).await
     }
 }
 
@@ -246,7 +245,7 @@ impl Store for MySql {
     }
 
     async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
-        self.engine.ask(&plan::PlanAll { plans: &plans, key_ttl: self.key_ttl }).await
+        self.engine.ask(&plan::PlanAll { plans: &plans, settings: self.settings }).await
     }
 
     async fn load(
@@ -296,7 +295,7 @@ impl Store for MySql {
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        self.engine.ask(&settle::SettleAll { settlements: &settlements, key_ttl: self.key_ttl }).await
+        self.engine.ask(&settle::SettleAll { settlements: &settlements, settings: self.settings }).await
     }
 
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
@@ -328,7 +327,7 @@ impl Store for MySql {
     }
 
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {
-        let verb = change::ChangeJob { change: &change, shards: self.shards, key_ttl: self.key_ttl };
+        let verb = change::ChangeJob { change: &change, settings: self.settings };
         self.engine.ask(&verb).await
     }
 

@@ -1,21 +1,18 @@
 //! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
 
-use std::time::Duration;
-
-use calendar::Timestamp;
 use punctual_core::model::{NewRun, Origin, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::ask::{Moment, Verb};
-use super::close::Ends;
 use super::day::{Days, Need, Table};
+use super::gather::Settings;
 use super::leases::shards_of;
 use super::link::Line;
-use super::newborn::Cradle;
 use super::read::Record;
-use super::text::{Quoted, Script, list, ms};
+use super::text::{Quoted, Script, list};
 use super::thin::{ask_forgotten, read_forgotten};
 use super::trouble::{Trouble, corrupt};
+use crate::code::{arrival_code, arrival_from};
 
 /// Numbers for runs of a day.
 pub(super) struct Allot {
@@ -59,7 +56,7 @@ impl Verb for Allot {
 pub(super) struct Accept<'a> {
     pub(super) runs: &'a [NewRun],
     pub(super) left: &'a [(ShardId, ArrivalKind)],
-    pub(super) key_ttl: Duration,
+    pub(super) settings: Settings,
 }
 
 impl Verb for Accept<'_> {
@@ -72,6 +69,7 @@ impl Verb for Accept<'_> {
     async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Vec<Accepted>, Trouble> {
         let mut script = Script::transaction();
         let touches_far = at.days.keep_far(&mut script, self.runs.iter().map(|run| run.id.day()));
+        let mut gathered = self.settings.begin();
         let has_backfills = self.runs.iter().any(|run| run.origin == Origin::Backfill);
         // Mostly there is nothing to ask, and everything goes in one flight.
         if touches_far || has_backfills || at.is_careful {
@@ -80,18 +78,11 @@ impl Verb for Accept<'_> {
             let forgotten = ask_forgotten(&mut script, backfills);
             let said = line.ask(std::mem::take(&mut script)).await?;
             at.days.check(&said[days])?;
-            read_forgotten(&said, forgotten)?.check(self.runs)?;
+            gathered.unit.forgotten = read_forgotten(&said, forgotten)?;
         }
-        let mut cradle = Cradle::prepare(line, at, self.runs).await?;
-        let take = |run| match cradle.take(run) {
-            Ok(id) => Accepted::New(id),
-            Err(there) => Accepted::Duplicate(there),
-        };
-        let accepted = self.runs.iter().map(take).collect();
-        let mut ends = Ends::new(self.key_ttl, line.slot());
-        leave(&mut script, self.left);
-        cradle.write(&mut script, at, &mut ends);
-        ends.write(&mut script);
+        gathered.look_for(line, at, self.runs).await?;
+        let accepted = gathered.unit.accept(self.runs, self.left)?;
+        gathered.write(&mut script, at, line.slot());
         script.push("commit");
         line.ask(script).await?;
         Ok(accepted)
@@ -101,13 +92,8 @@ impl Verb for Accept<'_> {
 /// Leaves things for holders. What lies there already is not left twice.
 pub(super) fn leave(script: &mut Script, left: &[(ShardId, ArrivalKind)]) {
     let row = |(shard, kind): &(ShardId, ArrivalKind)| {
-        let (kind, run, at) = match kind {
-            ArrivalKind::Run(run) => (0, *run, 0),
-            ArrivalKind::Cancel(run) => (1, *run, 0),
-            ArrivalKind::Reschedule(run, at) => (2, *run, ms(*at)),
-            ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
-        };
-        format!("({shard}, {kind}, {run}, {at})")
+        let (kind, about, at) = arrival_code(*kind);
+        format!("({shard}, {kind}, {about}, {at})")
     };
     script.push_rows(
         "insert into arrivals (shard, kind, run, at) values ",
@@ -143,14 +129,9 @@ impl Verb for Arrivals<'_> {
 }
 
 fn arrival(row: &Record) -> Result<Arrival, Trouble> {
-    let (id, run) = (row.uint(0)?, row.run(3)?);
-    let kind = match row.int(2)? {
-        0 => ArrivalKind::Run(run),
-        1 => ArrivalKind::Cancel(run),
-        2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.int(4)?)),
-        3 => ArrivalKind::Deleted(row.job(3)?),
-        _ => return Err(corrupt("arrivals", id, "no such kind").into()),
-    };
+    let id = row.uint(0)?;
+    let kind = arrival_from(row.int(2)?, row.run(3)?, row.int(4)?);
+    let kind = kind.ok_or_else(|| corrupt("arrivals", id, "no such kind"))?;
     Ok(Arrival { id, shard: row.shard(1)?, kind })
 }
 

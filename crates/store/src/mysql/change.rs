@@ -1,19 +1,16 @@
 //! Changes of jobs by people: definition, state, clock and revision together.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use punctual_core::cluster::home;
-use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun, Text};
-use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
+use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun};
+use punctual_node::ports::{Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
-use super::accept::leave;
 use super::apps::ensure_app;
 use super::ask::{Moment, Verb};
-use super::close::Ends;
 use super::day::{Days, Need, Table};
+use super::gather::Settings;
 use super::link::Line;
-use super::newborn::Cradle;
 use super::plan::{due_at, push_changes};
 use super::read::{Record, Said};
 use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
@@ -21,12 +18,13 @@ use super::trouble::Trouble;
 use crate::circle;
 use crate::code::{DELETED, state_code, when_code};
 use crate::row::definition_to_text;
+use crate::rules;
+use crate::rules::change::JobBefore;
 
 /// A change of a job.
 pub(super) struct ChangeJob<'a> {
     pub(super) change: &'a Change,
-    pub(super) shards: u16,
-    pub(super) key_ttl: Duration,
+    pub(super) settings: Settings,
 }
 
 impl ChangeJob<'_> {
@@ -48,9 +46,7 @@ impl Verb for ChangeJob<'_> {
 
     async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Changed, Trouble> {
         let change = self.change;
-        if change.job.is_none() && change.definition.is_none() {
-            return Err(conflict("a new job needs a definition").into());
-        }
+        rules::change::check_definition(change)?;
         let edited = change.job.map_or(0, |(id, _)| id.0);
         let mut script = Script::transaction();
         at.days.keep_far(&mut script, self.passed().map(|run| run.id.day()));
@@ -74,20 +70,23 @@ impl Verb for ChangeJob<'_> {
         at.days.check(&said[days])?;
         let (job, version) = match change.job {
             None => create(&said[row])?,
-            Some((id, expected)) => self.check(id, expected, said[row].first())?,
+            Some((id, expected)) => {
+                let before = said[row].first().map(before).transpose()?;
+                (id, rules::change::next_version(id, expected, change, before)?)
+            }
         };
-        check_name(change, &said[names])?;
+        let owner = said[names].first().map(|row| row.job(0)).transpose()?;
+        rules::change::check_name(change, owner)?;
         if let Some((job, found)) = circle
             && said[found].first().is_some()
         {
             return Err(circle::refusal(job).into());
         }
-        let parents = self.parents(&said[bonds])?;
-        let mut cradle = Cradle::prepare(line, at, self.passed()).await?;
-        for (run, close) in &change.clock.passed {
-            // One that is there stays as it is.
-            let _ = cradle.take_closed(run, close);
-        }
+        let earlier =
+            said[bonds].rows.iter().map(|row| row.job(0)).collect::<Result<Vec<JobId>, Trouble>>()?;
+        let mut gathered = self.settings.begin();
+        gathered.look_for(line, at, self.passed()).await?;
+        gathered.unit.change(job, change, rules::change::parents(change, earlier));
         let mut script = Script::new();
         self.write_job(&mut script, job, version);
         self.write_clock(&mut script, job, version);
@@ -95,13 +94,8 @@ impl Verb for ChangeJob<'_> {
         if let Some(definition) = change.definition.as_ref().filter(|_| !self.is_deleted()) {
             ensure_app(&mut script, &definition.app);
         }
-        if self.is_deleted() {
-            leave(&mut script, &[(home(job, self.shards), ArrivalKind::Deleted(job))]);
-        }
-        let mut ends = Ends::new(self.key_ttl, line.slot());
-        cradle.write(&mut script, at, &mut ends);
-        ends.write(&mut script);
-        let number = push_changes(&mut script, parents.into_iter().chain([job]));
+        gathered.write(&mut script, at, line.slot());
+        let number = push_changes(&mut script, gathered.unit.writes.changes.iter().copied());
         script.push("commit");
         let said = line.ask(script).await?;
         let number = number.map(|number| said[number].number()).transpose()?.flatten();
@@ -110,33 +104,6 @@ impl Verb for ChangeJob<'_> {
 }
 
 impl ChangeJob<'_> {
-    /// The version that the job gets, if it is as expected.
-    fn check(&self, id: JobId, expected: u64, row: Option<&Record>) -> Result<(JobId, u64), Trouble> {
-        let row = row.ok_or_else(|| conflict(format!("there is no job {id}")))?;
-        let version = row.uint(0)?;
-        if version != expected {
-            return Err(conflict(format!("job {id} has version {version}, not {expected}")).into());
-        }
-        let clock = &self.change.clock;
-        let planned = PlannedTo { decided: row.at(2)?, reserved: row.at(3)? };
-        if (row.maybe(1, Record::at)?, planned) != (clock.expected, clock.planned) {
-            return Err(conflict(format!("the clock of job {id} was moved")).into());
-        }
-        Ok((id, version + 1))
-    }
-
-    /// The jobs that it comes after, or came after: their children are others now.
-    fn parents(&self, bonds: &Said) -> Result<BTreeSet<JobId>, Trouble> {
-        let after = self.change.definition.iter().flat_map(|definition| &definition.after);
-        let mut parents: BTreeSet<JobId> = after.map(|parent| parent.job).collect();
-        if self.change.definition.is_some() || self.is_deleted() {
-            for row in &bonds.rows {
-                parents.insert(row.job(0)?);
-            }
-        }
-        Ok(parents)
-    }
-
     fn write_job(&self, script: &mut Script, job: JobId, version: u64) {
         let Change { definition, state, at, by, .. } = self.change;
         let ((code, reason), at) = (state_code(state), ms(*at));
@@ -218,7 +185,7 @@ impl ChangeJob<'_> {
                  enabled = values(enabled),
                  decided_to = greatest(decided_to, values(decided_to)),
                  due_at = values(due_at)",
-            home(job, self.shards),
+            home(job, self.settings.shards),
             maybe_ms(clock.next_fire),
             u8::from(state.is_enabled()),
             // What passed before it is recorded with it.
@@ -267,17 +234,8 @@ fn create(counter: &Said) -> Result<(JobId, u64), Trouble> {
     Ok((JobId(id), 1))
 }
 
-fn check_name(change: &Change, names: &Said) -> Result<(), Trouble> {
-    let id = change.job.map(|(id, _)| id);
-    let there = names.first().map(|row| row.job(0)).transpose()?;
-    let (Some(there), Some(definition)) = (there.filter(|there| Some(*there) != id), &change.definition)
-    else {
-        return Ok(());
-    };
-    let Definition { app, name, .. } = definition;
-    Err(conflict(format!("job {there} is named {app}/{name}")).into())
-}
-
-fn conflict(said: impl Into<Text>) -> StoreError {
-    StoreError::Conflict(said.into())
+/// The version and the clock of a job that is to be changed.
+fn before(row: &Record) -> Result<JobBefore, Trouble> {
+    let planned = PlannedTo { decided: row.at(2)?, reserved: row.at(3)? };
+    Ok(JobBefore { version: row.uint(0)?, clock: Some((row.maybe(1, Record::at)?, planned)) })
 }

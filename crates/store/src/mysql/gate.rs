@@ -1,20 +1,18 @@
 //! Gates: the key (run, attempt), the places that a send needs, and the parts that a broadcast run falls into.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use punctual_core::model::{Attempt, Hold, Join, LogId, NewRun, RunId, Text, Token};
+use punctual_core::model::{Attempt, Join, LogId, NewRun, RunId, Text, Token};
 use punctual_node::ports::{Gate, Gated, SentRow, Split};
 
 use super::ask::{Moment, Verb};
-use super::close::Ends;
 use super::day::{Days, Need, Table};
-use super::facts::{Facts, lock_facts, write_facts, write_sends};
+use super::gather::{Settings, lock_joins};
 use super::link::Line;
-use super::newborn::Cradle;
 use super::read::{Record, Said};
-use super::text::{Quoted, Script, Sum, list, ms};
+use super::text::{Script, Sum, list};
 use super::trouble::Trouble;
+use crate::rules::GateVerdict;
 
 /// How many of the latest days are looked through first for a number: most gates are of these.
 const FRESH_DAYS: usize = 4;
@@ -24,11 +22,8 @@ pub(super) struct GateAll<'a> {
     pub(super) splits: &'a [Split],
     pub(super) gates: &'a [Gate],
     pub(super) logs: &'a [u64],
-    pub(super) key_ttl: Duration,
+    pub(super) settings: Settings,
 }
-
-/// Places of resources that are taken.
-type Taken = BTreeSet<(Text, u32)>;
 
 impl GateAll<'_> {
     /// Gates alone, or those of splits with their parts.
@@ -46,20 +41,13 @@ impl GateAll<'_> {
         let resources: BTreeSet<&Text> =
             self.asked().flat_map(|(gate, _)| &gate.holds).map(|hold| &hold.resource).collect();
         let mut more = vec![match resources.is_empty() {
-            true => "select resource, slot from holds where 1 = 0".to_owned(),
+            true => "select resource, slot, run from holds where 1 = 0".to_owned(),
             false => format!(
-                "select resource, slot from holds where resource_key in ({})",
+                "select resource, slot, run from holds where resource_key in ({})",
                 list(resources.into_iter().map(|resource| Sum(resource)))
             ),
         }];
-        let wholes = self.splits.iter().map(|split| split.gate.run);
-        for (day, runs) in at.days.by_day(Table::Joins, wholes) {
-            more.push(format!(
-                "select run, open from {} where run in ({})",
-                Table::Joins.of(day),
-                list(&runs)
-            ));
-        }
+        more.extend(lock_joins(at, self.splits.iter().map(|split| split.gate.run)));
         more
     }
 }
@@ -85,149 +73,28 @@ impl Verb for GateAll<'_> {
 
     async fn ask(&self, line: &mut Line, at: &Moment) -> Result<Self::Answer, Trouble> {
         let runs: BTreeSet<RunId> = self.asked().map(|(gate, _)| gate.run).collect();
-        let (mut facts, said) = lock_facts(line, at, &runs, self.more(at)).await?;
-        let mut taken = taken(&said[0])?;
-        let mut joins = open_parts_of(&said[1..])?;
-        let mut cradle = Cradle::prepare(line, at, self.parts()).await?;
-        let mut logs = self.logs.to_vec();
-        let (mut answers, mut sends, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut gathered = self.settings.begin();
+        let said = gathered.lock_runs(line, at, &runs, self.more(at)).await?;
+        gathered.read_holds(&said[0])?;
+        for said in &said[1..] {
+            gathered.read_joins(said)?;
+        }
+        gathered.look_for(line, at, self.parts()).await?;
+        let mut verdicts: Vec<GateVerdict> = Vec::new();
         for (gate, split) in self.asked() {
-            let met = facts.get_mut(&gate.run).ok_or(Gated::Closed);
-            let met = met.and_then(|facts| Ok((meet(facts, gate, &taken)?, facts)));
-            let (new, facts) = match met {
-                Ok(met) => met,
-                Err(said) => {
-                    answers.push(said);
-                    continue;
-                }
-            };
-            let log = LogId(logs.pop().unwrap_or_default());
-            facts.sends.insert(gate.attempt, (gate.token, log));
-            // What it waited for has come.
-            facts.set_wait(None);
-            for place in new {
-                facts.holds.insert(place.0.clone());
-                places.push(place_row(&place, gate.run));
-                taken.insert(place);
-            }
-            sends.push((gate.run, send_row(gate, facts, log)));
-            if let Some(split) = split {
-                let written = split.parts.iter().filter_map(|(run, part)| cradle.take_part(run, part).ok());
-                let written: Vec<RunId> = written.collect();
-                joins.entry(gate.run).or_default().split(&written);
-            }
-            answers.push(Gated::Through(log));
+            verdicts.push(match split {
+                Some(split) => gathered.unit.split(split),
+                None => gathered.unit.gate(gate),
+            });
         }
         let mut script = Script::new();
-        let mut ends = Ends::new(self.key_ttl, line.slot());
-        places.sort_unstable();
-        script.push_rows("insert into holds (resource_key, slot, run, resource) values ", places, "");
-        write_sends(&mut script, sends);
-        write_facts(&mut script, &facts);
-        cradle.write(&mut script, at, &mut ends);
-        write_joins(&mut script, &joins);
-        ends.write(&mut script);
+        let mut numbers = self.logs.to_vec();
+        let logs = gathered.write_sends(&mut script, &mut numbers);
+        gathered.write(&mut script, at, line.slot());
         script.push("commit");
         line.ask(script).await?;
-        Ok((answers, logs))
+        Ok((verdicts.into_iter().map(|verdict| verdict.answer(&logs)).collect(), numbers))
     }
-}
-
-/// What is known of the parts of a run before it is split.
-#[derive(Default)]
-struct Parts {
-    open: u32,
-    is_split: bool,
-    days: Option<(u32, u32)>,
-}
-
-impl Parts {
-    /// Parts of an earlier split that have not ended are waited for too.
-    fn split(&mut self, written: &[RunId]) {
-        self.open += written.len() as u32;
-        self.is_split = true;
-        for day in written.iter().map(|run| run.day()) {
-            let (first, last) = self.days.unwrap_or((day, day));
-            self.days = Some((first.min(day), last.max(day)));
-        }
-    }
-}
-
-fn open_parts_of(said: &[Said]) -> Result<BTreeMap<RunId, Parts>, Trouble> {
-    let rows = said.iter().flat_map(|said| &said.rows);
-    rows.map(|row| Ok((row.run(0)?, Parts { open: row.number(1)?, ..Parts::default() }))).collect()
-}
-
-fn write_joins(script: &mut Script, joins: &BTreeMap<RunId, Parts>) {
-    for (run, parts) in joins.iter().filter(|(_, parts)| parts.is_split) {
-        // Days that no part was written on enclose nothing.
-        let (first, last) = parts.days.unwrap_or((u32::MAX, 0));
-        script.push(format!(
-            "insert into {} (run, total, open, succeeded, first_day, last_day)
-             values ({run}, {open}, {open}, 0, {first}, {last})
-             on duplicate key update
-                 total = values(total),
-                 open = values(open),
-                 succeeded = 0,
-                 first_day = least(first_day, values(first_day)),
-                 last_day = greatest(last_day, values(last_day))",
-            Table::Joins.of(run.day()),
-            open = parts.open,
-        ));
-    }
-}
-
-fn taken(said: &Said) -> Result<Taken, Trouble> {
-    said.rows.iter().map(|row| Ok((row.text(0)?, row.number(1)?))).collect()
-}
-
-/// The places for a gate that can be written, or what is said of one that cannot, or is there already.
-fn meet(facts: &Facts, gate: &Gate, taken: &Taken) -> Result<Vec<(Text, u32)>, Gated> {
-    // The key is asked before anything else, so whoever comes late learns who was first.
-    let send = facts.sends.get(&gate.attempt).copied();
-    match send {
-        Some((token, _)) if token != gate.token => return Err(Gated::Taken(Some(token))),
-        None if facts.unsent == Some(gate.attempt) => return Err(Gated::Taken(None)),
-        _ => {}
-    }
-    if facts.is_closed || facts.is_beyond(gate.attempt) {
-        return Err(Gated::Closed);
-    }
-    match send {
-        Some((_, log)) => Err(Gated::Through(log)),
-        None => free_places(facts, &gate.holds, taken).map_err(Gated::Held),
-    }
-}
-
-/// One free place of each resource that the run has no place of yet, or the first resource that has none.
-fn free_places(facts: &Facts, holds: &[Hold], taken: &Taken) -> Result<Vec<(Text, u32)>, Text> {
-    let mut places: Vec<(Text, u32)> = Vec::new();
-    for hold in holds {
-        if facts.holds.contains(&hold.resource)
-            || places.iter().any(|(resource, _)| *resource == hold.resource)
-        {
-            continue;
-        }
-        let mut slots = (0..hold.slots).map(|slot| (hold.resource.clone(), slot));
-        places.push(slots.find(|place| !taken.contains(place)).ok_or_else(|| hold.resource.clone())?);
-    }
-    Ok(places)
-}
-
-fn place_row((resource, slot): &(Text, u32), run: RunId) -> String {
-    format!("({}, {slot}, {run}, {})", Sum(resource), Quoted(resource))
-}
-
-fn send_row(gate: &Gate, facts: &Facts, log: LogId) -> String {
-    format!(
-        "({}, {}, {}, {}, {log}, {}, {})",
-        gate.run,
-        gate.attempt,
-        facts.job,
-        gate.token,
-        ms(gate.sent_at),
-        Quoted(&gate.executor),
-    )
 }
 
 /// Numbers for gates that nobody else gets.

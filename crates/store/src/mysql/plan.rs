@@ -1,24 +1,21 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId};
+use punctual_core::model::{Child, JobId, NewRun};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
 
 use super::ask::{Moment, Verb};
-use super::close::Ends;
 use super::day::{Days, Need, Table};
+use super::gather::{CLOCK_COLUMNS, Settings};
 use super::leases::{current, current_leases, shards_of};
 use super::link::Line;
-use super::newborn::Cradle;
-use super::read::{Record, Said};
-use super::text::{Maybe, Quoted, Script, list, maybe_ms, ms};
+use super::read::Record;
+use super::text::{Maybe, Script, list, maybe_ms, ms};
 use super::thin::{ask_forgotten, read_forgotten};
 use super::trouble::{Trouble, corrupt};
-use crate::code::{state_code, state_from, when_from};
-use crate::forgotten::Forgotten;
+use crate::code::{state_from, when_from};
 use crate::row::definition_from_text;
 
 /// Clocks that are due.
@@ -122,55 +119,10 @@ fn job_row(row: &Record, id: JobId, children: Vec<Child>) -> Result<JobRow, Trou
     })
 }
 
-/// A clock as it stands, and as it is written back.
-pub(super) struct Clock {
-    shard: ShardId,
-    next_fire: Option<Timestamp>,
-    version: u64,
-    is_enabled: bool,
-    planned: PlannedTo,
-}
-
-impl Clock {
-    pub(super) const COLUMNS: &'static str =
-        "job, shard, next_fire, version, enabled, decided_to, reserved_to";
-
-    pub(super) fn read(said: &Said) -> Result<BTreeMap<JobId, Clock>, Trouble> {
-        let clock = |row: &Record| {
-            let clock = Clock {
-                shard: row.shard(1)?,
-                next_fire: row.maybe(2, Record::at)?,
-                version: row.uint(3)?,
-                is_enabled: row.flag(4)?,
-                planned: PlannedTo { decided: row.at(5)?, reserved: row.at(6)? },
-            };
-            Ok((row.job(0)?, clock))
-        };
-        said.rows.iter().map(clock).collect()
-    }
-
-    fn is_as_read(&self, clock: &ClockRow) -> bool {
-        self.is_enabled && self.version == clock.version && self.next_fire == Some(clock.next_fire)
-    }
-
-    fn row(&self, job: JobId) -> String {
-        format!(
-            "({job}, {}, {}, {}, {}, {}, {}, {})",
-            self.shard,
-            maybe_ms(self.next_fire),
-            self.version,
-            u8::from(self.is_enabled),
-            ms(self.planned.decided),
-            ms(self.planned.reserved),
-            maybe_ms(self.next_fire.filter(|_| self.is_enabled)),
-        )
-    }
-}
-
 /// Clocks that are to be moved.
 pub(super) struct PlanAll<'a> {
     pub(super) plans: &'a [Plan],
-    pub(super) key_ttl: Duration,
+    pub(super) settings: Settings,
 }
 
 impl PlanAll<'_> {
@@ -198,87 +150,24 @@ impl Verb for PlanAll<'_> {
             .flat_map(|plan| plan.runs.iter().filter(|run| run.fire_time <= plan.clock.planned.reserved));
         let forgotten = ask_forgotten(&mut script, again);
         let clocks = script.push(format!(
-            "select {} from clocks where job in ({}) order by job for update",
-            Clock::COLUMNS,
+            "select {CLOCK_COLUMNS} from clocks where job in ({}) order by job for update",
             list(self.plans.iter().map(|plan| plan.clock.job))
         ));
         let held = script.push(current_leases(at, &leases));
         let said = line.ask(script).await?;
         at.days.check(&said[days])?;
-        let mut clocks = Clock::read(&said[clocks])?;
-        let held = current(&said[held])?;
-        let forgotten = read_forgotten(&said, forgotten)?;
-        let mut cradle = Cradle::prepare(line, at, self.runs()).await?;
-        let mut stopped = Vec::new();
-        let mut moved: BTreeMap<JobId, ()> = BTreeMap::new();
-        let mut planned = Vec::new();
-        for plan in self.plans {
-            let job = plan.clock.job;
-            let clock = clocks.get_mut(&job).filter(|clock| clock.is_as_read(&plan.clock));
-            let Some(clock) = clock.filter(|_| held.contains(&plan.lease)) else {
-                planned.push(Planned::Overtaken);
-                continue;
-            };
-            moved.insert(job, ());
-            if let Some(reason) = &plan.stop {
-                clock.is_enabled = false;
-                stopped.push((job, JobState::Stopped(reason.clone())));
-            }
-            planned.push(Planned::Moved(write_plan(&mut cradle, clock, plan, &forgotten)));
-        }
+        let mut gathered = self.settings.begin();
+        gathered.read_clocks(&said[clocks])?;
+        gathered.unit.current = current(&said[held])?;
+        gathered.unit.forgotten = read_forgotten(&said, forgotten)?;
+        gathered.look_for(line, at, self.runs()).await?;
+        let planned = self.plans.iter().map(|plan| gathered.unit.plan(plan)).collect();
         let mut script = Script::new();
-        let mut ends = Ends::new(self.key_ttl, line.slot());
-        cradle.write(&mut script, at, &mut ends);
-        write_clocks(&mut script, moved.keys().map(|job| (*job, &clocks[job])));
-        write_stops(&mut script, &stopped);
-        ends.write(&mut script);
-        push_changes(&mut script, stopped.iter().map(|(job, _)| *job));
+        gathered.write(&mut script, at, line.slot());
+        push_changes(&mut script, gathered.unit.writes.changes.iter().copied());
         script.push("commit");
         line.ask(script).await?;
         Ok(planned)
-    }
-}
-
-fn write_plan<'p>(
-    cradle: &mut Cradle<'p>,
-    clock: &mut Clock,
-    plan: &'p Plan,
-    forgotten: &Forgotten,
-) -> Vec<punctual_core::model::RunId> {
-    let before = clock.planned.reserved;
-    // It had its run, and what became of that is forgotten with its day.
-    let is_forgotten = |run: &&NewRun| forgotten.has(run) && run.fire_time <= before;
-    let runs: Vec<&NewRun> = plan.runs.iter().filter(|run| !is_forgotten(run)).collect();
-    let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
-    clock.next_fire = plan.next;
-    clock.planned.decided = clock.planned.decided.max(plan.decided_to);
-    clock.planned.reserved = clock.planned.reserved.max(reserved);
-    if let Some((run, close)) = &plan.skipped {
-        // One that is there stays as it is.
-        let _ = cradle.take_closed(run, close);
-    }
-    runs.into_iter().filter_map(|run| cradle.take(run).ok()).collect()
-}
-
-/// Writes clocks whose rows this transaction has locked.
-pub(super) fn write_clocks<'c>(script: &mut Script, clocks: impl IntoIterator<Item = (JobId, &'c Clock)>) {
-    script.push_rows(
-        &format!("insert into clocks ({}, due_at) values ", Clock::COLUMNS),
-        clocks.into_iter().map(|(job, clock)| clock.row(job)),
-        " on duplicate key update
-             next_fire = values(next_fire),
-             enabled = values(enabled),
-             decided_to = values(decided_to),
-             reserved_to = values(reserved_to),
-             due_at = values(due_at)",
-    );
-}
-
-/// Stops jobs that no person stopped. The version stays, but the nodes that know the job must hear of it.
-pub(super) fn write_stops(script: &mut Script, stopped: &[(JobId, JobState)]) {
-    for (job, state) in stopped {
-        let (code, reason) = state_code(state);
-        script.push(format!("update jobs set state = {code}, reason = {} where id = {job}", Quoted(&reason)));
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use calendar::Timestamp;
 use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, run_code, text_code};
-use super::code::{decided_code, origin_code};
+use super::code::{arrival_from, decided_code, origin_code};
 use super::gather::Wanted;
 use super::insert::insert_arrivals;
 use super::line::Line;
 use super::load::shards_of;
 use super::trouble::{Trouble, corrupt};
+use crate::rules::UnitOfWork;
 
 impl Postgres {
     pub(super) async fn try_allot(&self, line: &Line<'_>, day: u32, count: u64) -> Result<u64, Trouble> {
@@ -166,14 +166,11 @@ impl Postgres {
     }
 }
 
+/// Messages, each once.
 fn distinct(left: &[(ShardId, ArrivalKind)]) -> Vec<(ShardId, ArrivalKind)> {
-    let mut once = Vec::new();
-    for one in left {
-        if !once.contains(one) {
-            once.push(*one);
-        }
-    }
-    once
+    let mut unit = UnitOfWork::default();
+    left.iter().for_each(|(shard, kind)| unit.leave(*shard, *kind));
+    unit.writes.arrivals
 }
 
 /// Writes runs that are not there, and says which those were.
@@ -236,13 +233,8 @@ fn enqueued(row: &tokio_postgres::Row) -> Result<Enqueued, Trouble> {
 }
 
 fn arrival(row: &tokio_postgres::Row) -> Result<Arrival, Trouble> {
-    let (id, run) = (row.bits(0)?, row.run(3)?);
-    let kind = match row.number(2)? {
-        0 => ArrivalKind::Run(run),
-        1 => ArrivalKind::Cancel(run),
-        2 => ArrivalKind::Reschedule(run, Timestamp::from_millis(row.number(4)?)),
-        3 => ArrivalKind::Deleted(row.job(3)?),
-        _ => return Err(corrupt("arrivals", id, "no such kind").into()),
-    };
+    let id = row.bits(0)?;
+    let kind = arrival_from(row.number(2)?, row.run(3)?, row.number(4)?);
+    let kind = kind.ok_or_else(|| corrupt("arrivals", id, "no such kind"))?;
     Ok(Arrival { id, shard: row.shard(1)?, kind })
 }

@@ -383,6 +383,7 @@ const KEYS: &str = "
 
 fn clock(row: &Row) -> Result<LockedClock, Trouble> {
     Ok(LockedClock {
+        shard: row.shard(1)?,
         next_fire: row.maybe_instant(2)?,
         version: row.bits(3)?,
         is_enabled: row.flag(4)?,

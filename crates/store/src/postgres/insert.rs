@@ -7,7 +7,7 @@ use punctual_core::model::{Attempt, AttemptRecord, JobId, NewRun, RunId, ShardId
 use punctual_node::ports::{ArrivalKind, Gate};
 
 use super::ask::{Ask, run_code, text_code};
-use super::code::{attempt_outcome_code, decided_code, origin_code, outcome_code};
+use super::code::{arrival_code, attempt_outcome_code, decided_code, origin_code, outcome_code};
 use crate::rules::{CloseRow, DayDelta, UnitOfWork};
 
 /// Whole texts, so that they can be prepared.
@@ -135,7 +135,7 @@ pub(super) fn insert_attempts(rows: &BTreeMap<(RunId, Attempt), &AttemptRecord>)
 /// What lies there already is not left twice, and takes no number. Numbers follow the order in which they are left, however
 /// the planner goes about the question.
 pub(super) fn insert_arrivals(left: &[(ShardId, ArrivalKind)]) -> Ask {
-    let wishes: Vec<(i64, RunId, i64)> = left.iter().map(|(_, kind)| wish(*kind)).collect();
+    let codes: Vec<(i64, RunId, i64)> = left.iter().map(|(_, kind)| arrival_code(*kind)).collect();
     Ask::new(
         "insert into arrivals (id, shard, kind, run, at)
          select nextval('arrival_numbers'), shard, kind, run, at
@@ -151,18 +151,9 @@ pub(super) fn insert_arrivals(left: &[(ShardId, ArrivalKind)]) -> Ask {
          on conflict (run, kind, shard, at) do nothing",
     )
     .with(left.iter().map(|(shard, _)| i64::from(shard.0)).collect::<Vec<i64>>())
-    .with(wishes.iter().map(|(kind, _, _)| *kind).collect::<Vec<i64>>())
-    .with(wishes.iter().map(|(_, run, _)| run_code(*run)).collect::<Vec<i64>>())
-    .with(wishes.iter().map(|(_, _, at)| *at).collect::<Vec<i64>>())
-}
-
-fn wish(kind: ArrivalKind) -> (i64, RunId, i64) {
-    match kind {
-        ArrivalKind::Run(run) => (0, run, 0),
-        ArrivalKind::Cancel(run) => (1, run, 0),
-        ArrivalKind::Reschedule(run, at) => (2, run, at.as_millis()),
-        ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
-    }
+    .with(codes.iter().map(|(kind, _, _)| *kind).collect::<Vec<i64>>())
+    .with(codes.iter().map(|(_, run, _)| run_code(*run)).collect::<Vec<i64>>())
+    .with(codes.iter().map(|(_, _, at)| *at).collect::<Vec<i64>>())
 }
 
 pub(super) fn insert_sends(gates: &[&Gate]) -> Ask {

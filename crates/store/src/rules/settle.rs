@@ -22,6 +22,14 @@ pub(crate) enum SettleVerdict {
 }
 
 impl SettleVerdict {
+    /// The job whose failures the answer tells.
+    pub(crate) fn job(&self) -> Option<JobId> {
+        match self {
+            SettleVerdict::Stale => None,
+            SettleVerdict::Done { job, .. } => Some(*job),
+        }
+    }
+
     /// The answer, if the job had so many failures in a row that the unit of work did not read.
     pub(crate) fn answer(self, unread_failures: impl FnOnce(JobId) -> u32) -> Settled {
         let SettleVerdict::Done { job, failures, is_after_success, is_over, joined } = self else {

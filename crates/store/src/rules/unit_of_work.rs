@@ -13,6 +13,7 @@ use punctual_core::model::{
 };
 use punctual_node::ports::{ArrivalKind, Counts, Gate, Lease};
 
+use crate::code::arrival_code;
 use crate::forgotten::Forgotten;
 use crate::tally::count;
 
@@ -89,6 +90,7 @@ impl LockedRun {
 /// A clock that is locked, with what else is needed of its job.
 #[derive(Clone, Debug)]
 pub(crate) struct LockedClock {
+    pub(crate) shard: ShardId,
     pub(crate) version: u64,
     pub(crate) next_fire: Option<Timestamp>,
     pub(crate) is_enabled: bool,
@@ -180,6 +182,7 @@ pub(crate) struct WriteSet<'v> {
     pub(crate) parts: Vec<(RunId, RunId, &'v Part)>,
     pub(crate) joins: BTreeSet<RunId>,
     pub(crate) arrivals: Vec<(ShardId, ArrivalKind)>,
+    arrival_codes: BTreeSet<(ShardId, (i64, RunId, i64))>,
     pub(crate) changes: Vec<JobId>,
 }
 
@@ -296,7 +299,7 @@ impl<'v> UnitOfWork<'v> {
 
     /// Leaves a message for the holder of a shard. One that is in the table already is left out when this one is written.
     pub(crate) fn leave(&mut self, shard: ShardId, kind: ArrivalKind) {
-        if !self.writes.arrivals.contains(&(shard, kind)) {
+        if self.writes.arrival_codes.insert((shard, arrival_code(kind))) {
             self.writes.arrivals.push((shard, kind));
         }
     }

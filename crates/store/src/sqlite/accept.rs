@@ -1,12 +1,11 @@
 //! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
 
-use calendar::Timestamp;
-use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId};
+use punctual_core::model::{NewRun, Origin, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 use rusqlite::{OptionalExtension, params};
 use rustc_hash::FxHashSet;
 
-use super::code::{bits, instant};
+use super::code::{arrival_from, bits};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
 
@@ -55,8 +54,8 @@ impl Keeper {
         let mut rows = select.query([])?;
         let mut arrivals = Vec::new();
         while let Some(row) = rows.next()?.filter(|_| arrivals.len() < max) {
-            let (shard, run, at) = (ShardId(row.get(1)?), RunId(bits(row, 3)?), instant(row, 4)?);
-            let kind = kind(row.get(2)?, run, at);
+            let shard = ShardId(row.get(1)?);
+            let kind = arrival_from(row.get(2)?, RunId(bits(row, 3)?), row.get(4)?);
             if let Some(kind) = kind.filter(|_| shards.contains(&shard)) {
                 arrivals.push(Arrival { id: bits(row, 0)?, shard, kind });
             }
@@ -70,15 +69,5 @@ impl Keeper {
             delete.execute([*id as i64])?;
         }
         Ok(())
-    }
-}
-
-fn kind(code: i64, run: RunId, at: Timestamp) -> Option<ArrivalKind> {
-    match code {
-        0 => Some(ArrivalKind::Run(run)),
-        1 => Some(ArrivalKind::Cancel(run)),
-        2 => Some(ArrivalKind::Reschedule(run, at)),
-        3 => u32::try_from(run.0).ok().map(|job| ArrivalKind::Deleted(JobId(job))),
-        _ => None,
     }
 }

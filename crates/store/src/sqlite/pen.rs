@@ -8,7 +8,7 @@ use punctual_node::ports::ArrivalKind;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::births::Birth;
-use super::code::{attempt_outcome_code, decided_code, origin_code, outcome_code};
+use super::code::{arrival_code, attempt_outcome_code, decided_code, origin_code, outcome_code};
 use super::day::{PerDay, Table};
 use super::keeper::{Keeper, Side};
 use super::known::{Bit, Standing};
@@ -193,12 +193,7 @@ impl Pen<'_> {
 
     /// Leaves something for the holder of a shard. What lies there already is not left twice.
     pub(super) fn leave(&mut self, shard: ShardId, kind: ArrivalKind) -> rusqlite::Result<()> {
-        let (code, run, at) = match kind {
-            ArrivalKind::Run(run) => (0, run, 0),
-            ArrivalKind::Cancel(run) => (1, run, 0),
-            ArrivalKind::Reschedule(run, at) => (2, run, at.as_millis()),
-            ArrivalKind::Deleted(job) => (3, RunId(u64::from(job.0)), 0),
-        };
+        let (code, run, at) = arrival_code(kind);
         let mut insert = self.conn.prepare_cached(
             "insert or ignore into arrivals (id, shard, kind, run, at)
              values (?1, ?2, ?3, ?4, ?5)",

@@ -138,6 +138,7 @@ impl Tables {
         self.jobs.insert(id, (change.state.clone(), definition));
         let decided = self.clocks.get(&id).map_or(change.at, |clock| clock.decided.max(change.at));
         let clock = LockedClock {
+            shard: home(id, SHARDS),
             version,
             next_fire: change.clock.next_fire,
             is_enabled: change.state.is_enabled(),
@@ -305,7 +306,7 @@ impl Tables {
         JobDump {
             id,
             version: clock.version,
-            shard: home(id, SHARDS),
+            shard: clock.shard,
             next_fire: clock.next_fire,
             planned: PlannedTo { decided: clock.decided, reserved: clock.reserved },
             state: state.clone(),
