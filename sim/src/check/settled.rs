@@ -320,7 +320,10 @@ impl Checker {
     /// A node that has heard how an attempt ended does not give it up and try again; nor does another, once the one that
     /// has heard it could write it down.
     fn check_known(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord, then: &Then) -> Checked {
-        let is_given_up = matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut);
+        // An executor that reports a timeout, and later a success, has the run tried again by its own word.
+        let is_said = run.said.contains(&(record.number, record.token, record.outcome));
+        let is_given_up =
+            matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut) && !is_said;
         let is_repeated = matches!(then, Then::Wait { .. }) && run.part.is_none();
         let was_heard_by = |(by, attempt, at): &(Who, Attempt, Micros)| {
             let renewed = self.renewed.get(by).copied().filter(|renewed| *renewed < begun.at.now);

@@ -270,3 +270,14 @@ fn a_call_that_hangs_does_not_wait_for_a_place_and_one_that_was_lost_with_its_no
     let admitted = Admitted { executor: 0, attempt: Attempt(1), since: 0 };
     story.checker.check_alone(&story.dispatched(run, 2), &[admitted]).unwrap();
 }
+
+#[test]
+fn an_executor_that_reports_a_timeout_and_then_a_success_has_the_run_tried_again() {
+    let mut story = Story::of(definition());
+    let run = story.planned();
+    story.send(run, 1).unwrap();
+    story.executed(run, 1, AttemptOutcome::TimedOut);
+    story.checker.heard(NODE, run, Attempt(1), AttemptOutcome::Succeeded, 0);
+    let end = story.end(run, 1, AttemptOutcome::TimedOut, story.wait(1_100, 2));
+    story.settle(end).unwrap();
+}
