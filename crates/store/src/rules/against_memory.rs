@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_core::model::{ChangeId, Epoch, NodeId, ShardId};
-use punctual_node::ports::{Browse, Lease, Renewal, Store, StoreError};
+use punctual_node::ports::{Browse, Change, Lease, Renewal, Store, StoreError};
 
 use self::draw::{Drawn, Meaning, Verb};
 use self::tables::{Counting, Tables};
@@ -79,7 +79,7 @@ fn play(counting: Counting, sequence: Vec<Drawn>) {
                 assert_eq!(Ok(tables.settle(now(), &ends)), ready(memory.settle(ends.clone())));
             }
             Verb::Change(change) => {
-                let expected = ready(memory.change(change.clone()));
+                let expected = ready(memory.change(Change::clone(&change)));
                 assert_eq!(tables.change(now(), &change).map_err(kind), expected);
             }
         }

@@ -28,7 +28,7 @@ pub(super) enum Verb {
     Gate(Vec<Gate>),
     Split(Vec<Split>),
     Settle(Vec<Settlement>),
-    Change(Change),
+    Change(Box<Change>),
 }
 
 pub(super) fn verb() -> impl Strategy<Value = Drawn> {
@@ -60,7 +60,7 @@ impl Meaning {
             7..=10 => Verb::Gate(batch.iter().map(|one| self.gate(dump, one)).collect()),
             11 => Verb::Split(batch.iter().map(|one| self.split(dump, one)).collect()),
             12..=16 => Verb::Settle(self.ends(dump, &batch)),
-            _ => Verb::Change(self.change(dump, &batch[0])),
+            _ => Verb::Change(Box::new(self.change(dump, &batch[0]))),
         }
     }
 
@@ -95,7 +95,7 @@ impl Meaning {
         let instant = (number < 64).then(|| at(number))?;
         let run = self.run(Origin::Schedule, job, instant, instant);
         let range = Some((instant.saturating_add(Duration::from_secs(9)), 10));
-        let decided = if number % 2 == 0 { run.decided } else { Decided::PassedOver };
+        let decided = if number.is_multiple_of(2) { run.decided } else { Decided::PassedOver };
         Some((NewRun { decided, ..run }, Close { range, ..self.close(Outcome::Skipped) }))
     }
 
@@ -212,7 +212,7 @@ impl Meaning {
             ended_at: self.now,
             outcome: AttemptOutcome::ALL[usize::from(one[5]) % AttemptOutcome::ALL.len()],
             message: "so it said".into(),
-            possible_duplicate: one[6] % 2 == 0,
+            possible_duplicate: one[6].is_multiple_of(2),
         };
         let child = (one[7] < 64).then(|| self.run(Origin::Parent, job_id(one[7]), self.now, at(one[8])));
         let children = child.map(|child| NewRun { of: Some(id), ..child }).into_iter().collect();
