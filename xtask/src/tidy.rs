@@ -5,6 +5,7 @@ mod dependencies;
 mod graph;
 mod licences;
 mod links;
+mod migrations;
 mod modules;
 mod names;
 mod orphans;
@@ -40,7 +41,7 @@ impl fmt::Display for Violation {
 /// Prints every violation in the workspace; an error when there is one.
 pub(crate) fn report() -> Result<(), String> {
     let tree = Tree::read()?;
-    let of_files = [names::check, orphans::check, links::check, text::check, clock::check];
+    let of_files = [names::check, orphans::check, links::check, text::check, clock::check, migrations::check];
     let mut violations: Vec<Violation> = of_files.iter().flat_map(|rule| rule(&tree)).collect();
     match Graph::read() {
         Ok(graph) => {
