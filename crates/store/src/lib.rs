@@ -12,6 +12,7 @@ pub mod postgres;
 mod progress;
 pub mod redis;
 mod row;
+mod rows;
 mod rules;
 mod sql;
 pub mod sqlite;

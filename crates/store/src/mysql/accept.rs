@@ -11,8 +11,9 @@ use super::link::Line;
 use super::read::Record;
 use super::text::{Quoted, Script, list};
 use super::thin::{ask_forgotten, read_forgotten};
-use super::trouble::{Trouble, corrupt};
-use crate::code::{arrival_code, arrival_from};
+use super::trouble::Trouble;
+use crate::code::arrival_code;
+use crate::rows::arrival;
 
 /// Numbers for runs of a day.
 pub(super) struct Allot {
@@ -126,13 +127,6 @@ impl Verb for Arrivals<'_> {
             .await?;
         said.rows.iter().map(arrival).collect()
     }
-}
-
-fn arrival(row: &Record) -> Result<Arrival, Trouble> {
-    let id = row.uint(0)?;
-    let kind = arrival_from(row.int(2)?, row.run(3)?, row.int(4)?);
-    let kind = kind.ok_or_else(|| corrupt("arrivals", id, "no such kind"))?;
-    Ok(Arrival { id, shard: row.shard(1)?, kind })
 }
 
 /// Arrivals that were seen to.

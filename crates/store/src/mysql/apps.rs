@@ -10,8 +10,9 @@ use super::ask::{Moment, Verb};
 use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{Maybe, Quoted, Script, Sum};
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
 use crate::code::{DELETED, paused_code, paused_from, retention_code, retention_from};
+use crate::rows::corrupt;
 
 /// Everything that is kept about apps.
 pub(super) struct AllApps;

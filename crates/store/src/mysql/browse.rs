@@ -9,14 +9,14 @@ use punctual_node::ports::{
 
 use super::ask::{Moment, Verb};
 use super::day::Table;
-use super::gate::{SENT_COLUMNS, sent_row};
+use super::gate::SENT_COLUMNS;
 use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{PairSum, Script, Sum, list};
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
 use super::view::views;
-use crate::code::{DELETED, outcome_from, state_from};
-use crate::row::definition_from_text;
+use crate::code::DELETED;
+use crate::rows::{counts, job_view, revision, sent_row};
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.
 pub(super) const LOOK_MAX: usize = 50_000;
@@ -48,34 +48,6 @@ impl Verb for OneJob<'_> {
             line.say(format!("select {JOB} from {OF_JOB} where {which} and j.state <> {DELETED}")).await?;
         said.first().map(job_view).transpose()
     }
-}
-
-fn job_view(row: &Record) -> Result<JobView, Trouble> {
-    let id = row.job(0)?;
-    let bad = |reason: &str| Trouble::Refused(corrupt("jobs", id, reason));
-    let state = state_from(row.int(2)?, &row.string(3)?);
-    Ok(JobView {
-        id,
-        version: row.uint(1)?,
-        state: state.ok_or_else(|| bad("no such state"))?,
-        definition: definition_from_text(&row.string(4)?).map_err(|reason| bad(&reason))?,
-        shard: row.shard(5).map_err(|_| bad("its clock has no shard"))?,
-        next_fire: row.maybe(6, Record::at)?,
-        counts: counts(row, 7)?,
-    })
-}
-
-/// Six cells of counts; nothing was counted if they are null.
-fn counts(row: &Record, first: usize) -> Result<Counts, Trouble> {
-    let number = |cell: usize| Ok::<u64, Trouble>(row.maybe(cell, Record::uint)?.unwrap_or(0));
-    Ok(Counts {
-        succeeded: number(first)?,
-        failed: number(first + 1)?,
-        not_run: number(first + 2)?,
-        consecutive_failures: number(first + 3)? as u32,
-        last_outcome: row.maybe(first + 4, Record::int)?.and_then(outcome_from),
-        last_success: row.maybe(first + 5, Record::at)?,
-    })
 }
 
 /// A page of jobs.
@@ -258,16 +230,7 @@ impl Verb for Revisions {
                  limit {max}"
             ))
             .await?;
-        let revision = |row: &Record| {
-            let definition = definition_from_text(&row.string(3)?);
-            Ok(Revision {
-                version: row.uint(0)?,
-                at: row.at(1)?,
-                by: row.text(2)?,
-                definition: definition.map_err(|reason| corrupt("revisions", job, reason))?,
-            })
-        };
-        said.rows.iter().map(revision).collect()
+        said.rows.iter().map(|row| revision(row, *job)).collect()
     }
 }
 

@@ -7,7 +7,8 @@ use super::ask::{Moment, Verb};
 use super::link::Line;
 use super::read::{Record, readable};
 use super::text::{Bytes, PairSum, Quoted, Script, maybe_ms, ms};
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
+use crate::rows::corrupt;
 
 /// How many requests are forgotten in one statement, so that nobody waits long for it.
 const FORGET_MAX: u64 = 1_000;

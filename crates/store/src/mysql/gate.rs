@@ -1,17 +1,17 @@
 //! Gates: the key (run, attempt), the places that a send needs, and the parts that a broadcast run falls into.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use punctual_core::model::{Attempt, Join, LogId, NewRun, RunId, Text, Token};
+use punctual_core::model::{LogId, NewRun, RunId, Text};
 use punctual_node::ports::{Gate, Gated, SentRow, Split};
 
 use super::ask::{Moment, Verb};
 use super::day::{Days, Need, Table};
 use super::gather::{Settings, lock_joins};
 use super::link::Line;
-use super::read::{Record, Said};
 use super::text::{Script, Sum, list};
 use super::trouble::Trouble;
+use crate::rows::sent_row;
 use crate::rules::GateVerdict;
 
 /// How many of the latest days are looked through first for a number: most gates are of these.
@@ -156,18 +156,6 @@ impl Verb for Sent<'_> {
 
 pub(super) const SENT_COLUMNS: &str = "log, run, job, attempt, token, sent_at, executor";
 
-pub(super) fn sent_row(row: &Record) -> Result<SentRow, Trouble> {
-    Ok(SentRow {
-        log: LogId(row.uint(0)?),
-        run: row.run(1)?,
-        job: row.job(2)?,
-        attempt: Attempt(row.number(3)?),
-        token: Token(row.uint(4)?),
-        sent_at: row.at(5)?,
-        executor: row.text(6)?,
-    })
-}
-
 /// The parts of a run: all, or those that are open.
 pub(super) struct PartsOf {
     pub(super) whole: RunId,
@@ -223,12 +211,4 @@ impl PartsOf {
             ),
         }
     }
-}
-
-/// What has become of the parts of runs, from the columns run, total, open, succeeded.
-pub(super) fn joins_from(said: &Said) -> Result<BTreeMap<RunId, Join>, Trouble> {
-    let join = |row: &Record| {
-        Ok((row.run(0)?, Join { total: row.number(1)?, open: row.number(2)?, succeeded: row.number(3)? }))
-    };
-    said.rows.iter().map(join).collect()
 }

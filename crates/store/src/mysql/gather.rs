@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Decided, Join, LogId, NewRun, Origin, RunId, Text, Token};
+use punctual_core::model::{Decided, LogId, NewRun, Origin, RunId, Text, Token};
 
 use super::ask::Moment;
 use super::day::{Table, span};
@@ -16,7 +16,8 @@ use super::link::Line;
 use super::read::{Record, Said};
 use super::text::{Script, Sum, list, ms};
 use super::trouble::Trouble;
-use crate::rules::{GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow};
+use crate::rows::{join, locked_clock};
+use crate::rules::{GateOwner, JoinRow, LockedRun, UnitOfWork, WaitRow};
 
 /// How many new runs are looked up with one statement.
 const LOOK_MAX: usize = 1_000;
@@ -143,7 +144,7 @@ impl Gathered<'_> {
     pub(super) fn read_joins(&mut self, said: &Said) -> Result<(), Trouble> {
         for row in &said.rows {
             let run = row.run(0)?;
-            let join = Join { total: row.number(1)?, open: row.number(2)?, succeeded: row.number(3)? };
+            let join = join(row, 1)?;
             let (first, last): (u32, u32) = (row.number(4)?, row.number(5)?);
             // The days of a split without parts enclose nothing.
             let (first_part, last_part) =
@@ -156,7 +157,7 @@ impl Gathered<'_> {
     /// Reads clocks from [`CLOCK_COLUMNS`].
     pub(super) fn read_clocks(&mut self, said: &Said) -> Result<(), Trouble> {
         for row in &said.rows {
-            self.unit.clocks.insert(row.job(0)?, read_clock(row)?);
+            self.unit.clocks.insert(row.job(0)?, locked_clock(row)?);
         }
         Ok(())
     }
@@ -299,19 +300,6 @@ pub(super) fn lock_joins(at: &Moment, wholes: impl IntoIterator<Item = RunId>) -
 }
 
 pub(super) const CLOCK_COLUMNS: &str = "job, shard, next_fire, version, enabled, decided_to, reserved_to";
-
-/// A clock from [`CLOCK_COLUMNS`].
-pub(super) fn read_clock(row: &Record) -> Result<LockedClock, Trouble> {
-    Ok(LockedClock {
-        shard: row.shard(1)?,
-        next_fire: row.maybe(2, Record::at)?,
-        version: row.uint(3)?,
-        is_enabled: row.flag(4)?,
-        decided: row.at(5)?,
-        reserved: row.at(6)?,
-        definition: None,
-    })
-}
 
 fn union(selects: impl Iterator<Item = String>) -> Option<String> {
     let selects: Vec<String> = selects.collect();

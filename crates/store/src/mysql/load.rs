@@ -9,12 +9,12 @@ use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, Unpark, Wai
 
 use super::ask::{Moment, Verb};
 use super::day::Table;
-use super::gate::joins_from;
 use super::leases::{check_leases, current_leases, shards_of};
 use super::link::Line;
 use super::read::{Record, Said};
 use super::text::{Script, list, ms};
 use super::trouble::Trouble;
+use crate::rows::{join, part};
 
 /// What the wheel needs of a run that waits for its birth time; [`waiting`] reads it.
 const BORN: &str = "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority,
@@ -208,7 +208,9 @@ async fn open_sends(
     }
     let mut joined = BTreeMap::new();
     for said in joins {
-        joined.extend(joins_from(said)?);
+        for row in &said.rows {
+            joined.insert(row.run(0)?, join(row, 1)?);
+        }
     }
     let mut open = Vec::new();
     for row in births.iter().flat_map(|said| &said.rows) {
@@ -351,8 +353,7 @@ impl Beside {
             if row.int(0)? == 0 {
                 beside.gated.insert(run, row.attempt(2)?);
             } else {
-                let part = Part { index: row.number(2)?, total: row.number(3)?, address: row.text(4)? };
-                beside.parts.insert(run, part);
+                beside.parts.insert(run, part(row, 2)?);
             }
         }
         Ok(beside)

@@ -4,19 +4,18 @@ use std::collections::BTreeMap;
 
 use calendar::Timestamp;
 use punctual_core::model::{Child, JobId, NewRun};
-use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
+use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::ask::{Moment, Verb};
 use super::day::{Days, Need, Table};
 use super::gather::{CLOCK_COLUMNS, Settings};
 use super::leases::{current, current_leases, shards_of};
 use super::link::Line;
-use super::read::Record;
 use super::text::{Maybe, Script, list, maybe_ms, ms};
 use super::thin::{ask_forgotten, read_forgotten};
-use super::trouble::{Trouble, corrupt};
-use crate::code::{state_from, when_from};
-use crate::row::definition_from_text;
+use super::trouble::Trouble;
+use crate::code::when_from;
+use crate::rows::{clock_row, job_row};
 
 /// Clocks that are due.
 pub(super) struct Due<'a> {
@@ -46,16 +45,7 @@ impl Verb for Due<'_> {
     type Answer = Vec<ClockRow>;
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<ClockRow>, Trouble> {
-        let row = |row: &Record| {
-            Ok(ClockRow {
-                job: row.job(0)?,
-                shard: row.shard(1)?,
-                next_fire: row.at(2)?,
-                version: row.uint(3)?,
-                planned: PlannedTo { decided: row.at(4)?, reserved: row.at(5)? },
-            })
-        };
-        line.say(self.statement()).await?.rows.iter().map(row).collect()
+        line.say(self.statement()).await?.rows.iter().map(clock_row).collect()
     }
 }
 
@@ -69,8 +59,8 @@ impl Verb for Jobs<'_> {
         let ids = list(self.0);
         let mut script = Script::snapshot();
         let jobs = script.push(format!(
-            "select j.id, j.version, c.shard, c.next_fire, c.decided_to, c.reserved_to, j.changed_at, j.state,
-                    j.reason, j.definition
+            "select j.id, j.version, j.changed_at, j.state, j.reason, j.definition, c.shard, c.next_fire,
+                    c.decided_to, c.reserved_to
              from jobs j
              left join clocks c on c.job = j.id
              where j.id in ({ids})"
@@ -92,7 +82,7 @@ impl Verb for Jobs<'_> {
             let children = children.remove(&id).unwrap_or_default();
             found.push((
                 id,
-                match job_row(row, id, children) {
+                match job_row(row, children) {
                     Ok(row) => Ok(row),
                     Err(Trouble::Refused(error)) => Err(error),
                     Err(trouble) => return Err(trouble),
@@ -101,22 +91,6 @@ impl Verb for Jobs<'_> {
         }
         Ok(found)
     }
-}
-
-fn job_row(row: &Record, id: JobId, children: Vec<Child>) -> Result<JobRow, Trouble> {
-    let bad = |reason: &str| Trouble::Refused(corrupt("jobs", id, reason));
-    let state = state_from(row.int(7)?, &row.string(8)?);
-    Ok(JobRow {
-        id,
-        version: row.uint(1)?,
-        shard: row.shard(2).map_err(|_| bad("its clock has no shard"))?,
-        next_fire: row.maybe(3, Record::at)?,
-        planned: PlannedTo { decided: row.at(4)?, reserved: row.at(5)? },
-        changed_at: row.at(6)?,
-        state: state.ok_or_else(|| bad("no such state"))?,
-        definition: definition_from_text(&row.string(9)?).map_err(|reason| bad(&reason))?,
-        children,
-    })
 }
 
 /// Clocks that are to be moved.

@@ -5,8 +5,9 @@ use mysql_async::{Row, Value};
 use punctual_core::model::{Attempt, Decided, JobId, NodeId, Origin, RunId, ShardId, Text};
 use punctual_node::ports::StoreError;
 
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
 use crate::code::{decided_from, origin_from};
+use crate::rows::{Cells, corrupt};
 
 /// What the server said to one statement.
 #[derive(Debug, Default)]
@@ -128,6 +129,34 @@ impl Record {
             _ => String::new(),
         };
         Trouble::Refused(corrupt("a", format!("of {first} in cell {cell}"), reason))
+    }
+}
+
+impl Cells for Record {
+    type Error = Trouble;
+
+    fn number(&self, cell: usize) -> Result<i64, Trouble> {
+        self.int(cell)
+    }
+
+    fn maybe(&self, cell: usize) -> Result<Option<i64>, Trouble> {
+        self.maybe(cell, Record::int)
+    }
+
+    fn string(&self, cell: usize) -> Result<String, Trouble> {
+        self.string(cell)
+    }
+
+    fn maybe_string(&self, cell: usize) -> Result<Option<String>, Trouble> {
+        self.maybe(cell, Record::string)
+    }
+
+    fn flag(&self, cell: usize) -> Result<bool, Trouble> {
+        self.flag(cell)
+    }
+
+    fn bits(&self, cell: usize) -> Result<u64, Trouble> {
+        self.uint(cell)
     }
 }
 

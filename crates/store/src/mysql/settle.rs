@@ -7,13 +7,14 @@ use punctual_node::ports::Settled;
 
 use super::ask::{Moment, Verb};
 use super::day::{Days, Need, Table};
-use super::gather::{CLOCK_COLUMNS, Gathered, Settings, lock_joins, read_clock};
+use super::gather::{CLOCK_COLUMNS, Gathered, Settings, lock_joins};
 use super::link::Line;
 use super::plan::push_changes;
 use super::read::Said;
 use super::text::{Script, list};
 use super::trouble::Trouble;
 use crate::row::definition_from_text;
+use crate::rows::locked_clock;
 use crate::rules::{LockedClock, SettleVerdict};
 
 /// Ends to be written.
@@ -70,7 +71,10 @@ impl Verb for SettleAll<'_> {
         for settlement in self.settlements {
             let day = settlement.run.day();
             let goes_on = !matches!(settlement.then, Then::Close(_));
-            if goes_on && settlement.attempt.is_some() && days.has(days.home(day), Table::Runs) {
+            // The run may be one that only comes with this batch.
+            let is_there = days.has(days.home(day), Table::Runs)
+                || self.children().any(|child| child.id == settlement.run);
+            if goes_on && settlement.attempt.is_some() && is_there {
                 needs.push((day, Table::Attempts));
             }
         }
@@ -143,7 +147,7 @@ impl SettleAll<'_> {
         for row in &said.rows {
             // A definition that cannot be read is no reason to lose an end: its clock is left alone.
             let definition = definition_from_text(&row.string(7)?).ok();
-            gathered.unit.clocks.insert(row.job(0)?, LockedClock { definition, ..read_clock(row)? });
+            gathered.unit.clocks.insert(row.job(0)?, LockedClock { definition, ..locked_clock(row)? });
         }
         Ok(())
     }

@@ -71,13 +71,6 @@ pub(super) fn unknown(error: &Error) -> StoreError {
 }
 
 /// A row that holds what cannot be.
-pub(super) fn corrupt(table: &str, id: impl ToString, reason: impl ToString) -> StoreError {
-    StoreError::Corrupt {
-        what: format!("{table} row {}", id.to_string()).into(),
-        reason: reason.to_string().into(),
-    }
-}
-
 /// What a server refuses for good, in words that help.
 fn explain(said: &ServerError) -> StoreError {
     let advice = match said.code {

@@ -2,27 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, AttemptRecord, LogId, Origin, Outcome, Part, Payload, RunId, RunState, Token,
-};
-use punctual_node::ports::{AttemptRow, RunView};
+use punctual_core::model::{RunId, RunState};
+use punctual_node::ports::RunView;
 
 use super::ask::Moment;
 use super::day::Table;
 use super::link::Line;
 use super::read::{Record, Said, readable};
 use super::text::{Script, list};
-use super::trouble::{Trouble, corrupt};
-use crate::code::{attempt_outcome_from, outcome_from};
+use super::trouble::Trouble;
+use crate::rows::{OfRun, attempt_record, close, open_attempt, part, run_view, wait};
 
 const RUN: &str =
-    "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.`of`, r.key_text,
+    "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.key_text, r.`of`,
                    r.payload";
 
 const END: &str = "c.outcome, c.reason, c.closed_at, c.range_until, c.range_count";
 
-/// The columns that [`record`] reads.
+/// The columns that [`attempt_record`] reads.
 const RECORD: &str =
     "attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate";
 
@@ -37,7 +34,7 @@ pub(super) async fn views(
     let homes = at.days.by_home(ids.iter().copied());
     for (home, runs) in &homes {
         script.push(format!(
-            "select {RUN}, {END}, w.run is not null, w.ready_at, w.attempt
+            "select {RUN}, {END}, w.run is not null, w.ready_at, w.attempt, w.is_called_back
              from {} r
              left join {} c on c.run = r.id
              left join waiting w on w.run = r.id
@@ -106,17 +103,13 @@ pub(super) async fn views(
 
 /// What lies beside the rows of runs.
 #[derive(Default)]
-struct Beside {
-    ended: BTreeMap<RunId, BTreeMap<Attempt, AttemptRecord>>,
-    gates: BTreeMap<RunId, BTreeMap<Attempt, AttemptRow>>,
-    parts: BTreeMap<RunId, Part>,
-}
+struct Beside(BTreeMap<RunId, OfRun>);
 
 impl Beside {
     fn add_ended(&mut self, said: &Said) -> Result<(), Trouble> {
         for row in &said.rows {
-            if let Some(record) = readable(record(row))? {
-                self.ended.entry(row.run(0)?).or_default().insert(record.number, record);
+            if let Some(record) = readable(attempt_record(row, 1))? {
+                self.of(row)?.ended.insert(record.number, record);
             }
         }
         Ok(())
@@ -124,94 +117,33 @@ impl Beside {
 
     fn add_gates(&mut self, said: &Said) -> Result<(), Trouble> {
         for row in &said.rows {
-            let number = row.attempt(1)?;
-            let open = AttemptRow::Open {
-                number,
-                token: Token(row.uint(2)?),
-                log: LogId(row.uint(3)?),
-                started_at: row.at(4)?,
-                executor: row.text(5)?,
-            };
-            self.gates.entry(row.run(0)?).or_default().insert(number, open);
+            let open = open_attempt(row, 1)?;
+            self.of(row)?.sent.extend([open]);
         }
         Ok(())
     }
 
     fn add_parts(&mut self, said: &Said) -> Result<(), Trouble> {
         for row in &said.rows {
-            let part = Part { index: row.number(1)?, total: row.number(2)?, address: row.text(3)? };
-            self.parts.insert(row.run(0)?, part);
+            self.of(row)?.part = Some(part(row, 1)?);
         }
         Ok(())
     }
-}
 
-fn record(row: &Record) -> Result<AttemptRecord, Trouble> {
-    let outcome = attempt_outcome_from(row.int(6)?);
-    Ok(AttemptRecord {
-        number: row.attempt(1)?,
-        token: Token(row.uint(2)?),
-        executor: row.text(3)?,
-        started_at: row.at(4)?,
-        ended_at: row.at(5)?,
-        outcome: outcome.ok_or_else(|| corrupt("attempts", row.uint(0).unwrap_or(0), "no such outcome"))?,
-        message: row.text(7)?,
-        possible_duplicate: row.flag(8)?,
-    })
-}
-
-/// What a run waits for.
-struct Wait {
-    ready_at: Option<Timestamp>,
-    attempt: Attempt,
+    fn of(&mut self, row: &Record) -> Result<&mut OfRun, Trouble> {
+        Ok(self.0.entry(row.run(0)?).or_default())
+    }
 }
 
 fn view(row: &Record, beside: &mut Beside) -> Result<RunView, Trouble> {
-    let id = row.run(0)?;
-    let outcome = match row.maybe(11, Record::int)? {
-        Some(code) => Some(outcome_from(code).ok_or_else(|| corrupt("closes", id, "no such outcome"))?),
-        None => None,
-    };
-    let wait = match row.flag(16)? {
-        true => Some(Wait { ready_at: row.maybe(17, Record::at)?, attempt: row.attempt(18)? }),
-        false => None,
-    };
-    row.decided(6)?;
-    let origin = row.origin(5)?;
-    let gates = beside.gates.remove(&id).unwrap_or_default();
-    let state = state(outcome, wait.as_ref(), !gates.is_empty());
-    let ended = beside.ended.remove(&id).unwrap_or_default();
-    let mut attempts = gates;
-    attempts.extend(ended.into_iter().map(|(number, record)| (number, AttemptRow::Ended(record))));
-    Ok(RunView {
-        id,
-        job: row.job(1)?,
-        shard: row.shard(2)?,
-        fire_time: row.at(3)?,
-        due: row.at(4)?,
-        origin,
-        state,
-        reason: row.maybe(12, Record::text)?.unwrap_or_default(),
-        closed_at: row.maybe(13, Record::at)?,
-        range: row.maybe(14, Record::at)?.zip(row.maybe(15, Record::uint)?),
-        priority: row.number(7)?,
-        payload: row.maybe(10, Record::string)?.map(Payload::from),
-        key: row.maybe(9, Record::text)?,
-        of: row.maybe(8, Record::run)?,
-        ready_at: wait.and_then(|wait| wait.ready_at),
-        attempts: attempts.into_values().collect(),
-        part: beside.parts.remove(&id).filter(|_| origin == Origin::Part),
-    })
-}
-
-fn state(outcome: Option<Outcome>, wait: Option<&Wait>, is_gated: bool) -> RunState {
-    match (outcome, wait) {
-        (Some(outcome), _) => outcome.into(),
-        (None, Some(wait)) if wait.attempt > Attempt::FIRST => RunState::Retrying,
-        (None, Some(_)) => RunState::Pending,
-        (None, None) if is_gated => RunState::Running,
-        (None, None) => RunState::Pending,
+    let mut of_run = beside.0.remove(&row.run(0)?).unwrap_or_default();
+    if !row.is_null(11) {
+        of_run.close = Some(close(row, 11)?);
     }
+    if row.flag(16)? {
+        of_run.wait = Some(wait(row, 17)?);
+    }
+    run_view(row, of_run)
 }
 
 /// The condition that a run, with its end, its wait and its flight, is in a state.

@@ -6,13 +6,14 @@ use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, run_code, text_code};
-use super::code::{arrival_from, decided_code, origin_code};
+use super::ask::{Ask, Columns, Flight, ReadSql, run_code, text_code};
+use super::code::{decided_code, origin_code};
 use super::gather::Wanted;
 use super::insert::insert_arrivals;
 use super::line::Line;
 use super::load::shards_of;
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
+use crate::rows::arrival;
 use crate::rules::UnitOfWork;
 
 impl Postgres {
@@ -230,11 +231,4 @@ fn enqueued(row: &tokio_postgres::Row) -> Result<Enqueued, Trouble> {
         key: row.read::<Option<String>>(4)?.map(Into::into),
         priority: row.maybe(5)?,
     })
-}
-
-fn arrival(row: &tokio_postgres::Row) -> Result<Arrival, Trouble> {
-    let id = row.bits(0)?;
-    let kind = arrival_from(row.number(2)?, row.run(3)?, row.number(4)?);
-    let kind = kind.ok_or_else(|| corrupt("arrivals", id, "no such kind"))?;
-    Ok(Arrival { id, shard: row.shard(1)?, kind })
 }

@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
-use calendar::Timestamp;
-use punctual_core::model::{Attempt, JobId, RunId, ShardId, Text};
+use punctual_core::model::RunId;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 use super::text;
 use super::trouble::{Trouble, corrupt};
+pub(super) use crate::rows::Cells as Columns;
 
 /// A value with a type of its own on the server.
 pub(super) trait Value: ToSql + Sync + Send + 'static {
@@ -146,48 +146,29 @@ impl Landed {
     }
 }
 
-/// Columns of a row, each as what it stands for.
-pub(super) trait Columns {
+/// A column as any type that the driver knows.
+pub(super) trait ReadSql {
     fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Result<T, Trouble>;
+}
+
+impl ReadSql for Row {
+    fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Result<T, Trouble> {
+        self.try_get(column).map_err(|error| {
+            let name = self.columns().get(column).map_or("?", |column| column.name());
+            corrupt("column", name, error).into()
+        })
+    }
+}
+
+impl Columns for Row {
+    type Error = Trouble;
 
     fn number(&self, column: usize) -> Result<i64, Trouble> {
         self.read(column)
     }
 
-    /// A number that is kept bit by bit, as the server has no unsigned ones.
-    fn bits(&self, column: usize) -> Result<u64, Trouble> {
-        Ok(self.number(column)? as u64)
-    }
-
     fn maybe(&self, column: usize) -> Result<Option<i64>, Trouble> {
         self.read(column)
-    }
-
-    fn run(&self, column: usize) -> Result<RunId, Trouble> {
-        Ok(RunId(self.bits(column)?))
-    }
-
-    fn job(&self, column: usize) -> Result<JobId, Trouble> {
-        let number = self.number(column)?;
-        Ok(JobId(u32::try_from(number).map_err(|_| corrupt("jobs", number, "no such id"))?))
-    }
-
-    fn shard(&self, column: usize) -> Result<ShardId, Trouble> {
-        let number = self.number(column)?;
-        Ok(ShardId(u16::try_from(number).map_err(|_| corrupt("shards", number, "no such shard"))?))
-    }
-
-    fn attempt(&self, column: usize) -> Result<Attempt, Trouble> {
-        let number = self.number(column)?;
-        Ok(Attempt(u32::try_from(number).map_err(|_| corrupt("attempts", number, "no such attempt"))?))
-    }
-
-    fn instant(&self, column: usize) -> Result<Timestamp, Trouble> {
-        Ok(Timestamp::from_millis(self.number(column)?))
-    }
-
-    fn maybe_instant(&self, column: usize) -> Result<Option<Timestamp>, Trouble> {
-        Ok(self.maybe(column)?.map(Timestamp::from_millis))
     }
 
     fn string(&self, column: usize) -> Result<String, Trouble> {
@@ -198,20 +179,7 @@ pub(super) trait Columns {
         Ok(self.read::<Option<String>>(column)?.map(text::told))
     }
 
-    fn text(&self, column: usize) -> Result<Text, Trouble> {
-        Ok(self.string(column)?.into())
-    }
-
     fn flag(&self, column: usize) -> Result<bool, Trouble> {
         self.read(column)
-    }
-}
-
-impl Columns for Row {
-    fn read<'a, T: FromSql<'a>>(&'a self, column: usize) -> Result<T, Trouble> {
-        self.try_get(column).map_err(|error| {
-            let name = self.columns().get(column).map_or("?", |column| column.name());
-            corrupt("column", name, error).into()
-        })
     }
 }

@@ -8,14 +8,11 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, run_code, text_code};
-use super::code::state_from;
-use super::gate::sent_row;
-use super::gather::counts;
 use super::line::Line;
 use super::split::parts_of;
 use super::trouble::{Trouble, corrupt};
 use super::view::{state_number, views};
-use crate::row::definition_from_text;
+use crate::rows::{counts, job_view, revision, sent_row};
 
 /// How many rows one statement looks at, and how many statements a page asks before it is handed out as it is, with the
 /// place to go on from.
@@ -186,16 +183,7 @@ impl Postgres {
         );
         let ask = ask.with(i64::from(job.0)).with(after.cast_signed());
         let ask = ask.with(i64::try_from(max).unwrap_or(i64::MAX));
-        let revision = |row: &Row| {
-            let definition = definition_from_text(&row.string(3)?);
-            Ok(Revision {
-                version: row.bits(0)?,
-                at: row.instant(1)?,
-                by: row.text(2)?,
-                definition: definition.map_err(|reason| corrupt("revisions", job, reason))?,
-            })
-        };
-        line.ask(ask).await?.iter().map(revision).collect()
+        line.ask(ask).await?.iter().map(|row| revision(row, job)).collect()
     }
 
     pub(super) async fn read_parts(&self, line: &Line<'_>, whole: RunId) -> Result<Vec<RunView>, Trouble> {
@@ -364,19 +352,3 @@ const STATE: &str = "
         (select 6 from flights f where f.run = r.id),
         5
     )";
-
-/// A job from [`JOBS`].
-fn job_view(row: &Row) -> Result<JobView, Trouble> {
-    let id = row.job(0)?;
-    let state = state_from(row.number(2)?, &row.string(3)?);
-    let definition = definition_from_text(&row.string(4)?).map_err(|reason| corrupt("jobs", id, reason))?;
-    Ok(JobView {
-        id,
-        version: row.bits(1)?,
-        state: state.ok_or_else(|| corrupt("jobs", id, "no such state"))?,
-        definition,
-        next_fire: row.maybe_instant(6)?,
-        shard: row.shard(5)?,
-        counts: counts(row, 7)?,
-    })
-}

@@ -5,7 +5,7 @@ use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreE
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, text_code};
+use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
 

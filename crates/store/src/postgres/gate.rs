@@ -1,14 +1,14 @@
 //! Gates: which rows they touch, and the sends that were written.
 
-use punctual_core::model::{LogId, Token};
+use punctual_core::model::LogId;
 use punctual_node::ports::{Gate, Gated, SentRow};
-use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns};
 use super::gather::Wanted;
 use super::line::Line;
 use super::trouble::Trouble;
+use crate::rows::sent_row;
 use crate::rules::GateVerdict;
 
 impl Postgres {
@@ -45,16 +45,4 @@ pub(super) fn wanted<'g>(gates: impl Iterator<Item = &'g Gate>) -> Wanted<'g> {
         wanted.resources.extend(gate.holds.iter().map(|hold| hold.resource.clone()));
     }
     wanted
-}
-
-pub(super) fn sent_row(row: &Row) -> Result<SentRow, Trouble> {
-    Ok(SentRow {
-        log: LogId(row.bits(0)?),
-        run: row.run(1)?,
-        job: row.job(2)?,
-        attempt: row.attempt(3)?,
-        token: Token(row.bits(4)?),
-        sent_at: row.instant(5)?,
-        executor: row.text(6)?,
-    })
 }

@@ -6,20 +6,19 @@
 
 use std::collections::BTreeSet;
 
-use calendar::Timestamp;
-use punctual_core::model::{Epoch, JobId, Join, LogId, NewRun, RunId, Text, Token};
-use punctual_node::ports::{Counts, Lease};
+use punctual_core::model::{Epoch, JobId, LogId, NewRun, RunId, Text, Token};
+use punctual_node::ports::Lease;
 use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
-use super::code::outcome_from;
 use super::day::{come_near, hold_far};
 use super::line::Line;
 use super::thin::{read_thinned, thinned_of};
-use super::trouble::{Trouble, corrupt};
+use super::trouble::Trouble;
 use crate::row::definition_from_text;
-use crate::rules::{GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow};
+use crate::rows::{counts, join, locked_clock};
+use crate::rules::{GateOwner, JoinRow, LockedRun, UnitOfWork, WaitRow};
 
 /// The rows that a verb touches.
 #[derive(Default)]
@@ -109,7 +108,7 @@ impl Postgres {
             unit.current.insert(Lease { shard: row.shard(0)?, epoch: Epoch(row.bits(1)?) });
         }
         for row in rows(seats.clocks) {
-            unit.clocks.insert(row.job(0)?, clock(&row)?);
+            unit.clocks.insert(row.job(0)?, locked_clock(&row)?);
         }
         for row in rows(seats.definitions) {
             if let Some(clock) = unit.clocks.get_mut(&row.job(0)?) {
@@ -134,7 +133,7 @@ impl Postgres {
             unit.counts.insert(row.job(0)?, counts(&row, 1)?);
         }
         for row in rows(seats.joins) {
-            unit.joins.insert(row.run(0)?, join(&row)?);
+            unit.joins.insert(row.run(0)?, join_row(&row)?);
         }
         for row in rows(seats.closes) {
             if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
@@ -381,40 +380,11 @@ const KEYS: &str = "
     from unnest($1, $2) as n (job, key)
     join keys k on k.job = n.job and k.key = n.key";
 
-fn clock(row: &Row) -> Result<LockedClock, Trouble> {
-    Ok(LockedClock {
-        shard: row.shard(1)?,
-        next_fire: row.maybe_instant(2)?,
-        version: row.bits(3)?,
-        is_enabled: row.flag(4)?,
-        decided: row.instant(5)?,
-        reserved: row.instant(6)?,
-        definition: None,
-    })
-}
-
 fn run(row: &Row) -> Result<LockedRun, Trouble> {
     let key = row.maybe_string(4)?.map(Text::from);
     Ok(LockedRun::open(row.job(1)?, row.shard(2)?, row.instant(3)?, key))
 }
 
-/// Counts from six columns.
-pub(super) fn counts(row: &Row, first: usize) -> Result<Counts, Trouble> {
-    let outcome = row
-        .maybe(first + 4)?
-        .map(|code| outcome_from(code).ok_or_else(|| corrupt("counts", code, "no such outcome")));
-    Ok(Counts {
-        succeeded: row.bits(first)?,
-        failed: row.bits(first + 1)?,
-        not_run: row.bits(first + 2)?,
-        consecutive_failures: u32::try_from(row.number(first + 3)?).unwrap_or(u32::MAX),
-        last_outcome: outcome.transpose()?,
-        last_success: row.maybe(first + 5)?.map(Timestamp::from_millis),
-    })
-}
-
-fn join(row: &Row) -> Result<JoinRow, Trouble> {
-    let small = |column: usize| row.number(column).map(|number| number as u32);
-    let join = Join { total: small(1)?, open: small(2)?, succeeded: small(3)? };
-    Ok(JoinRow { join, first_part: row.run(4)?, last_part: row.run(5)? })
+fn join_row(row: &Row) -> Result<JoinRow, Trouble> {
+    Ok(JoinRow { join: join(row, 1)?, first_part: row.run(4)?, last_part: row.run(5)? })
 }

@@ -12,7 +12,7 @@ use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow,
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, text_code};
+use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
 use super::code::{node_code, node_from};
 use super::line::Line;
 use super::migrate;

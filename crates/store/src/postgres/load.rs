@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, JobId, Join, LogId, Part, Payload, RunId, Token};
+use punctual_core::model::{Attempt, JobId, Join, LogId, Payload, RunId, Token};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Unpark, Waiting};
 use tokio_postgres::Row;
@@ -15,6 +15,7 @@ use super::day::bounds;
 use super::gather::current_leases;
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
+use crate::rows::{part, wait};
 use crate::rules::WaitRow;
 
 /// What the wheel needs of runs, without what they wait for.
@@ -215,7 +216,7 @@ impl Postgres {
         check(&mut landed, current, leases)?;
         let mut flying: BTreeMap<RunId, Option<WaitRow>> = BTreeMap::new();
         for row in landed.take(flights) {
-            let wait = if row.flag(4)? { Some(wait(&row)?) } else { None };
+            let wait = if row.flag(4)? { Some(wait(&row, 1)?) } else { None };
             flying.insert(row.run(0)?, wait);
         }
         let parked = landed.take(parked);
@@ -383,11 +384,6 @@ pub(super) const WHOLE: &str = rows_with!("payload");
 pub(super) const OUTLINE: &str = rows_with!("null::text");
 
 /// A part from three columns.
-pub(super) fn part(row: &Row, first: usize) -> Result<Part, Trouble> {
-    let small = |column: usize| row.number(column).map(|number| number as u32);
-    Ok(Part { index: small(first)?, total: small(first + 1)?, address: row.text(first + 2)? })
-}
-
 pub(super) fn by_run(rows: Vec<Row>) -> Result<BTreeMap<RunId, Row>, Trouble> {
     rows.into_iter().map(|row| Ok((row.run(0)?, row))).collect()
 }
@@ -435,11 +431,7 @@ fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
 }
 
 fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, WaitRow>, Trouble> {
-    rows.iter().map(|row| Ok((row.run(0)?, wait(row)?))).collect()
-}
-
-fn wait(row: &Row) -> Result<WaitRow, Trouble> {
-    Ok(WaitRow { ready_at: row.maybe_instant(1)?, attempt: row.attempt(2)?, is_called_back: row.flag(3)? })
+    rows.iter().map(|row| Ok((row.run(0)?, wait(row, 1)?))).collect()
 }
 
 /// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.

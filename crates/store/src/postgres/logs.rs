@@ -6,7 +6,7 @@ use punctual_node::ports::{KeptLog, KillNote};
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, run_code, text_code};
+use super::ask::{Ask, Columns, ReadSql, run_code, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
 

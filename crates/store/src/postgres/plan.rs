@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use calendar::Timestamp;
 use punctual_core::model::{Child, JobId};
-use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
-use tokio_postgres::Row;
+use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight};
-use super::code::{state_from, when_from};
+use super::code::when_from;
 use super::gather::Wanted;
 use super::line::Line;
 use super::load::shards_of;
 use super::trouble::{Trouble, corrupt};
-use crate::row::definition_from_text;
+use crate::rows::{clock_row, job_row};
 use crate::rules::names_earlier_instants;
 
 /// Shard by shard, so that each walks over the index of enabled clocks in its order and stops after what is asked for.
@@ -43,16 +42,7 @@ impl Postgres {
             .with(shards_of(leases))
             .with(until.as_millis())
             .with(i64::try_from(max).unwrap_or(i64::MAX));
-        let row = |row: &Row| {
-            Ok(ClockRow {
-                job: row.job(0)?,
-                shard: row.shard(1)?,
-                next_fire: row.instant(2)?,
-                version: row.bits(3)?,
-                planned: PlannedTo { decided: row.instant(4)?, reserved: row.instant(5)? },
-            })
-        };
-        line.ask(ask).await?.iter().map(row).collect()
+        line.ask(ask).await?.iter().map(clock_row).collect()
     }
 
     pub(super) async fn try_jobs(
@@ -87,8 +77,8 @@ impl Postgres {
         let mut rows = Vec::new();
         for row in landed.take(jobs) {
             let id = row.job(0)?;
-            let job = match job_row(&row, id) {
-                Ok(job) => Ok(JobRow { children: children.remove(&id).unwrap_or_default(), ..job }),
+            let job = match job_row(&row, children.remove(&id).unwrap_or_default()) {
+                Ok(job) => Ok(job),
                 Err(Trouble::Refused(error)) => Err(error),
                 Err(trouble) => return Err(trouble),
             };
@@ -117,20 +107,4 @@ impl Postgres {
         self.flush(line, &gathered).await?;
         Ok(answers)
     }
-}
-
-fn job_row(row: &Row, id: JobId) -> Result<JobRow, Trouble> {
-    let state = state_from(row.number(3)?, &row.string(4)?);
-    let definition = definition_from_text(&row.string(5)?).map_err(|reason| corrupt("jobs", id, reason))?;
-    Ok(JobRow {
-        id,
-        version: row.bits(1)?,
-        shard: row.shard(6)?,
-        next_fire: row.maybe_instant(7)?,
-        planned: PlannedTo { decided: row.instant(8)?, reserved: row.instant(9)? },
-        changed_at: row.instant(2)?,
-        state: state.ok_or_else(|| corrupt("jobs", id, "no such state"))?,
-        definition,
-        children: Vec::new(),
-    })
 }

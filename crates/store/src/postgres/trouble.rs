@@ -7,9 +7,11 @@ use punctual_node::ports::StoreError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+pub(super) use crate::rows::corrupt;
+
 /// Why a verb has no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The verb said no. Whatever it wrote is rolled back.
     Refused(StoreError),
     /// The server said no, or says nothing any more.
@@ -164,9 +166,4 @@ pub(super) fn said(error: &Error) -> String {
             None => error.to_string(),
         },
     }
-}
-
-/// A row that holds what cannot be.
-pub(super) fn corrupt(table: &str, id: impl std::fmt::Display, reason: impl ToString) -> StoreError {
-    StoreError::Corrupt { what: format!("{table} row {id}").into(), reason: reason.to_string().into() }
 }
