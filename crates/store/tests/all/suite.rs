@@ -178,6 +178,7 @@ macro_rules! conformance_cases {
                 a_stale_settlement_leaves_nothing_behind
                 settlements_of_a_batch_stand_alone_and_the_first_wins
                 an_end_can_follow_in_the_batch_that_began_it
+                a_child_can_end_in_the_batch_that_began_it
             }
             accept {
                 a_run_is_kept_as_it_was_written

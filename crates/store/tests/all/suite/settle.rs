@@ -394,6 +394,19 @@ pub(super) async fn an_end_can_follow_in_the_batch_that_began_it(t: &mut Subject
     assert_eq!((t.loaded(&leases).await, t.view(run).await.attempts.len()), (vec![], 2));
 }
 
+pub(super) async fn a_child_can_end_in_the_batch_that_began_it(t: &mut Subject) {
+    let leases = t.hold_all(A).await;
+    let run = t.accepted(JOB, second(1)).await;
+    let child = child(t, run, 2).await;
+    let id = child.id;
+    let end = || Then::Close(close(Outcome::Failed, second(9)));
+    let batch = vec![Settlement { children: vec![child], ..sent(run, 1, end()) }, unsent(id, 1, end())];
+    let said = t.store().settle(batch).await.unwrap();
+    let done = |consecutive_failures| Settled::Done { consecutive_failures, is_over: false, joined: None };
+    assert_eq!(said, [done(1), done(2)]);
+    assert_eq!((t.loaded(&leases).await, t.view(id).await.state), (vec![], RunState::Failed));
+}
+
 impl Subject {
     /// What an attempt that does not end its run is answered with before a run ends so and leaves so many failures.
     async fn last(&self, after: u32, outcome: Outcome) -> Settled {
