@@ -237,6 +237,13 @@ impl DueQueue {
         self.len == 0
     }
 
+    /// Whether a run waits.
+    pub fn contains(&self, job: JobId, rank: Rank) -> bool {
+        let Some(home) = self.homes.get(&job) else { return false };
+        let line = self.lines[home.line].apps.get(&home.app);
+        line.and_then(|line| line.jobs.get(&job)).is_some_and(|ranks| ranks.contains(&rank))
+    }
+
     /// How many runs of an app wait.
     pub fn len_of_app(&self, app: AppNumber) -> usize {
         self.waiting.get(&app).copied().unwrap_or(0)

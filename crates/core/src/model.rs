@@ -22,8 +22,6 @@ pub use job::{
     StoppedReason, Target, When, WindowSpec,
 };
 pub use own::Own;
-pub use run::{
-    Decided, IllegalMove, Join, NewRun, Origin, Outcome, Part, Payload, RunMove, RunState, Skip, Text,
-};
+pub use run::{Decided, Join, NewRun, Origin, Outcome, Part, Payload, RunState, Skip, Text};
 pub use schedule::{Schedule, ScheduleKind};
 pub use settlement::{Close, Fence, Hold, Settlement, Then};

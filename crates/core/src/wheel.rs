@@ -123,6 +123,11 @@ impl Wheel {
         self.armed.is_empty()
     }
 
+    /// Whether a run is loaded and not handed out.
+    pub fn contains(&self, id: u64) -> bool {
+        self.armed.contains_key(&id)
+    }
+
     /// How many more runs can be loaded before the latest are dropped.
     pub fn room(&self) -> usize {
         self.capacity - self.len()

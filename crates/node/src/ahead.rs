@@ -10,7 +10,7 @@ use punctual_core::model::{Payload, RunId};
 use rustc_hash::FxHashMap;
 
 use crate::Node;
-use crate::memory::{Memory, Place};
+use crate::memory::{Memory, RunLocation};
 use crate::ports::{Boot, StoreError};
 
 /// How long before it is due a run's payload is fetched.
@@ -70,12 +70,12 @@ impl Ahead {
 impl Memory {
     /// When payloads are to be fetched, if anything is in the wheel.
     pub(crate) fn fetches_at(&self, boot: Boot) -> Option<Boot> {
-        let due = self.wheel.next_due()?;
-        if self.ahead.has_more && self.ahead.is_half_empty() {
+        let due = self.loaded.wheel.next_due()?;
+        if self.loaded.ahead.has_more && self.loaded.ahead.is_half_empty() {
             return Some(boot);
         }
         let begins = due.as_millis().saturating_sub(AHEAD.as_millis() as i64);
-        Some(self.time.moment_of(Timestamp::from_millis(begins)).max(self.ahead.look_at))
+        Some(self.time.moment_of(Timestamp::from_millis(begins)).max(self.loaded.ahead.look_at))
     }
 
     /// The runs whose payloads are to be fetched now.
@@ -83,13 +83,13 @@ impl Memory {
         if self.fetches_at(boot).is_none_or(|at| at > boot) {
             return Vec::new();
         }
-        self.ahead.look_at = boot.plus(AHEAD / 2);
-        let room = RUNS_MAX.saturating_sub(self.ahead.payloads.len());
-        let brings = |id: &RunId| self.runs.get(id).is_some_and(|run| run.flags.has_payload);
-        let is_missing = |id: &RunId| !self.ahead.has(*id);
-        let soon = self.wheel.due_by(now.saturating_add(AHEAD)).map(RunId).take(LOOKED_AT_MAX);
+        self.loaded.ahead.look_at = boot.plus(AHEAD / 2);
+        let room = RUNS_MAX.saturating_sub(self.loaded.ahead.payloads.len());
+        let brings = |id: &RunId| self.loaded.runs.get(id).is_some_and(|run| run.flags.has_payload);
+        let is_missing = |id: &RunId| !self.loaded.ahead.has(*id);
+        let soon = self.loaded.wheel.due_by(now.saturating_add(AHEAD)).map(RunId).take(LOOKED_AT_MAX);
         let soon: Vec<RunId> = soon.filter(brings).filter(is_missing).take(room).collect();
-        self.ahead.has_more = soon.len() == room;
+        self.loaded.ahead.has_more = soon.len() == room;
         soon
     }
 
@@ -100,7 +100,7 @@ impl Memory {
         payloads: &mut FxHashMap<RunId, Payload>,
     ) -> Vec<RunId> {
         let mut missing = runs;
-        missing.retain(|id| match self.ahead.take(*id) {
+        missing.retain(|id| match self.loaded.ahead.take(*id) {
             Some(payload) => payloads.insert(*id, payload).is_some(),
             None => true,
         });
@@ -110,10 +110,11 @@ impl Memory {
     /// Keeps what a run brings, if it is due in a moment and nobody has taken it meanwhile.
     pub(crate) fn bring_ahead(&mut self, id: RunId, payload: &Payload, now: Timestamp) {
         let soon = now.saturating_add(AHEAD);
-        let is_waiting = |place| matches!(place, Place::Wheel | Place::Ready);
-        let run = self.runs.get(&id).filter(|run| run.ready_at <= soon && is_waiting(run.place));
-        if run.is_some() && self.ahead.has_room() {
-            self.ahead.put(id, Payload::clone(payload));
+        let is_waiting =
+            |location| matches!(location, RunLocation::Wheel | RunLocation::Between | RunLocation::Ready);
+        let run = self.loaded.runs.get(&id).filter(|run| run.ready_at <= soon && is_waiting(run.location));
+        if run.is_some() && self.loaded.ahead.has_room() {
+            self.loaded.ahead.put(id, Payload::clone(payload));
         }
     }
 }
@@ -130,8 +131,8 @@ impl Node {
         for chunk in soon.chunks(CHUNK) {
             {
                 let mut memory = self.memory();
-                memory.ahead.has_more |= !memory.ahead.has_room();
-                if !memory.ahead.has_room() {
+                memory.loaded.ahead.has_more |= !memory.loaded.ahead.has_room();
+                if !memory.loaded.ahead.has_room() {
                     break;
                 }
             }

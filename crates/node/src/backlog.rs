@@ -36,25 +36,27 @@ impl Node {
 
 impl Memory {
     fn backlog(&self, now: Timestamp) -> Backlog {
-        let queues = || self.active.values().map(|active| &active.queue).filter(|queue| !queue.is_empty());
-        let (overdue, overdue_since) = self.wheel.overdue();
+        let queues =
+            || self.loaded.active.values().map(|active| &active.queue).filter(|queue| !queue.is_empty());
+        let (overdue, overdue_since) = self.loaded.wheel.overdue();
         let queued: usize = queues().map(BTreeSet::len).sum();
-        let due = self.ready.len() + overdue + queued + self.seekers.len();
-        let seeking = self.seekers.longest().and_then(|id| self.runs.get(&id)).map(|run| run.ready_at);
+        let due = self.loaded.ready.len() + overdue + queued + self.loaded.seekers.len();
+        let seeking =
+            self.loaded.seekers.longest().and_then(|id| self.loaded.runs.get(&id)).map(|run| run.ready_at);
         let since = [
             // The due queue knows the second only; its last millisecond makes the age too small rather than too great.
-            self.ready.earliest().map(|second| second.saturating_add(Duration::from_millis(999))),
+            self.loaded.ready.earliest().map(|second| second.saturating_add(Duration::from_millis(999))),
             overdue_since,
             queues().filter_map(earliest).min(),
             seeking,
-            self.seekers.earliest_stalled(),
-            self.parked.earliest(),
+            self.loaded.seekers.earliest_stalled(),
+            self.loaded.parked.earliest(),
         ];
         let age = |since: Timestamp| {
             let millis = now.as_millis().saturating_sub(since.as_millis());
             Duration::from_millis(u64::try_from(millis).unwrap_or(0))
         };
-        let due = due as u64 + self.parked.waiting();
+        let due = due as u64 + self.loaded.parked.waiting();
         Backlog { due, oldest: since.into_iter().flatten().min().map(age).filter(|_| due > 0) }
     }
 }

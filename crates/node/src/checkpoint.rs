@@ -11,17 +11,22 @@ impl Memory {
     /// is planned up to there. Trails the present by a minute, because what others write takes time to arrive.
     pub(crate) fn checkpoint(&self, now: Timestamp) -> Mark {
         const TRAIL_MS: i64 = 60_000;
-        let of_run = |id: &RunId| self.runs.get(id).map(|run| run.ready_at);
-        let ungated =
-            self.flights.iter().filter(|(_, flight)| !flight.is_gated).filter_map(|(id, _)| of_run(id));
-        let queued = self.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
-        let busy = self.busy.iter().filter_map(of_run);
-        let seeking = self.seekers.ids().filter_map(|id| of_run(&id));
+        let of_run = |id: &RunId| self.loaded.runs.get(id).map(|run| run.ready_at);
+        let ungated = self
+            .in_flight
+            .flights
+            .iter()
+            .filter(|(_, flight)| !flight.is_gated)
+            .filter_map(|(id, _)| of_run(id));
+        let queued =
+            self.loaded.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
+        let busy = self.loaded.busy.iter().filter_map(of_run);
+        let seeking = self.loaded.seekers.ids().filter_map(|id| of_run(&id));
         let due = [
             Some(Timestamp::from_millis(now.as_millis().saturating_sub(TRAIL_MS))),
-            Some(self.planned_through),
-            self.wheel.earliest(),
-            self.ready.earliest(),
+            Some(self.agenda.planned_through),
+            self.loaded.wheel.earliest(),
+            self.loaded.ready.earliest(),
             ungated.min(),
             queued.min(),
             busy.min(),

@@ -129,15 +129,15 @@ impl Memory {
         patience: Patience,
         max: usize,
     ) -> Vec<(JobId, Address)> {
-        self.doubts.lessons.retain(|_, at| *at > now);
+        self.executors.doubts.lessons.retain(|_, at| *at > now);
         let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
         let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
-        for (id, flight) in &self.flights {
+        for (id, flight) in &self.in_flight.flights {
             let since = flight.heard_since();
             if passed(since, now) < patience.learn {
                 continue;
             }
-            let (Some(address), Some(run)) = (&flight.address, self.runs.get(id)) else { continue };
+            let (Some(address), Some(run)) = (&flight.address, self.loaded.runs.get(id)) else { continue };
             let mut address = self.address_now(address);
             if flight.adopted_at.is_some() && self.has_planted(Planted::AdoptedUnasked) {
                 address.access_token = None;
@@ -147,9 +147,9 @@ impl Memory {
                 continue;
             }
             let key = (address.url.clone(), run.job);
-            let asked = self.doubts.asked.get(&key).copied();
+            let asked = self.executors.doubts.asked.get(&key).copied();
             let pause = match asked {
-                _ if self.doubts.honest.contains(&address.url) => patience.doubt,
+                _ if self.executors.doubts.honest.contains(&address.url) => patience.doubt,
                 None => patience.learn,
                 // A short run has ended before it could be asked about, and the next one may last longer.
                 Some(_) => patience.doubt.min(LEARN_AGAIN),
@@ -163,7 +163,7 @@ impl Memory {
         due.sort_unstable_by(|a, b| (a.0, a.1, &a.2.url).cmp(&(b.0, b.1, &b.2.url)));
         due.truncate(max);
         for (_, job, address) in &due {
-            self.doubts.asked.insert((address.url.clone(), *job), now);
+            self.executors.doubts.asked.insert((address.url.clone(), *job), now);
         }
         due.into_iter().map(|(_, job, address)| (job, address)).collect()
     }
@@ -178,36 +178,37 @@ impl Memory {
         patience: Patience,
     ) -> Vec<(RunId, Text)> {
         if has == Some(true) {
-            self.doubts.honest.insert(url.clone());
+            self.executors.doubts.honest.insert(url.clone());
             self.note_seen(job, url);
         }
         let of = |(id, flight): (&RunId, &Flight)| {
             let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
-            let is_of = self.runs.get(id).is_some_and(|run| run.job == job);
+            let is_of = self.loaded.runs.get(id).is_some_and(|run| run.job == job);
             (is_there && is_of && passed(flight.heard_since(), now) >= patience.doubt).then_some(*id)
         };
-        let mut ids: Vec<RunId> = self.flights.iter().filter_map(of).collect();
+        let mut ids: Vec<RunId> = self.in_flight.flights.iter().filter_map(of).collect();
         ids.sort_unstable();
         ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()
     }
 
     /// The executor admits to a run of the job: what it was given of it has arrived.
     fn note_seen(&mut self, job: JobId, url: &Text) {
-        for (id, flight) in &mut self.flights {
+        for (id, flight) in &mut self.in_flight.flights {
             let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
-            flight.was_seen |= is_there && self.runs.get(id).is_some_and(|run| run.job == job);
+            flight.was_seen |= is_there && self.loaded.runs.get(id).is_some_and(|run| run.job == job);
         }
     }
 
     fn doubt(&mut self, id: RunId, has: Option<bool>, now: Timestamp, patience: Patience) -> Option<Text> {
-        let flight = self.flights.get(&id)?;
+        let flight = self.in_flight.flights.get(&id)?;
         let address = flight.address.clone()?;
-        let was_away = self.doubts.away.get(&address.url).is_some_and(|away| *away >= flight.sent_at);
+        let was_away =
+            self.executors.doubts.away.get(&address.url).is_some_and(|away| *away >= flight.sent_at);
         let is_believed =
-            self.doubts.honest.contains(&address.url) || was_away || flight.adopted_at.is_some();
+            self.executors.doubts.honest.contains(&address.url) || was_away || flight.adopted_at.is_some();
         let is_credulous = self.has_planted(Planted::IdleBelieved);
-        let is_registered = self.registry.executor(&address.app, &address.url).is_some();
-        let doubt = self.doubts.of.entry(id).or_default();
+        let is_registered = self.executors.registry.executor(&address.app, &address.url).is_some();
+        let doubt = self.executors.doubts.of.entry(id).or_default();
         match has {
             Some(true) => {
                 *doubt = Doubt::default();

@@ -64,7 +64,7 @@ impl Node {
             let rows = self.open_among(claims).await?;
             let jobs: Vec<JobId> = {
                 let memory = self.memory();
-                let here = |claim: &Claim| memory.runs.get(&claim.run).map(|run| run.job);
+                let here = |claim: &Claim| memory.loaded.runs.get(&claim.run).map(|run| run.job);
                 claims.iter().filter_map(here).chain(rows.values().map(|row| row.job)).collect()
             };
             self.know_jobs(jobs).await?;
@@ -83,8 +83,9 @@ impl Node {
     async fn open_among(&self, claims: &[Claim]) -> Result<BTreeMap<RunId, Waiting>, DeskError> {
         let strangers: BTreeSet<RunId> = {
             let memory = self.memory();
-            let is_strange =
-                |claim: &&Claim| memory.runs.get(&claim.run).is_none_or(|run| run.attempt < claim.attempt);
+            let is_strange = |claim: &&Claim| {
+                memory.loaded.runs.get(&claim.run).is_none_or(|run| run.attempt < claim.attempt)
+            };
             claims.iter().filter(is_strange).map(|claim| claim.run).collect()
         };
         if strangers.is_empty() {
@@ -104,8 +105,8 @@ impl Memory {
         rows: &BTreeMap<RunId, Waiting>,
         sorted: &mut SortedClaims,
     ) {
-        let flight = self.flights.get(&claim.run).filter(|flight| flight.attempt == claim.attempt);
-        let here = self.runs.get(&claim.run).map(|run| (run.job, run.attempt));
+        let flight = self.in_flight.flights.get(&claim.run).filter(|flight| flight.attempt == claim.attempt);
+        let here = self.loaded.runs.get(&claim.run).map(|run| (run.job, run.attempt));
         let known = rows.get(&claim.run).map(|row| (row.job, row.attempt)).or(here);
         let is_its_app = match known.map(|(job, _)| self.jobs.get(job)) {
             Some(Some(Known::Job(job))) => is_for(job, claimant.app),
@@ -134,7 +135,7 @@ impl Memory {
         if !is_native(report) || self.has_planted(Planted::ClaimsBelieved) {
             return true;
         }
-        match self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt) {
+        match self.in_flight.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt) {
             Some(flight) => was_given(flight, report),
             None => {
                 let is_its_app = report.app.as_deref().is_some_and(|app| is_for(job, app));
@@ -145,13 +146,15 @@ impl Memory {
 
     /// The same for a run whose job cannot be asked: only who was given the attempt from here.
     pub(crate) fn may_report_for_nobody(&self, report: &Report) -> bool {
-        let flight = self.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
+        let flight =
+            self.in_flight.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
         !is_native(report) || flight.is_some_and(|flight| was_given(flight, report))
     }
 
     /// Whether no other executor claims the attempt, and none with another token.
     fn is_claimed_by(&self, report: &Report) -> bool {
-        let claim = self.natives.claim(report.run).filter(|(claim, _)| claim.attempt == report.attempt);
+        let claim =
+            self.executors.natives.claim(report.run).filter(|(claim, _)| claim.attempt == report.attempt);
         claim.is_none_or(|(claim, address)| {
             let is_same = Some(&address.app) == report.app.as_ref() && address.url == report.executor;
             is_same && claim.token == report.token
@@ -165,7 +168,7 @@ impl Memory {
             let is_current = run.attempt == report.attempt;
             return !at.is_trusted || is_current && (run.flags.is_doubtful || run.flags.may_be_gated);
         };
-        let held = self.held.get(&run.shard).filter(|_| at.is_trusted);
+        let held = self.cluster.held.get(&run.shard).filter(|_| at.is_trusted);
         let is_left = held.is_none_or(|held| row.is_gated || run.ready_at < held.inherited);
         let is_due = !row.is_parked && run.ready_at <= at.now.saturating_add(SKEW);
         run.attempt == report.attempt && is_due && is_left
@@ -175,7 +178,7 @@ impl Memory {
     pub(crate) fn tell_overreach(&mut self, claimant: Claimant<'_>, count: usize, reason: Text) {
         let text = |said: &str| Text::Owned(said.to_owned());
         let (app, address) = (text(claimant.app), text(claimant.url));
-        self.events.push(Event::Overreached { app, address, count, reason });
+        self.outbox.events.push(Event::Overreached { app, address, count, reason });
     }
 
     /// The same for reports that were refused, each executor once.

@@ -1,12 +1,14 @@
-//! The inbox: reports from executors and hints from other nodes. Nothing is done here; steps look into it.
+//! The inbox: everything that executors, agents and other nodes say. Reports and hints are only noted, for the steps; answers
+//! about executors change what is known of them at once.
 
 use calendar::Timestamp;
+use punctual_core::event::Event;
 use punctual_core::model::RunId;
 use rustc_hash::FxHashSet;
 
 use crate::Node;
 use crate::memory::Memory;
-use crate::ports::{Hint, Report};
+use crate::ports::{Boot, Heard, Hint, Killed, Probed, Progress, Report, SessionKey, Unclear};
 
 /// A report in hand, and when it came: an attempt ended then, however long the store takes to hear of it.
 #[derive(Clone, Debug)]
@@ -25,42 +27,113 @@ impl Node {
         memory.receive(report, at);
     }
 
+    /// Takes what dispatch heard.
+    pub fn heard(&self, heard: Vec<Heard>) {
+        let boot = self.boot();
+        for one in heard {
+            match one {
+                Heard::Report(report) => self.report(report),
+                Heard::Probed(probed) => self.probed(probed, boot),
+                Heard::Killed(killed) => self.killed(killed),
+                Heard::Unclear(unclear) => self.unclear(unclear),
+                Heard::Credit { of, more } => self.memory().credit(&of, more),
+                Heard::Borrow { of, runs } => self.lend(of, runs),
+                Heard::Draining { of } => self.memory().native_drains(&of),
+                Heard::Progress(progress) => self.progress(progress),
+            }
+        }
+    }
+
+    fn lend(&self, of: SessionKey, runs: u64) {
+        let places = self.memory().executors.natives.lend(&of, runs);
+        if places > 0 {
+            self.ports.dispatch.lend(of, places);
+        }
+    }
+
+    fn probed(&self, probed: Probed, boot: Boot) {
+        let mut memory = self.memory();
+        let Some(now) = memory.time.now(boot) else { return };
+        match probed {
+            Probed::Chosen { run, attempt, url, said } => {
+                let is_same = memory.loaded.runs.get(&run).is_some_and(|kept| kept.attempt == attempt);
+                if is_same && memory.loaded.seekers.is_asking(run) {
+                    if url.is_none() {
+                        memory.loaded.seekers.note_reason(run, said);
+                    }
+                    memory.choose(run, url, now, self.settings.registry.wait);
+                }
+            }
+            Probed::Alive { app, url, is_there } => {
+                let change = memory.executors.registry.probed(&app, &url, is_there, now);
+                memory.note_changes(change.into_iter().collect(), now);
+            }
+            Probed::Has { job, app: _, url, has } => {
+                let lost = memory.hear_answer(job, &url, has, now, self.patience());
+                lost.into_iter().for_each(|(id, reason)| memory.take_for_lost(id, reason, now));
+            }
+        }
+    }
+
+    fn unclear(&self, Unclear { run, attempt, said }: Unclear) {
+        let mut memory = self.memory();
+        if let Some(flight) =
+            memory.in_flight.flights.get_mut(&run).filter(|flight| flight.attempt == attempt)
+        {
+            flight.unclear = Some(said);
+        }
+    }
+
+    fn progress(&self, Progress { run, attempt, percent, note }: Progress) {
+        let mut memory = self.memory();
+        let is_out = memory.in_flight.flights.get(&run).is_some_and(|flight| flight.attempt == attempt);
+        let known = memory.loaded.runs.get(&run).filter(|_| is_out).map(|known| known.job);
+        if let Some(job) = known {
+            memory.outbox.events.push(Event::Progress { run, job, attempt, percent, note });
+        }
+    }
+
+    fn killed(&self, killed: Killed) {
+        let Killed { run, attempt, is_confirmed, said } = killed;
+        self.memory().outbox.events.push(Event::KillAnswered { run, attempt, is_confirmed, said });
+    }
+
     /// Takes a hint. What it says is not believed, only looked up.
     pub fn hear(&self, hint: Hint) {
         let mut memory = self.memory();
         match hint {
             Hint::Carry { url, to } => {
                 // Only to whoever the store knows as a node: what goes there is not for everybody's eyes.
-                let asker = memory.nodes.iter().find(|row| row.node == to && !row.address.is_empty());
+                let asker = memory.cluster.nodes.iter().find(|row| row.node == to && !row.address.is_empty());
                 let address = asker.map(|row| row.address.clone());
-                let reached = memory.natives.reached_at(&url);
+                let reached = memory.executors.natives.reached_at(&url);
                 drop(memory);
                 if let Some(address) = address {
                     reached.into_iter().for_each(|of| self.ports.dispatch.carry(of, address.clone()));
                 }
             }
             Hint::Arrived(_) => {
-                memory.has_arrivals = true;
-                memory.wakes.tend = true;
+                memory.inbox.has_arrivals = true;
+                memory.outbox.wakes.tend = true;
             }
             Hint::Settled(run) => {
-                memory.heard_of.push(run);
-                memory.wakes.tend = true;
+                memory.inbox.heard_of.push(run);
+                memory.outbox.wakes.tend = true;
             }
             Hint::Changed(_, job) => {
                 memory.note_change(job);
-                memory.wakes.renew = true;
+                memory.outbox.wakes.renew = true;
             }
-            Hint::Vacated => memory.wakes.renew = true,
+            Hint::Vacated => memory.outbox.wakes.renew = true,
             Hint::Missing(url) => {
-                if !memory.natives.reached_at(&url).is_empty() {
-                    memory.beaten_at = None;
-                    memory.wakes.watch = true;
+                if !memory.executors.natives.reached_at(&url).is_empty() {
+                    memory.agenda.beaten_at = None;
+                    memory.outbox.wakes.watch = true;
                 }
             }
             Hint::Drain => {
-                memory.wants_to_leave = true;
-                memory.wakes.renew = true;
+                memory.cluster.wants_to_leave = true;
+                memory.outbox.wakes.renew = true;
             }
         }
     }
@@ -69,17 +142,18 @@ impl Node {
 impl Memory {
     pub(crate) fn receive(&mut self, report: Report, at: Option<Timestamp>) {
         // Only the answer to an HTTP call comes over no session.
-        let flight = self.flights.get_mut(&report.run).filter(|flight| flight.attempt == report.attempt);
+        let flight =
+            self.in_flight.flights.get_mut(&report.run).filter(|flight| flight.attempt == report.attempt);
         if let Some(flight) = flight.filter(|_| report.app.is_none()) {
             flight.is_answered = true;
         }
-        self.inbox.push_back(Received { report, at });
-        self.wakes.settle = true;
+        self.inbox.reports.push_back(Received { report, at });
+        self.outbox.wakes.settle = true;
     }
 
     /// Runs about which a report is in hand. Silence does not count against them.
     pub(crate) fn reported(&self) -> FxHashSet<RunId> {
-        let waiting = self.inbox.iter().map(|received| received.report.run);
-        waiting.chain(self.settling.iter().copied()).collect()
+        let waiting = self.inbox.reports.iter().map(|received| received.report.run);
+        waiting.chain(self.inbox.settling.iter().copied()).collect()
     }
 }

@@ -204,7 +204,7 @@ impl Node {
             Ok(_) => {
                 let mut memory = self.memory();
                 memory.jobs.forget(clock.job);
-                memory.events.push(Event::JobStopped { job: clock.job, reason: stopped });
+                memory.outbox.events.push(Event::JobStopped { job: clock.job, reason: stopped });
                 Ok(())
             }
         }

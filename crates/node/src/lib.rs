@@ -47,7 +47,9 @@ pub use desk::{
     ShardView, Submission,
 };
 pub use natives::{Claim, SessionId};
-pub use settings::{Planted, RegistrySettings, Settings};
+#[cfg(feature = "planted")]
+pub use settings::Planted;
+pub use settings::{RegistrySettings, Settings};
 pub use wakes::Wakes;
 
 use desk::Crowd;
@@ -105,7 +107,7 @@ impl Node {
 
     /// Its present incarnation.
     pub fn id(&self) -> NodeId {
-        self.memory().id
+        self.memory().cluster.id
     }
 
     /// The cluster's time, as far as it is known.
@@ -120,19 +122,19 @@ impl Node {
 
     /// Whether it has left the cluster, because it was drained or is ending.
     pub fn has_left(&self) -> bool {
-        self.memory().has_left
+        self.memory().cluster.has_left
     }
 
     /// Whether it may act, for whatever it holds.
     pub fn is_in(&self) -> bool {
         let boot = self.boot();
         let memory = self.memory();
-        memory.trusted_now(boot).is_some() && !memory.has_left
+        memory.trusted_now(boot).is_some() && !memory.cluster.has_left
     }
 
     /// Whether it may act, and has asked who is there.
     pub fn is_ready(&self) -> bool {
-        self.is_in() && self.memory().looked_at.is_some()
+        self.is_in() && self.memory().agenda.looked_at.is_some()
     }
 
     /// Whether the store has not answered for longer than it should: what is asked of it now is not worth waiting for.
@@ -140,28 +142,28 @@ impl Node {
         let boot = self.boot();
         let memory = self.memory();
         let patience = self.settings.renew_every + AWAY_AFTER;
-        !memory.has_left && memory.renewed_at.is_some_and(|last| boot.since(last) > patience)
+        !memory.cluster.has_left && memory.cluster.renewed_at.is_some_and(|last| boot.since(last) > patience)
     }
 
     /// How many shards it acts for.
     pub fn shards_held(&self) -> usize {
-        self.memory().held.len()
+        self.memory().cluster.held.len()
     }
 
     /// Runs that are loaded and not on their way, and runs that are.
     pub fn load_figures(&self) -> (usize, usize) {
         let memory = self.memory();
-        (memory.runs.len() - memory.flights.len(), memory.flights.len())
+        (memory.loaded.runs.len() - memory.in_flight.flights.len(), memory.in_flight.flights.len())
     }
 
     /// What has happened since this was last asked.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.memory().events)
+        std::mem::take(&mut self.memory().outbox.events)
     }
 
     /// The steps that have become due by what others did since this was last asked.
     pub fn take_wakes(&self) -> Wakes {
-        std::mem::take(&mut self.memory().wakes)
+        std::mem::take(&mut self.memory().outbox.wakes)
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -176,7 +178,7 @@ impl Node {
 
     /// Says that something is being asked for that may be nowhere in memory, until what this returns is dropped.
     pub(crate) fn asking(&self) -> Asking<'_> {
-        self.memory().asking += 1;
+        self.memory().inbox.asking += 1;
         Asking(self)
     }
 
@@ -203,6 +205,6 @@ pub(crate) struct Asking<'a>(&'a Node);
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.memory().asking -= 1;
+        self.0.memory().inbox.asking -= 1;
     }
 }

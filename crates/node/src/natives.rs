@@ -17,7 +17,7 @@ use punctual_core::registry::Dialect;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::doubt::passed;
-use crate::memory::{Memory, Place, Run};
+use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Address, Beat, Boot, Further, Receipt, Report, SessionKey};
 use crate::settings::RegistrySettings;
 
@@ -247,29 +247,31 @@ impl Natives {
 impl Memory {
     /// Those of a crew that may have a run for this handler from this node.
     pub(crate) fn offering(&self, crew: &[Arc<Address>], handler: &str) -> Vec<Arc<Address>> {
-        crew.iter().filter(|address| self.natives.offers(address, handler)).cloned().collect()
+        crew.iter().filter(|address| self.executors.natives.offers(address, handler)).cloned().collect()
     }
 
     /// Whether a run of the job may have been sent to a native executor without being written down. It is not known of
     /// apps whose executors are not known.
     pub(crate) fn may_have_gone_ungated(&self, job: &Job) -> bool {
         let may = job.executor().is_some() && !job.must_be_gated();
-        let mut known = self.registry.executors(&job.definition.app).peekable();
+        let mut known = self.executors.registry.executors(&job.definition.app).peekable();
         may && (known.peek().is_none() || known.any(|executor| executor.dialect == Dialect::Native))
     }
 
     /// Chooses an executor for a run; a native one has a place less from now on.
     pub(crate) fn choose_for(&mut self, id: RunId, address: Arc<Address>) {
         if address.dialect == Dialect::Native {
-            self.natives.take(&address);
+            self.executors.natives.take(&address);
         }
-        self.chosen.insert(id, address);
+        self.loaded.chosen.insert(id, address);
     }
 
     /// Takes that back.
     pub(crate) fn unchoose(&mut self, id: RunId) {
-        if let Some(address) = self.chosen.remove(&id).filter(|address| address.dialect == Dialect::Native) {
-            self.natives.give_back(&address);
+        if let Some(address) =
+            self.loaded.chosen.remove(&id).filter(|address| address.dialect == Dialect::Native)
+        {
+            self.executors.natives.give_back(&address);
         }
     }
 
@@ -278,13 +280,13 @@ impl Memory {
         let Comer { address, handlers, is_carried } = comer;
         let of = SessionKey::from(&*address);
         let handlers = (!handlers.is_empty()).then(|| Arc::new(handlers.into_iter().collect()));
-        self.natives.sessions += 1;
-        let session = SessionId(self.natives.sessions);
+        self.executors.natives.sessions += 1;
+        let session = SessionId(self.executors.natives.sessions);
         let native = Native { session, room: 0, handlers, is_carried };
-        let before = self.natives.here.insert(of.clone(), native);
-        self.natives.absent.remove(&of);
-        self.natives.unreached.remove(&of);
-        self.natives.drop_claims(&of);
+        let before = self.executors.natives.here.insert(of.clone(), native);
+        self.executors.natives.absent.remove(&of);
+        self.executors.natives.unreached.remove(&of);
+        self.executors.natives.drop_claims(&of);
         let held: FxHashMap<RunId, Attempt> = holds.iter().map(|claim| (claim.run, claim.attempt)).collect();
         let missing = self.flights_at(&of).into_iter().filter(|(id, attempt)| held.get(id) != Some(attempt));
         for (id, _) in missing.collect::<Vec<_>>() {
@@ -296,14 +298,14 @@ impl Memory {
         }
         for claim in holds {
             let is_flying =
-                self.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
+                self.in_flight.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
             if !is_flying {
-                self.natives.claims.insert(claim.run, (claim.clone(), Arc::clone(&address)));
+                self.executors.natives.claims.insert(claim.run, (claim.clone(), Arc::clone(&address)));
             }
         }
-        let unclaimed = std::mem::take(&mut self.natives.unclaimed);
+        let unclaimed = std::mem::take(&mut self.executors.natives.unclaimed);
         let (found, left) = unclaimed.into_iter().partition(|id| held.contains_key(id));
-        self.natives.unclaimed = left;
+        self.executors.natives.unclaimed = left;
         Vec::into_iter(found).for_each(|id| self.seek_again(id));
         // Who stranded because nobody had a session may have found somebody.
         self.recall(&of.app);
@@ -318,27 +320,27 @@ impl Memory {
         is_final: bool,
         now: Timestamp,
     ) -> bool {
-        if self.natives.here.get(of).is_none_or(|native| native.session != session) {
+        if self.executors.natives.here.get(of).is_none_or(|native| native.session != session) {
             return false;
         }
-        let Some(native) = self.natives.here.remove(of) else { return false };
+        let Some(native) = self.executors.natives.here.remove(of) else { return false };
         if native.is_carried {
             // Whoever carried it may do so again at once.
-            self.natives.unreached.insert(of.clone(), Timestamp::MIN);
-            self.natives.carried_from = Boot::default();
+            self.executors.natives.unreached.insert(of.clone(), Timestamp::MIN);
+            self.executors.natives.carried_from = Boot::default();
         }
         self.recall_stalled(&of.app);
-        self.natives.absent.insert(of.clone(), Absence { since: now, is_asked: false });
+        self.executors.natives.absent.insert(of.clone(), Absence { since: now, is_asked: false });
         if is_final {
             self.lose_native(of, now);
         }
-        self.wakes.watch = true;
+        self.outbox.wakes.watch = true;
         true
     }
 
     /// An executor takes nothing more, and ends what it has.
     pub(crate) fn native_drains(&mut self, of: &SessionKey) {
-        if let Some(native) = self.natives.here.get_mut(of) {
+        if let Some(native) = self.executors.natives.here.get_mut(of) {
             native.room = 0;
             // It offers nothing, so nobody waits for it either.
             native.handlers = Some(Arc::default());
@@ -349,28 +351,31 @@ impl Memory {
     /// Executors that others are to carry for us: those that are there and did not come here, for a while or while somebody
     /// waits for them.
     pub(crate) fn uncarried(&mut self, boot: Boot, now: Timestamp, patience: Duration) -> Vec<Text> {
-        if boot < self.natives.carried_from || self.held.is_empty() {
+        if boot < self.executors.natives.carried_from || self.cluster.held.is_empty() {
             return Vec::new();
         }
-        let awaited = self.seekers.apps();
-        let mut before = std::mem::take(&mut self.natives.unreached);
+        let awaited = self.loaded.seekers.apps();
+        let mut before = std::mem::take(&mut self.executors.natives.unreached);
         let mut asked = Vec::new();
-        for app in self.registry.apps() {
-            let natives =
-                self.registry.routable(&app.name).filter(|(_, dialect)| *dialect == Dialect::Native);
+        for app in self.executors.registry.apps() {
+            let natives = self
+                .executors
+                .registry
+                .routable(&app.name)
+                .filter(|(_, dialect)| *dialect == Dialect::Native);
             for of in natives.map(|(url, _)| SessionKey::new(&app.name, url)) {
-                if self.natives.here.contains_key(&of) {
+                if self.executors.natives.here.contains_key(&of) {
                     continue;
                 }
                 let since = before.remove(&of).unwrap_or(now);
                 if passed(since, now) >= patience || awaited.iter().any(|name| **name == *app.name) {
                     asked.push(of.url.clone());
                 }
-                self.natives.unreached.insert(of, since);
+                self.executors.natives.unreached.insert(of, since);
             }
         }
         if !asked.is_empty() {
-            self.natives.carried_from = boot.plus(CARRY_EVERY);
+            self.executors.natives.carried_from = boot.plus(CARRY_EVERY);
         }
         asked.sort_unstable();
         asked.dedup();
@@ -379,25 +384,28 @@ impl Memory {
 
     /// An executor takes more: those who wait for it ask again, the first of them first.
     pub(crate) fn credit(&mut self, of: &SessionKey, more: u32) {
-        let Some(native) = self.natives.here.get_mut(of) else { return };
+        let Some(native) = self.executors.natives.here.get_mut(of) else { return };
         native.room = native.room.saturating_add(more);
-        self.natives.has_spare = true;
-        self.wakes.fire |= self.seekers.stalled_count() > 0;
+        self.executors.natives.has_spare = true;
+        self.outbox.wakes.fire |= self.loaded.seekers.stalled_count() > 0;
     }
 
     /// Where there is room, the first who wait for it ask again. Not all of them take it, so it is looked at again as long
     /// as somebody was found.
     pub(crate) fn call_stalled(&mut self) {
-        if !std::mem::take(&mut self.natives.has_spare) || self.seekers.stalled_count() == 0 {
+        if !std::mem::take(&mut self.executors.natives.has_spare) || self.loaded.seekers.stalled_count() == 0
+        {
             return;
         }
         let with_room =
             |(of, native): (&SessionKey, &Native)| (native.room > 0).then(|| (of.clone(), native.clone()));
-        let mut free: Vec<(SessionKey, Native)> = self.natives.here.iter().filter_map(with_room).collect();
+        let mut free: Vec<(SessionKey, Native)> =
+            self.executors.natives.here.iter().filter_map(with_room).collect();
         free.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (of, native) in free {
-            let found = self.seekers.first_stalled(&of.app, &of.url, native.room, |name| native.offers(name));
-            self.natives.has_spare |= !found.is_empty();
+            let found =
+                self.loaded.seekers.first_stalled(&of.app, &of.url, native.room, |name| native.offers(name));
+            self.executors.natives.has_spare |= !found.is_empty();
             found.into_iter().for_each(|id| self.seek_again(id));
         }
     }
@@ -405,13 +413,13 @@ impl Memory {
     /// How many wait for each executor that has taken all it gave credits for. Not said again and again: who waits is
     /// counted anew each time.
     pub(crate) fn wants(&mut self, boot: Boot) -> Vec<(SessionKey, u64)> {
-        if self.seekers.stalled_count() == 0 || boot < self.natives.wants_from {
+        if self.loaded.seekers.stalled_count() == 0 || boot < self.executors.natives.wants_from {
             return Vec::new();
         }
-        self.natives.wants_from = boot.plus(WANT_EVERY);
-        let full = self.natives.here.iter().filter(|(_, native)| native.room == 0);
+        self.executors.natives.wants_from = boot.plus(WANT_EVERY);
+        let full = self.executors.natives.here.iter().filter(|(_, native)| native.room == 0);
         let waiting = |(of, native): (&SessionKey, &Native)| {
-            let count = self.seekers.count_stalled(&of.app, &of.url, |name| native.offers(name));
+            let count = self.loaded.seekers.count_stalled(&of.app, &of.url, |name| native.offers(name));
             (count > 0).then(|| (of.clone(), count))
         };
         let mut wants: Vec<(SessionKey, u64)> = full.filter_map(waiting).collect();
@@ -422,18 +430,17 @@ impl Memory {
     /// When that is to be said again. It may have been lost, or heard by somebody who had nothing to give just then, so it
     /// is said as long as it is so.
     pub(crate) fn next_want(&self) -> Option<Boot> {
-        let is_wanting =
-            self.seekers.stalled_count() > 0 && self.natives.here.values().any(|native| native.room == 0);
-        is_wanting.then_some(self.natives.wants_from)
+        let is_wanting = self.loaded.seekers.stalled_count() > 0
+            && self.executors.natives.here.values().any(|native| native.room == 0);
+        is_wanting.then_some(self.executors.natives.wants_from)
     }
 
     /// Lets a run wait until an executor takes more: any of its app that offers the handler, or this one only.
     pub(crate) fn stall(&mut self, id: RunId, app: Text, handler: Text, only: Option<Text>) {
-        self.busy.remove(&id);
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.place = Place::Seeking;
+        self.move_to(id, RunLocation::Seeking);
+        let Some(run) = self.loaded.runs.get(&id) else { return };
         let (job, rank): (_, Rank) = (run.job, run.rank(id));
-        self.seekers.stall(job, app, handler, only, rank);
+        self.loaded.seekers.stall(job, app, handler, only, rank);
     }
 
     /// Lets a run wait until executors had time to say whether they have it.
@@ -444,39 +451,40 @@ impl Memory {
         now: Timestamp,
         patience: std::time::Duration,
     ) {
-        self.natives.unclaimed.push(id);
+        self.executors.natives.unclaimed.push(id);
         self.seek(id, app, true, now, patience);
     }
 
     /// Nobody claimed these in time.
     pub(crate) fn end_listening(&mut self, boot: Boot) {
-        if self.natives.listening_until.is_some_and(|until| boot >= until) {
-            self.natives.listening_until = None;
-            let unclaimed = std::mem::take(&mut self.natives.unclaimed);
+        if self.executors.natives.listening_until.is_some_and(|until| boot >= until) {
+            self.executors.natives.listening_until = None;
+            let unclaimed = std::mem::take(&mut self.executors.natives.unclaimed);
             unclaimed.into_iter().for_each(|id| self.seek_again(id));
         }
     }
 
     /// The executor that says it has this very attempt.
     pub(crate) fn claim_of(&mut self, id: RunId, run: &Run, job: &Job) -> Option<(Claim, Arc<Address>)> {
-        if self.natives.claims.is_empty() {
+        if self.executors.natives.claims.is_empty() {
             return None;
         }
-        let (claim, address) = self.natives.claims.remove(&id)?;
+        let (claim, address) = self.executors.natives.claims.remove(&id)?;
         let flags = run.flags;
         // Only what an earlier holder may have sent, and only by an executor of the job's own app.
         let may_be = flags.is_doubtful || flags.may_be_gated || flags.has_gate;
         let is_its = job.executor().is_some() && address.app == job.definition.app;
-        let is_so = claim.attempt == run.attempt && self.natives.is_here(&SessionKey::from(&*address));
+        let is_so =
+            claim.attempt == run.attempt && self.executors.natives.is_here(&SessionKey::from(&*address));
         (may_be && is_its && is_so).then_some((claim, address))
     }
 
     /// An attempt of an earlier holder is at an executor that may not come back.
     pub(crate) fn watch_for(&mut self, address: &Address, now: Timestamp) {
         let of = SessionKey::from(address);
-        if address.dialect == Dialect::Native && !self.natives.is_here(&of) {
+        if address.dialect == Dialect::Native && !self.executors.natives.is_here(&of) {
             let absence = Absence { since: now, is_asked: false };
-            self.natives.absent.entry(of).or_insert(absence);
+            self.executors.natives.absent.entry(of).or_insert(absence);
         }
     }
 
@@ -484,14 +492,15 @@ impl Memory {
     /// have it still, and say there how it ends.
     pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
         let is_over = |absence: &Absence| passed(absence.since, now) >= settings.resume;
-        let over = self.natives.absent.iter().filter(|(_, absence)| is_over(absence));
+        let over = self.executors.natives.absent.iter().filter(|(_, absence)| is_over(absence));
         let mut over: Vec<(SessionKey, Absence)> =
             over.map(|(of, absence)| (of.clone(), absence.clone())).collect();
         over.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (of, absence) in over {
-            let heard_of = self.registry.executor(&of.app, &of.url).and_then(|executor| executor.last_beat);
+            let heard_of =
+                self.executors.registry.executor(&of.app, &of.url).and_then(|executor| executor.last_beat);
             if heard_of.is_some_and(|at| at > absence.since) {
-                self.natives.absent.insert(of, Absence { since: now, is_asked: false });
+                self.executors.natives.absent.insert(of, Absence { since: now, is_asked: false });
             } else {
                 self.lose_native(&of, now);
             }
@@ -499,8 +508,8 @@ impl Memory {
     }
 
     fn lose_native(&mut self, of: &SessionKey, now: Timestamp) {
-        self.natives.absent.remove(of);
-        self.natives.drop_claims(of);
+        self.executors.natives.absent.remove(of);
+        self.executors.natives.drop_claims(of);
         for (id, _) in self.flights_at(of) {
             self.take_for_lost(id, Text::Borrowed("the executor is gone"), now);
         }
@@ -511,14 +520,14 @@ impl Memory {
         let is_there = |address: &Option<Arc<Address>>| {
             address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url)
         };
-        let flights = self.flights.iter().filter(|(_, flight)| is_there(&flight.address));
+        let flights = self.in_flight.flights.iter().filter(|(_, flight)| is_there(&flight.address));
         let mut flights: Vec<_> = flights.map(|(id, flight)| (*id, flight.attempt)).collect();
         flights.sort_unstable();
         flights
     }
 
     fn report_unsent(&mut self, id: RunId, now: Timestamp) {
-        let Some(flight) = self.flights.get(&id) else { return };
+        let Some(flight) = self.in_flight.flights.get(&id) else { return };
         let report = Report {
             receipt: Receipt::default(),
             run: id,
@@ -537,6 +546,6 @@ impl Memory {
 
     /// Everybody asks again who waits for an executor of this app to take more.
     fn recall_stalled(&mut self, app: &Text) {
-        self.seekers.all_stalled(app).into_iter().for_each(|id| self.seek_again(id));
+        self.loaded.seekers.all_stalled(app).into_iter().for_each(|id| self.seek_again(id));
     }
 }

@@ -69,29 +69,29 @@ fn brought(kept: Option<&Payload>) -> Own {
 impl Memory {
     /// What a run has in place of its job's, as far as it was read. What is on its way was.
     pub(crate) fn own_of(&self, id: RunId) -> Own {
-        self.owns.get(&id).copied().unwrap_or_default()
+        self.loaded.owns.get(&id).copied().unwrap_or_default()
     }
 
     /// The same, of a run that is here and was read.
     pub(crate) fn own_if_read(&self, id: RunId) -> Option<Own> {
-        let run = self.runs.get(&id)?;
+        let run = self.loaded.runs.get(&id)?;
         (!run.flags.is_unread).then(|| self.own_of(id))
     }
 
     /// Notes what was read of a run.
     pub(crate) fn note_own(&mut self, id: RunId, own: Own) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.loaded.runs.get_mut(&id) else { return };
         run.flags.is_unread = false;
         if !own.is_nothing() {
-            self.owns.insert(id, own);
+            self.loaded.owns.insert(id, own);
         }
     }
 
     /// Notes what runs have of their own whose payloads were read. Of a part that is only so once its whole is known.
     pub(crate) fn note_brought(&mut self, read: &[RunId], payloads: &FxHashMap<RunId, Payload>) {
         for id in read {
-            let Some(run) = self.runs.get(id).filter(|run| run.flags.is_unread) else { continue };
-            if run.origin != Origin::Part || self.parts.get(*id).is_some() {
+            let Some(run) = self.loaded.runs.get(id).filter(|run| run.flags.is_unread) else { continue };
+            if run.origin != Origin::Part || self.loaded.parts.get(*id).is_some() {
                 self.note_own(*id, brought(payloads.get(id)));
             }
         }

@@ -33,34 +33,34 @@ pub(crate) struct FastCall {
 impl Memory {
     pub(crate) fn take_place(&mut self, id: RunId, flight: &Flight) {
         let Some(place) = flight.http else { return };
-        self.places.take(place.pool, place.app, place.job);
+        self.in_flight.places.take(place.pool, place.app, place.job);
         if place.pool == Pool::Fast {
             let slow_at = flight.sent_at.saturating_add(SLOW_SEND);
-            self.fast_calls.push_back(FastCall { slow_at, run: id, attempt: flight.attempt });
+            self.in_flight.fast_calls.push_back(FastCall { slow_at, run: id, attempt: flight.attempt });
         }
     }
 
     /// Calls that are slow by now leave the fast pool. Where there is no place for them elsewhere they stay, and ask again.
     pub(crate) fn move_slow_calls(&mut self, now: Timestamp) {
         if self.has_planted(Planted::SlowCallsStay) {
-            return self.fast_calls.clear();
+            return self.in_flight.fast_calls.clear();
         }
-        while let Some(call) = self.fast_calls.front().copied()
+        while let Some(call) = self.in_flight.fast_calls.front().copied()
             && call.slow_at < now
         {
-            self.fast_calls.pop_front();
+            self.in_flight.fast_calls.pop_front();
             // How long the store takes to hear of an answer says nothing about the target.
             let is_out = |flight: &&mut Flight| flight.attempt == call.attempt && !flight.is_answered;
-            let flight = self.flights.get_mut(&call.run).filter(is_out);
+            let flight = self.in_flight.flights.get_mut(&call.run).filter(is_out);
             let place = flight.and_then(|flight| flight.http.as_mut());
             // A call that outlived the loss of its shard was counted twice.
             let Some(place) = place.filter(|place| place.pool == Pool::Fast) else { continue };
             let job = place.job;
-            place.pool = self.places.outlive(place.app, job);
+            place.pool = self.in_flight.places.outlive(place.app, job);
             let (is_noted, stays) = (std::mem::replace(&mut place.is_noted, true), place.pool == Pool::Fast);
             if stays {
                 let slow_at = now.saturating_add(SLOW_SEND);
-                self.fast_calls.push_back(FastCall { slow_at, ..call });
+                self.in_flight.fast_calls.push_back(FastCall { slow_at, ..call });
             }
             if !is_noted {
                 self.note_slow(job, now);
@@ -70,12 +70,12 @@ impl Memory {
 
     fn note_slow(&mut self, job: JobId, now: Timestamp) {
         let just_too_long = SLOW_SEND + std::time::Duration::from_millis(1);
-        self.paces.entry(job).or_default().record(now, just_too_long);
+        self.in_flight.paces.entry(job).or_default().record(now, just_too_long);
     }
 
     /// The pool that a call of the job starts from.
     pub(crate) fn pool_for(&self, job: JobId, now: Timestamp) -> Pool {
-        let pace = self.paces.get(&job).map_or(Pool::Fast, |pace| pace.pool(now));
-        if self.places.is_lingering(job) { Pool::Slow } else { pace }
+        let pace = self.in_flight.paces.get(&job).map_or(Pool::Fast, |pace| pace.pool(now));
+        if self.in_flight.places.is_lingering(job) { Pool::Slow } else { pace }
     }
 }

@@ -9,11 +9,13 @@ use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::model::{Attempt, Decided, Job, JobId, Origin, RunId, ShardId, Text, Token};
 use punctual_core::registry::Dialect;
 
-/// Where a loaded run is.
+/// Where a loaded run is. Each location but the last has a set in `LoadedRuns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RunLocation {
     /// In the wheel, until it is due.
     Wheel,
+    /// Between two attempts, the earlier of which has a gate.
+    Between,
     /// Due, and next when there is room.
     Ready,
     /// Due, and waiting for a run of its job to end.
@@ -37,7 +39,7 @@ pub(crate) struct Run {
     pub(crate) priority: u8,
     pub(crate) origin: Origin,
     pub(crate) decided: Decided,
-    pub(crate) place: Place,
+    pub(crate) location: RunLocation,
     pub(crate) flags: Flags,
 }
 
@@ -105,8 +107,8 @@ impl From<&Waiting> for Run {
         let may_repeat = attempt > Attempt::FIRST;
         let is_unread = waiting.may_have_own();
         let flags = Flags { has_payload, is_unread, is_called_back, may_repeat, ..Flags::default() };
-        let place = Place::Wheel;
-        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, place, flags }
+        let location = RunLocation::Wheel;
+        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, location, flags }
     }
 }
 

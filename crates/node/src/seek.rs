@@ -12,7 +12,7 @@ use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
 use crate::backlog::earliest;
-use crate::memory::{Memory, Place};
+use crate::memory::{Memory, RunLocation};
 use crate::natives::NATIVE;
 use crate::ports::Address;
 
@@ -21,7 +21,7 @@ pub(crate) type Crew = Arc<[Arc<Address>]>;
 
 /// A run that waits for an executor.
 #[derive(Clone, Debug)]
-struct Seeking {
+pub(crate) struct Seeking {
     app: Text,
     /// Whether executors were asked and have not answered yet.
     is_asking: bool,
@@ -155,7 +155,7 @@ impl Seekers {
     }
 
     /// It waits no longer, but may come back.
-    fn take(&mut self, id: RunId) -> Option<Seeking> {
+    pub(crate) fn take(&mut self, id: RunId) -> Option<Seeking> {
         let seeking = self.waiting.remove(&id)?;
         if let Some((post, rank, job)) = &seeking.stalled {
             self.unstall(post, rank, *job);
@@ -258,12 +258,12 @@ impl Memory {
     /// The executors of an app that runs may be sent to now, in their order. Every run asks, so the list is kept for as
     /// long as it is true.
     pub(crate) fn executors_of(&mut self, app: &str) -> Crew {
-        let version = self.registry.version(app);
-        match self.crews.get(app) {
+        let version = self.executors.registry.version(app);
+        match self.executors.crews.get(app) {
             Some((of, crew)) if *of == version => Arc::clone(crew),
             _ => {
                 let crew: Crew = self.list_executors(app).into_iter().map(Arc::new).collect();
-                self.crews.insert(Text::Owned(app.to_owned()), (version, Arc::clone(&crew)));
+                self.executors.crews.insert(Text::Owned(app.to_owned()), (version, Arc::clone(&crew)));
                 crew
             }
         }
@@ -277,15 +277,15 @@ impl Memory {
             app: app.to_owned().into(),
             access_token: access_token.clone(),
             is_known: true,
-            is_listed: self.registry.executor(app, url).is_some_and(|executor| executor.is_listed),
+            is_listed: self.executors.registry.executor(app, url).is_some_and(|executor| executor.is_listed),
         };
-        self.registry.routable(app).map(address).collect()
+        self.executors.registry.routable(app).map(address).collect()
     }
 
     /// An executor by its address, for whatever is to be said to it about an attempt that it may have. One that is neither
     /// registered nor set by people is shown no token.
     pub(crate) fn executor_at(&self, app: &str, url: &Text) -> Address {
-        let executor = self.registry.executor(app, url);
+        let executor = self.executors.registry.executor(app, url);
         let dialect = executor.map(|executor| executor.dialect);
         let spoken = if url.starts_with(NATIVE) { Dialect::Native } else { Dialect::default() };
         Address {
@@ -308,53 +308,54 @@ impl Memory {
     /// Notes which apps have tokens of their own, after any of them may have changed.
     pub(crate) fn note_tokens(&mut self) {
         let own = |app: &App| Some((Text::Owned(app.name.to_string()), app.access_token.clone()?));
-        self.tokens = Some(Arc::new(self.registry.apps().filter_map(own).collect()));
-        self.crews.clear();
+        self.executors.tokens = Some(Arc::new(self.executors.registry.apps().filter_map(own).collect()));
+        self.executors.crews.clear();
     }
 
     /// The same after one of them changed here. As long as the others are not known, nothing is.
     pub(crate) fn renew_tokens(&mut self) {
-        if self.tokens.is_some() {
+        if self.executors.tokens.is_some() {
             self.note_tokens();
         }
     }
 
     fn access_token(&self, app: &str) -> Option<Arc<Secret>> {
-        self.registry.app(app).and_then(|app| app.access_token.clone()).map(Arc::new)
+        self.executors.registry.app(app).and_then(|app| app.access_token.clone()).map(Arc::new)
     }
 
     /// Lets a run wait for an executor: for one to come, or for the answer of those that were asked.
     pub(crate) fn seek(&mut self, id: RunId, app: Text, is_asking: bool, now: Timestamp, patience: Duration) {
-        self.busy.remove(&id);
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        run.place = Place::Seeking;
-        self.seekers.add(id, app, is_asking, now.saturating_add(patience));
-        self.wakes.watch = true;
+        if !self.loaded.runs.contains_key(&id) {
+            return;
+        }
+        self.move_to(id, RunLocation::Seeking);
+        self.loaded.seekers.add(id, app, is_asking, now.saturating_add(patience));
+        self.outbox.wakes.watch = true;
     }
 
     /// A run that was waiting for an executor asks again.
     pub(crate) fn seek_again(&mut self, id: RunId) {
-        if self.seekers.take(id).is_some() {
-            self.make_ready(id);
-            self.wakes.fire = true;
+        if self.loaded.seekers.take(id).is_some() {
+            self.move_to(id, RunLocation::Ready);
+            self.outbox.wakes.fire = true;
         }
     }
 
     /// Everybody asks again who waits for an executor of this app.
     pub(crate) fn recall(&mut self, app: &str) {
-        let ids: Vec<RunId> = self.seekers.by_app.get(app).into_iter().flatten().copied().collect();
+        let ids: Vec<RunId> = self.loaded.seekers.by_app.get(app).into_iter().flatten().copied().collect();
         ids.into_iter().for_each(|id| self.seek_again(id));
     }
 
     /// The answer of those that were asked.
     pub(crate) fn choose(&mut self, id: RunId, url: Option<Text>, now: Timestamp, patience: Duration) {
-        let Some(seeking) = self.seekers.take(id) else { return };
+        let Some(seeking) = self.loaded.seekers.take(id) else { return };
         match url {
             Some(url) => {
                 let address = self.executor_at(&seeking.app, &url);
-                self.chosen.insert(id, Arc::new(address));
-                self.make_ready(id);
-                self.wakes.fire = true;
+                self.loaded.chosen.insert(id, Arc::new(address));
+                self.move_to(id, RunLocation::Ready);
+                self.outbox.wakes.fire = true;
             }
             None => self.seek(id, seeking.app, false, now, patience),
         }

@@ -56,7 +56,8 @@ pub struct Settings {
     pub name: Text,
     /// Where other nodes reach it.
     pub address: Text,
-    /// A bug to be found; none outside the simulator.
+    /// A bug to be found. Only the simulator plants one.
+    #[cfg(feature = "planted")]
     pub planted: Option<Planted>,
 }
 
@@ -94,6 +95,7 @@ impl Default for Settings {
             retention: Duration::from_secs(30 * 86_400),
             name: Text::Borrowed(""),
             address: Text::Borrowed(""),
+            #[cfg(feature = "planted")]
             planted: None,
         }
     }
@@ -146,6 +148,7 @@ impl Default for RegistrySettings {
 
 /// Bugs that the simulator must find when they are switched on. They keep it honest: a checker that finds none of
 /// them would find none of ours either.
+#[cfg_attr(not(feature = "planted"), expect(unreachable_pub, reason = "only the simulator plants bugs"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A gated attempt is sent before its gate is written.

@@ -37,7 +37,9 @@ struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// The line is written; this many were left out before it.
-    Write { left_out: u64 },
+    Write {
+        left_out: u64,
+    },
     /// The line is written, and it is the last one of this window.
     WriteLast,
     LeaveOut,
@@ -56,7 +58,11 @@ impl OperatorLog {
             }
             Admission::WriteLast => {
                 tell(event);
-                tracing::warn!(kind, app, "more lines of this kind are left out of the log for a minute; the metrics count them");
+                tracing::warn!(
+                    kind,
+                    app,
+                    "more lines of this kind are left out of the log for a minute; the metrics count them"
+                );
             }
         }
     }

@@ -1,13 +1,12 @@
 //! Runs: one piece of due work each, written once and closed once.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use calendar::Timestamp;
 
 use super::names::names;
-use super::{JobId, RunId, ShardId};
+use super::{Attempt, JobId, RunId, ShardId};
 use crate::policy::misfire;
 
 /// A short text, mostly one of ours.
@@ -264,51 +263,16 @@ names!(
     Skipped = "skipped",
 );
 
-/// What can happen to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunMove {
-    /// An attempt begins.
-    Send,
-    /// An attempt ended badly and another is to come.
-    Retry,
-    /// It ends.
-    Close(Outcome),
-}
-
-/// A move that a state does not allow: a bug in whoever asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IllegalMove {
-    /// Where the run stood.
-    pub from: RunState,
-    /// What was asked.
-    pub asked: RunMove,
-}
-
-impl fmt::Display for IllegalMove {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a run that is {} cannot be moved by {:?}", self.from, self.asked)
-    }
-}
-
-impl std::error::Error for IllegalMove {}
-
 impl RunState {
-    /// The state after a move, if the move is legal. Nothing settled ever moves.
-    pub fn after(self, asked: RunMove) -> Result<RunState, IllegalMove> {
-        use RunState::{Pending, Retrying, Running};
-        match (self, asked) {
-            (Pending | Retrying, RunMove::Send) => Ok(Running),
-            (Running, RunMove::Retry) => Ok(Retrying),
-            // Success and failure are said by an attempt, so there must be one. A retry can still be skipped:
-            // its job may have been stopped meanwhile. Lost covers what an earlier holder may have sent.
-            (Running, RunMove::Close(outcome)) if outcome != Outcome::Skipped => Ok(outcome.into()),
-            (Retrying, RunMove::Close(outcome)) if outcome != Outcome::Succeeded => Ok(outcome.into()),
-            (Pending, RunMove::Close(outcome @ (Outcome::Skipped | Outcome::Cancelled | Outcome::Lost))) => {
-                Ok(outcome.into())
-            }
-            // Nobody to send it to: it fails without an attempt.
-            (Pending, RunMove::Close(Outcome::Failed)) => Ok(RunState::Failed),
-            _ => Err(IllegalMove { from: self, asked }),
+    /// The state that the records of a run amount to: its end, the attempt it waits for, and whether an attempt of it is
+    /// behind a gate.
+    pub fn of(end: Option<Outcome>, waits_for: Option<Attempt>, is_gated: bool) -> RunState {
+        match (end, waits_for) {
+            (Some(outcome), _) => outcome.into(),
+            (None, Some(attempt)) if attempt > Attempt::FIRST => RunState::Retrying,
+            (None, Some(_)) => RunState::Pending,
+            (None, None) if is_gated => RunState::Running,
+            (None, None) => RunState::Pending,
         }
     }
 
@@ -334,37 +298,24 @@ impl From<Outcome> for RunState {
 mod tests {
     use super::*;
 
-    fn moves() -> Vec<RunMove> {
-        let closes = Outcome::ALL.iter().map(|outcome| RunMove::Close(*outcome));
-        [RunMove::Send, RunMove::Retry].into_iter().chain(closes).collect()
-    }
-
     #[test]
-    fn nothing_settled_moves() {
-        for state in RunState::ALL.iter().filter(|state| !state.is_open()) {
-            assert!(moves().iter().all(|asked| state.after(*asked).is_err()), "{state}");
+    fn an_end_outweighs_a_wait_and_a_wait_outweighs_a_gate() {
+        let second = Attempt::FIRST.next();
+        for outcome in Outcome::ALL {
+            assert_eq!(RunState::of(Some(*outcome), Some(second), true), (*outcome).into());
+            assert!(!RunState::of(Some(*outcome), None, false).is_open());
         }
-    }
-
-    #[test]
-    fn an_open_run_moves_as_the_picture_says() {
-        use Outcome::{Cancelled, Failed, Lost, Skipped, Succeeded};
-        let legal = |state: RunState| -> Vec<RunMove> {
-            moves().into_iter().filter(|asked| state.after(*asked).is_ok()).collect()
-        };
-        let close = RunMove::Close;
-        assert_eq!(
-            legal(RunState::Pending),
-            [RunMove::Send, close(Failed), close(Lost), close(Cancelled), close(Skipped)]
-        );
-        assert_eq!(
-            legal(RunState::Running),
-            [RunMove::Retry, close(Succeeded), close(Failed), close(Lost), close(Cancelled)]
-        );
-        assert_eq!(
-            legal(RunState::Retrying),
-            [RunMove::Send, close(Failed), close(Lost), close(Cancelled), close(Skipped)]
-        );
+        let open = [
+            (None, false, RunState::Pending),
+            (None, true, RunState::Running),
+            (Some(Attempt::FIRST), false, RunState::Pending),
+            (Some(second), false, RunState::Retrying),
+            // The gate is that of the attempt before.
+            (Some(second), true, RunState::Retrying),
+        ];
+        for (waits_for, is_gated, state) in open {
+            assert_eq!(RunState::of(None, waits_for, is_gated), state);
+        }
     }
 
     #[test]

@@ -86,14 +86,14 @@ impl Node {
 
     /// Whether an executor is known, or one more may be.
     fn has_room_for(&self, beat: &Beat) -> bool {
-        let registry = &self.memory().registry;
+        let registry = &self.memory().executors.registry;
         registry.executor(&beat.app, &beat.address).is_some() || registry.executor_count() < REGISTRY_MAX
     }
 
     pub(crate) fn hear_beat(&self, beat: &Beat) {
         let Some(now) = self.now() else { return };
         let mut memory = self.memory();
-        let change = memory.registry.beat(&beat.app, &beat.address, beat.dialect, now);
+        let change = memory.executors.registry.beat(&beat.app, &beat.address, beat.dialect, now);
         memory.note_changes(change.into_iter().collect(), now);
     }
 
@@ -125,7 +125,8 @@ impl Node {
         }
         let now = self.told_time()?;
         let mut memory = self.memory();
-        if is_carried && memory.natives.is_here(&SessionKey { app: app.clone(), url: url.clone() }) {
+        if is_carried && memory.executors.natives.is_here(&SessionKey { app: app.clone(), url: url.clone() })
+        {
             return Err(DeskError::Conflict(format!("{url} has a session here already").into()));
         }
         let address = Arc::new(Address { dialect: Dialect::Native, ..memory.executor_at(&app, &url) });
@@ -142,14 +143,14 @@ impl Node {
         is_final: bool,
     ) -> Result<(), DeskError> {
         let (now, of) = (self.told_time()?, SessionKey::new(app, url));
-        let was_reached = self.memory().natives.is_reached(&of);
+        let was_reached = self.memory().executors.natives.is_reached(&of);
         let went = self.memory().native_went(&of, session, is_final, now);
         if !went || !was_reached {
             // It has another one; or it is not ours to see off.
             return Ok(());
         }
         self.executor_left(app, url).await?;
-        if self.memory().natives.is_here(&of) {
+        if self.memory().executors.natives.is_here(&of) {
             // It came back meanwhile.
             let (app, address) = (Text::Owned(app.to_owned()), Text::Owned(url.to_owned()));
             self.beat(Beat { app, address, dialect: Dialect::Native }).await?;
@@ -160,7 +161,7 @@ impl Node {
     fn hear_goodbye(&self, app: &str, address: &str) {
         let Some(now) = self.now() else { return };
         let mut memory = self.memory();
-        let change = memory.registry.leave(app, address, now);
+        let change = memory.executors.registry.leave(app, address, now);
         memory.note_changes(change.into_iter().collect(), now);
     }
 
@@ -168,7 +169,7 @@ impl Node {
     pub async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {
         let version = self.ports.apps.put_app(app.clone(), expected).await?;
         // Whether it is paused is not for who puts it to say.
-        let paused = self.memory().paused.get(&app.name).cloned();
+        let paused = self.memory().executors.paused.get(&app.name).cloned();
         self.note_app(&AppRow { version, paused, ..app });
         Ok(version)
     }
@@ -177,10 +178,10 @@ impl Node {
     pub(super) fn note_app(&self, app: &AppRow) {
         let Some(now) = self.now() else { return };
         let mut memory = self.memory();
-        memory.versions.insert(app.name.clone(), app.version);
+        memory.executors.versions.insert(app.name.clone(), app.version);
         memory.note_retention(app);
         memory.note_paused(app);
-        memory.registry.put_app(app_of(app.clone()), now);
+        memory.executors.registry.put_app(app_of(app.clone()), now);
         memory.renew_tokens();
         memory.recall(&app.name);
     }
@@ -190,9 +191,9 @@ impl Node {
         let was_there = self.ports.apps.remove_app(name).await?;
         if let Some(now) = self.now() {
             let mut memory = self.memory();
-            let changes = memory.registry.remove_app(name, now);
-            memory.retentions.remove(name);
-            memory.paused.remove(name);
+            let changes = memory.executors.registry.remove_app(name, now);
+            memory.executors.retentions.remove(name);
+            memory.executors.paused.remove(name);
             memory.renew_tokens();
             memory.note_changes(changes, now);
         }
@@ -203,20 +204,20 @@ impl Node {
     pub fn apps(&self) -> Vec<AppView> {
         let memory = self.memory();
         let busy = memory.busy_executors();
-        memory.registry.apps().map(|app| memory.view(app, &busy)).collect()
+        memory.executors.registry.apps().map(|app| memory.view(app, &busy)).collect()
     }
 
     /// One app.
     pub fn app(&self, name: &str) -> Option<AppView> {
         let memory = self.memory();
-        let app = memory.registry.app(name)?;
+        let app = memory.executors.registry.app(name)?;
         Some(memory.view(app, &memory.busy_executors()))
     }
 
     /// The tokens of those apps that have one of their own. Before the first look around, the store is asked: as long as
     /// nobody can say who may speak for an app, nobody may.
     pub async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError> {
-        let known = self.memory().tokens.clone();
+        let known = self.memory().executors.tokens.clone();
         if let Some(tokens) = known {
             return Ok(tokens);
         }
@@ -228,7 +229,7 @@ impl Node {
     pub fn tell_refused(&self, app: &str, address: &str, reason: &str) {
         let text = |said: &str| Text::Owned(said.to_owned());
         let (app, address, reason) = (text(app), text(address), text(reason));
-        self.memory().events.push(Event::RegistrationRefused { app, address, reason });
+        self.memory().outbox.events.push(Event::RegistrationRefused { app, address, reason });
     }
 
     /// The reports that callbacks mean. What nobody knows, and what is of an app that `may` does not allow, is left out
@@ -262,7 +263,7 @@ impl Node {
                 }
             }
         }
-        refused.tell(&mut memory.events);
+        refused.tell(&mut memory.outbox.events);
         Ok(reports)
     }
 }
@@ -312,7 +313,7 @@ impl Memory {
         if !may(&job.definition.app) {
             return Err("it is of another app");
         }
-        let flight = self.flights.get(&sent.run).filter(|flight| flight.attempt == sent.attempt);
+        let flight = self.in_flight.flights.get(&sent.run).filter(|flight| flight.attempt == sent.attempt);
         let calls_back = match flight {
             Some(flight) => flight.address.as_ref().is_some_and(|at| at.dialect != Dialect::Native),
             None => job.executor().is_some() && !sent.executor.starts_with(NATIVE),
@@ -323,16 +324,17 @@ impl Memory {
     /// How many attempts each executor has from this node.
     fn busy_executors(&self) -> BTreeMap<SessionKey, usize> {
         let mut busy = BTreeMap::new();
-        for address in self.flights.values().filter_map(|flight| flight.address.as_ref()) {
+        for address in self.in_flight.flights.values().filter_map(|flight| flight.address.as_ref()) {
             *busy.entry(SessionKey::from(&**address)).or_default() += 1;
         }
         busy
     }
 
     fn view(&self, app: &App, busy: &BTreeMap<SessionKey, usize>) -> AppView {
-        let routable: Vec<&str> = self.registry.routable(&app.name).map(|(address, _)| &**address).collect();
+        let routable: Vec<&str> =
+            self.executors.registry.routable(&app.name).map(|(address, _)| &**address).collect();
         let place = |executor: &Executor| routable.iter().position(|address| **address == *executor.address);
-        let mut executors: Vec<&Executor> = self.registry.executors(&app.name).collect();
+        let mut executors: Vec<&Executor> = self.executors.registry.executors(&app.name).collect();
         executors.sort_by_key(|executor| place(executor).unwrap_or(usize::MAX));
         let show = |executor: &Executor| ExecutorView {
             address: executor.address.to_string().into(),
@@ -341,7 +343,7 @@ impl Memory {
             is_routable: place(executor).is_some(),
             is_suspect: executor.health() == Health::Suspect,
             in_flight: busy.get(&SessionKey::new(&app.name, &executor.address)).copied().unwrap_or(0),
-            handlers: self.natives.handlers(&SessionKey::new(&app.name, &executor.address)),
+            handlers: self.executors.natives.handlers(&SessionKey::new(&app.name, &executor.address)),
         };
         AppView { row: self.row_of(app), executors: executors.into_iter().map(show).collect() }
     }
@@ -355,9 +357,9 @@ impl Memory {
                 Addresses::Manual(list) => Some(list.iter().map(|one| one.clone().into()).collect()),
             },
             access_token: app.access_token.clone(),
-            retention: self.retentions.get(&*app.name).copied(),
-            paused: self.paused.get(&*app.name).cloned(),
-            version: self.versions.get(&*app.name).copied().unwrap_or(0),
+            retention: self.executors.retentions.get(&*app.name).copied(),
+            paused: self.executors.paused.get(&*app.name).cloned(),
+            version: self.executors.versions.get(&*app.name).copied().unwrap_or(0),
         }
     }
 }

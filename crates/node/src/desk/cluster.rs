@@ -37,9 +37,10 @@ impl Node {
     /// The nodes that lived when this one last heard of them; this one always.
     pub fn nodes(&self) -> Vec<NodeView> {
         let memory = self.memory();
-        let me = memory.id;
-        let shards_of = |node: NodeId| memory.owners.iter().filter(|owner| **owner == Some(node)).count();
-        let others = memory.nodes.iter().filter(|row| row.node != me).map(|row| NodeView {
+        let me = memory.cluster.id;
+        let shards_of =
+            |node: NodeId| memory.cluster.owners.iter().filter(|owner| **owner == Some(node)).count();
+        let others = memory.cluster.nodes.iter().filter(|row| row.node != me).map(|row| NodeView {
             node: row.node,
             name: row.name.clone(),
             address: row.address.clone(),
@@ -51,9 +52,9 @@ impl Node {
             node: me,
             name: self.settings.name.clone(),
             address: self.settings.address.clone(),
-            shards: memory.held.len(),
+            shards: memory.cluster.held.len(),
             is_self: true,
-            is_drained: memory.has_left,
+            is_drained: memory.cluster.has_left,
         };
         others.chain([own]).collect()
     }
@@ -64,7 +65,7 @@ impl Node {
             self.hear(Hint::Drain);
             return true;
         }
-        let is_known = self.memory().nodes.iter().any(|row| row.node == node);
+        let is_known = self.memory().cluster.nodes.iter().any(|row| row.node == node);
         if is_known {
             self.ports.peers.tell(node, Hint::Drain);
         }
@@ -74,12 +75,12 @@ impl Node {
     /// The shards, as this node last heard.
     pub fn shards(&self) -> Vec<ShardView> {
         let memory = self.memory();
-        let rows = memory.owners.iter().zip(&memory.epochs);
+        let rows = memory.cluster.owners.iter().zip(&memory.cluster.epochs);
         (0..)
             .map(ShardId)
             .zip(rows)
             .map(|(shard, (owner, epoch))| {
-                let epoch = memory.held.get(&shard).map_or(*epoch, |held| held.epoch);
+                let epoch = memory.cluster.held.get(&shard).map_or(*epoch, |held| held.epoch);
                 ShardView { shard, owner: *owner, epoch }
             })
             .collect()

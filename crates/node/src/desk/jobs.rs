@@ -105,7 +105,7 @@ impl Node {
         };
         match changed {
             Ok(_) => {
-                self.memory().events.push(Event::JobStopped { job, reason });
+                self.memory().outbox.events.push(Event::JobStopped { job, reason });
                 Ok(())
             }
             // What made us stop it will be met again.
@@ -296,11 +296,11 @@ impl Node {
         let others = {
             let mut memory = self.memory();
             memory.note_change(changed.job);
-            memory.events.push(Event::JobChanged { job: changed.job, version: changed.version });
-            memory.wakes.renew = true;
-            memory.wakes.plan = true;
-            let me = memory.id;
-            memory.nodes.iter().map(|row| row.node).filter(|node| *node != me).collect::<Vec<_>>()
+            memory.outbox.events.push(Event::JobChanged { job: changed.job, version: changed.version });
+            memory.outbox.wakes.renew = true;
+            memory.outbox.wakes.plan = true;
+            let me = memory.cluster.id;
+            memory.cluster.nodes.iter().map(|row| row.node).filter(|node| *node != me).collect::<Vec<_>>()
         };
         for node in others {
             self.ports.peers.tell(node, Hint::Changed(changed.change, changed.job));

@@ -33,7 +33,7 @@ impl Node {
 
     /// Whether an app is paused. Memory learns late that it is no longer, so the store has the last word.
     pub(super) async fn is_paused(&self, app: &str) -> Result<bool, DeskError> {
-        let may_be = self.memory().paused.contains_key(app);
+        let may_be = self.memory().executors.paused.contains_key(app);
         Ok(may_be && self.is_surely_paused(app).await?)
     }
 
@@ -67,8 +67,8 @@ impl Memory {
     /// Takes note of whether an app is paused.
     pub(super) fn note_paused(&mut self, app: &AppRow) {
         match &app.paused {
-            Some(paused) => self.paused.insert(app.name.clone(), paused.clone()),
-            None => self.paused.remove(&app.name),
+            Some(paused) => self.executors.paused.insert(app.name.clone(), paused.clone()),
+            None => self.executors.paused.remove(&app.name),
         };
     }
 }

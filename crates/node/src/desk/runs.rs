@@ -158,7 +158,7 @@ impl Node {
         let job = self.knows(job).await?;
         let now = self.told_time()?;
         let to = to.min(now);
-        let own = self.memory().retentions.get(&*job.definition.app).copied();
+        let own = self.memory().executors.retentions.get(&*job.definition.app).copied();
         if from < before(now, own.unwrap_or(self.settings.retention)) {
             let reason = "is older than what is kept: which of its instants ran is forgotten";
             return Err(DeskError::Invalid {
@@ -198,7 +198,7 @@ impl Node {
     pub(super) fn tell_holder(&self, shard: ShardId) {
         let (me, owner): (NodeId, Option<NodeId>) = {
             let memory = self.memory();
-            (memory.id, memory.owners.get(usize::from(shard.0)).copied().flatten())
+            (memory.cluster.id, memory.cluster.owners.get(usize::from(shard.0)).copied().flatten())
         };
         if let Some(owner) = owner.filter(|owner| *owner != me) {
             self.ports.peers.tell(owner, Hint::Arrived(shard));
@@ -250,12 +250,12 @@ impl Node {
                 births.into_iter().zip(ids).map(|((job, birth), id)| birth.named(&job, id, shards)).collect();
             // What a holder may have passed over already is left for it; the rest it will load by itself.
             let soon = now.saturating_add(self.settings.load_ahead * 2);
-            let is_left = |run: &&NewRun| run.due <= soon && !memory.held.contains_key(&run.shard);
+            let is_left = |run: &&NewRun| run.due <= soon && !memory.cluster.held.contains_key(&run.shard);
             let left: Vec<_> =
                 runs.iter().filter(is_left).map(|run| (run.shard, ArrivalKind::Run(run.id))).collect();
-            let epoch = |run: &NewRun| memory.held.get(&run.shard).map(|held| held.epoch);
+            let epoch = |run: &NewRun| memory.cluster.held.get(&run.shard).map(|held| held.epoch);
             let epochs: Vec<Option<Epoch>> = runs.iter().map(epoch).collect();
-            (runs, left, epochs, memory.reads.begin())
+            (runs, left, epochs, memory.loaded.reads.begin())
         };
         let shards: Vec<ShardId> = left.iter().map(|(shard, _)| *shard).collect();
         let accepted = self.ports.store.accept(runs.clone(), left).await;
@@ -275,7 +275,7 @@ impl Node {
                 }
                 Err(_) => runs.iter().for_each(|run| memory.read_again(run.shard, run.due)),
             }
-            memory.reads.end(read);
+            memory.loaded.reads.end(read);
         }
         let accepted = accepted.map_err(|error| match error {
             StoreError::Away(reason) => DeskError::Away(reason),

@@ -13,7 +13,7 @@ use punctual_core::wheel::Mark;
 use super::DeskError;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Place, Run};
+use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{ArrivalKind, Kill, RunRow, StoreError, Waiting};
 use crate::step::Ended;
 
@@ -217,7 +217,7 @@ impl Node {
         if parts.is_empty() {
             return Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::Asked));
         }
-        self.memory().parts.end(id);
+        self.memory().loaded.parts.end(id);
         let mut is_left = false;
         for part in parts {
             is_left |= self.cancel_one(part, reason.clone()).await?.is_none();
@@ -308,7 +308,7 @@ impl Node {
         for (run, shard, at) in &moved {
             // What lies behind our reach will be loaded in its time.
             let place = Mark { due: *at, id: run.0 };
-            if memory.held.get(shard).is_some_and(|held| place < held.reach) {
+            if memory.cluster.held.get(shard).is_some_and(|held| place < held.reach) {
                 memory.look_up_later(*run);
             }
         }
@@ -324,7 +324,7 @@ impl Node {
         let boot = self.boot();
         let memory = self.memory();
         match memory.trusted_now(boot) {
-            Some(_) => memory.held.keys().copied().collect(),
+            Some(_) => memory.cluster.held.keys().copied().collect(),
             None => BTreeSet::new(),
         }
     }
@@ -344,15 +344,16 @@ impl Memory {
     /// Takes a run into the hands of a wish that it waits; none if it was sent, or may have been.
     fn put_off_by_wish(&mut self, row: &RunRow, at: Timestamp, term: Duration) -> Option<Ended> {
         let id = row.waiting.run;
-        let known = self.runs.get(&id).copied();
-        let inherited = self.held.get(&row.waiting.shard).map(|held| held.inherited);
+        let known = self.loaded.runs.get(&id).copied();
+        let inherited = self.cluster.held.get(&row.waiting.shard).map(|held| held.inherited);
         let is_gone = |run: &Run| match self.jobs.get(run.job) {
             Some(Known::Job(job)) => self.may_have_been_sent(job, run, term),
             _ => true,
         };
         let may_be_sent = match known {
             Some(run) => {
-                matches!(run.place, Place::Flight | Place::Busy) || run.flags.is_doubtful && is_gone(&run)
+                matches!(run.location, RunLocation::Flight | RunLocation::Busy)
+                    || run.flags.is_doubtful && is_gone(&run)
             }
             None => {
                 let is_doubtful = inherited.is_none_or(|inherited| row.waiting.ready_at < inherited);
@@ -365,8 +366,7 @@ impl Memory {
         let run = known.unwrap_or_else(|| Run::from(&row.waiting));
         // In hand until it is written, so that it is not sent meanwhile.
         if known.is_some() {
-            self.wheel.cancel(id.0);
-            self.make_busy(id);
+            self.move_to(id, RunLocation::Busy);
         }
         Some(Ended::unsent(id, &run, Then::Wait { ready_at: at, attempt: run.attempt }))
     }
@@ -377,7 +377,7 @@ impl Memory {
 
     /// Whether a run may have fallen into parts, which have to end before it does. One that did has a gate.
     fn may_have_parts(&self, row: &RunRow) -> bool {
-        match self.flights.get(&row.waiting.run) {
+        match self.in_flight.flights.get(&row.waiting.run) {
             Some(flight) => flight.is_whole(),
             None => row.is_gated,
         }
@@ -387,20 +387,20 @@ impl Memory {
     /// changed.
     fn end_by_wish(&mut self, row: &RunRow, close: &Close) -> Option<(Ended, Option<Kill>)> {
         let id = row.waiting.run;
-        let run = self.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
-        if !self.flights.contains_key(&id) {
+        let run = self.loaded.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
+        if !self.in_flight.flights.contains_key(&id) {
             // From now on no step of ours can send it.
             self.forget(id);
         }
         let then = Then::Close(close.clone());
-        let ended = match self.flights.get(&id) {
+        let ended = match self.in_flight.flights.get(&id) {
             None => Ended::unsent(id, &run, then),
             Some(flight) => {
                 let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), close.closed_at);
                 Ended::sent(id, &run, attempt, then)
             }
         };
-        let flying = self.flights.get(&id).filter(|flight| !flight.is_whole());
+        let flying = self.in_flight.flights.get(&id).filter(|flight| !flight.is_whole());
         let kill = flying.map(|flight| Kill {
             run: id,
             job: run.job,

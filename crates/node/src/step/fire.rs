@@ -1,7 +1,8 @@
 //! Firing: what is due leaves the wheel, is asked for, admitted, written down where it must be, and sent.
 //!
-//! The order of effects: what is skipped or put off is written; what needs a gate is gated, then looked at once more;
-//! only then memory says "on its way", and dispatch gets it.
+//! The order of effects in a round: what needs no gate is marked as in flight and handed to dispatch at once, so that no
+//! write holds it up; then skips and deferrals are written; then gates. A gated run is looked at once more after the store
+//! has answered, and only then marked and handed over.
 
 mod decide;
 mod gate;
@@ -18,7 +19,7 @@ use punctual_core::model::{Brought, JobId, PAYLOAD_MAX, Payload, RunId, StoppedR
 use rustc_hash::FxHashMap;
 
 use crate::Node;
-use crate::memory::Memory;
+use crate::memory::{Memory, RunLocation};
 use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
 use crate::settings::Settings;
 use crate::step::Ended;
@@ -27,7 +28,7 @@ use pick::Picked;
 /// Why a run ended that a newcomer took the place of.
 const COVERED: &str = "a newer run took its place";
 
-/// While the store is away, this often it is looked for what can go without it.
+/// Poll interval while the store is down.
 const ALONE_EVERY: Duration = Duration::from_millis(10);
 
 /// Whether a step can ask the store.
@@ -74,7 +75,7 @@ impl Node {
     /// Starts what is due: asks its job, admits it, writes its gate, sends it.
     pub async fn fire(&self) -> Boot {
         let boot = self.boot();
-        if boot < self.memory().paused_until {
+        if boot < self.memory().agenda.paused_until {
             return self.fire_alone();
         }
         let Picked { mut runs, mut is_full, unsorted } = self.pick(Help::Store);
@@ -113,7 +114,7 @@ impl Node {
         // Whatever changed its mind at the last moment waits for the store.
         self.put_back(&picked);
         let soon = self.boot().plus(ALONE_EVERY);
-        self.memory().paused_until.min(soon)
+        self.memory().agenda.paused_until.min(soon)
     }
 
     async fn fire_picked(&self, picked: &[RunId]) -> Result<(), StoreError> {
@@ -168,7 +169,7 @@ impl Node {
     async fn prepare(&self, picked: &[RunId]) -> Result<Payloads, StoreError> {
         let (jobs, with_payload) = {
             let memory = self.memory();
-            let of = |id: &RunId| memory.runs.get(id);
+            let of = |id: &RunId| memory.loaded.runs.get(id);
             let jobs: Vec<_> = picked.iter().filter_map(|id| of(id).map(|run| run.job)).collect();
             let brings = |id: &&RunId| of(id).is_some_and(|run| run.flags.has_payload);
             (jobs, picked.iter().filter(brings).copied().collect::<Vec<_>>())
@@ -189,7 +190,7 @@ impl Node {
         self.know_parts(picked).await?;
         let wholes: BTreeMap<RunId, RunId> = {
             let memory = self.memory();
-            picked.iter().filter_map(|id| Some((*id, memory.parts.get(*id)?.whole))).collect()
+            picked.iter().filter_map(|id| Some((*id, memory.loaded.parts.get(*id)?.whole))).collect()
         };
         if wholes.is_empty() {
             return Ok(Payloads::default());
@@ -207,7 +208,7 @@ impl Node {
         let mut memory = self.memory();
         for id in picked {
             if memory.in_hand(*id).is_some() {
-                memory.make_ready(*id);
+                memory.move_to(*id, RunLocation::Ready);
             }
         }
     }

@@ -48,7 +48,8 @@ impl Node {
         let (now, unadopted) = {
             let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(true) };
-            let is_new = |lease: &Lease| memory.held.get(&lease.shard).is_some_and(|held| !held.is_adopted);
+            let is_new =
+                |lease: &Lease| memory.cluster.held.get(&lease.shard).is_some_and(|held| !held.is_adopted);
             (now, memory.leases().into_iter().filter(is_new).collect::<Vec<_>>())
         };
         if !unadopted.is_empty() {
@@ -57,12 +58,12 @@ impl Node {
         let until = now.saturating_add(self.settings.load_ahead);
         let Some((leases, from)) = self.behind(until) else { return Ok(true) };
         self.reach_out(&leases, until);
-        let read = self.memory().reads.begin();
+        let read = self.memory().loaded.reads.begin();
         let loaded = self.load_with_jobs(&leases, from, until).await;
         if let Ok(loaded) = &loaded {
             self.take_in_all(read, &leases, until, loaded);
         }
-        self.memory().reads.end(read);
+        self.memory().loaded.reads.end(read);
         loaded?;
         Ok(self.behind(until).is_none())
     }
@@ -85,17 +86,17 @@ impl Node {
     /// A little behind is not behind: shards whose places differ by moments are read together, from the earliest.
     fn behind(&self, until: Timestamp) -> Option<(Vec<Lease>, Mark)> {
         let mut memory = self.memory();
-        if memory.wheel.room() == 0 {
+        if memory.loaded.wheel.room() == 0 {
             return None;
         }
-        if memory.wheel.mark().is_some() {
+        if memory.loaded.wheel.mark().is_some() {
             if !memory.has_room_again() {
                 return None;
             }
-            memory.wheel.open_to(None);
+            memory.loaded.wheel.open_to(None);
         }
         let little = self.settings.load_ahead / 8;
-        let from = memory.held.values().map(|held| held.loaded).min()?;
+        let from = memory.cluster.held.values().map(|held| held.loaded).min()?;
         let next = from.due.saturating_add(little);
         if next >= until {
             return None;
@@ -103,14 +104,14 @@ impl Node {
         let is_there = |(shard, held): (&ShardId, &Held)| {
             (held.loaded.due <= next).then_some(Lease { shard: *shard, epoch: held.epoch })
         };
-        Some((memory.held.iter().filter_map(is_there).collect(), from))
+        Some((memory.cluster.held.iter().filter_map(is_there).collect(), from))
     }
 
     /// From now on what we write within the window comes into memory at once.
     fn reach_out(&self, leases: &[Lease], until: Timestamp) {
         let mut memory = self.memory();
         for lease in leases {
-            if let Some(held) = memory.held.get_mut(&lease.shard) {
+            if let Some(held) = memory.cluster.held.get_mut(&lease.shard) {
                 held.reach = held.reach.max(Mark { due: until, id: 0 });
                 held.is_in_question = false;
             }
@@ -121,7 +122,7 @@ impl Node {
         let end = loaded.rest.unwrap_or(Mark { due: until, id: 0 });
         let mut memory = self.memory();
         for lease in leases {
-            if let Some(held) = memory.held.get_mut(&lease.shard)
+            if let Some(held) = memory.cluster.held.get_mut(&lease.shard)
                 && held.epoch == lease.epoch
                 && !held.is_in_question
             {
@@ -138,9 +139,9 @@ impl Node {
     /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked. Says which runs
     /// have gates.
     pub(crate) async fn take_over(&self, leases: &[Lease]) -> Result<BTreeSet<RunId>, StoreError> {
-        let read = self.memory().reads.begin();
+        let read = self.memory().loaded.reads.begin();
         let adopted = self.adopt(read, leases).await;
-        self.memory().reads.end(read);
+        self.memory().loaded.reads.end(read);
         let ids: BTreeSet<RunId> = adopted?.sends.iter().map(|open| open.run.run).collect();
         let parts: Vec<RunId> = ids.iter().copied().filter(|id| self.is_part(*id)).collect();
         self.know_parts(&parts).await?;
@@ -165,7 +166,7 @@ impl Node {
     /// was read, and what leaves it meanwhile is not taken over by this read.
     fn unread(&self, sends: &[OpenSend]) -> Vec<RunId> {
         let memory = self.memory();
-        let is_new = |open: &&OpenSend| !memory.runs.contains_key(&open.run.run);
+        let is_new = |open: &&OpenSend| !memory.loaded.runs.contains_key(&open.run.run);
         let is_on_its_way = |open: &&OpenSend| open.retry.is_none() && open.join.is_none();
         let new = sends.iter().filter(is_new).filter(is_on_its_way);
         new.filter(|open| open.run.may_have_own()).map(|open| open.run.run).collect()
@@ -200,7 +201,7 @@ impl Node {
     }
 
     fn is_part(&self, id: RunId) -> bool {
-        self.memory().runs.get(&id).is_some_and(|run| run.origin == Origin::Part)
+        self.memory().loaded.runs.get(&id).is_some_and(|run| run.origin == Origin::Part)
     }
 
     /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.
@@ -210,9 +211,9 @@ impl Node {
             // An executor says again what it could not say while nobody was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
                 let regular = deadline(job, own, sent_at, self.settings.grace);
-                match self.settings.planted {
-                    Some(Planted::NoRepeatGrace) => regular,
-                    _ => regular.max(now.saturating_add(self.settings.registry.repeat)),
+                match memory.has_planted(Planted::NoRepeatGrace) {
+                    true => regular,
+                    false => regular.max(now.saturating_add(self.settings.registry.repeat)),
                 }
             }
             // After an outage the node that made the call comes back too, perhaps with the answer in hand.
@@ -232,19 +233,20 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         let is_fenced = matches!(error, StoreError::Fenced(_));
-        let gave_back = memory.gave_back_at.is_some_and(|at| boot.since(at) < self.settings.renew_every);
+        let gave_back =
+            memory.cluster.gave_back_at.is_some_and(|at| boot.since(at) < self.settings.renew_every);
         if is_fenced && gave_back {
             // The step began before this node gave shards back. It begins again with those that are left.
             return boot.plus(AT_ONCE);
         }
         if is_fenced {
             // Nothing failed: shards move whenever a node comes or goes.
-            memory.paused_until = boot.plus(self.settings.pause);
-            memory.wakes.renew = true;
+            memory.agenda.paused_until = boot.plus(self.settings.pause);
+            memory.outbox.wakes.renew = true;
         } else {
             memory.pause(boot, step, error, self.settings.pause);
         }
-        memory.paused_until.max(boot.plus(AT_ONCE))
+        memory.agenda.paused_until.max(boot.plus(AT_ONCE))
     }
 }
 
@@ -252,18 +254,18 @@ impl Memory {
     /// What is behind the gates of these shards is known, if all of it could be taken over; and what is parked there.
     fn note_adopted_shards(&mut self, leases: &[Lease], adopted: &Adopted, is_whole: bool) {
         for (shard, job) in &adopted.parked {
-            if self.held.contains_key(shard) {
-                self.parked.adopt(*job, *shard);
-                self.wakes.tend = true;
+            if self.cluster.held.contains_key(shard) {
+                self.loaded.parked.adopt(*job, *shard);
+                self.outbox.wakes.tend = true;
             }
         }
         for lease in leases {
-            if let Some(held) = self.held.get_mut(&lease.shard)
+            if let Some(held) = self.cluster.held.get_mut(&lease.shard)
                 && held.epoch == lease.epoch
             {
                 held.is_adopted |= is_whole;
             }
         }
-        self.wakes.load |= !is_whole;
+        self.outbox.wakes.load |= !is_whole;
     }
 }

@@ -22,7 +22,7 @@ impl Node {
             Ok(is_all) => {
                 if let (true, Some(began)) = (is_all, began) {
                     let mut memory = self.memory();
-                    memory.planned_through = memory.planned_through.max(began);
+                    memory.agenda.planned_through = memory.agenda.planned_through.max(began);
                 }
                 self.next_look(is_all)
             }
@@ -77,13 +77,13 @@ impl Node {
             return Ok(is_all && !has_unread);
         }
         let plans = self.with_ids(drafts, now).await?;
-        let read = self.memory().reads.begin();
+        let read = self.memory().loaded.reads.begin();
         let answers = self.ports.store.plan(plans.clone()).await;
         match &answers {
             Ok(answers) => self.note_planned(read, plans, answers),
             Err(_) => self.read_plans_again(&plans),
         }
-        self.memory().reads.end(read);
+        self.memory().loaded.reads.end(read);
         answers.map(|_| is_all && !has_unread)
     }
 
@@ -152,11 +152,11 @@ impl Node {
             let job = plan.clock.job;
             if let Some((run, Close { range: Some((until, count)), reason, .. })) = plan.skipped {
                 let reason = reason.parse().unwrap_or(Skip::Misfire);
-                memory.events.push(Event::Missed { job, from: run.fire_time, until, count, reason });
+                memory.outbox.events.push(Event::Missed { job, from: run.fire_time, until, count, reason });
             }
             if let Some(reason) = plan.stop {
                 memory.jobs.forget(job);
-                memory.events.push(Event::JobStopped { job, reason });
+                memory.outbox.events.push(Event::JobStopped { job, reason });
             }
         }
     }

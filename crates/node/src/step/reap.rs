@@ -16,8 +16,8 @@ impl Node {
     /// Settles attempts whose deadline has passed in silence.
     pub async fn reap(&self) -> Boot {
         let boot = self.boot();
-        if boot < self.memory().paused_until {
-            return self.memory().paused_until;
+        if boot < self.memory().agenda.paused_until {
+            return self.memory().agenda.paused_until;
         }
         if let Err(error) = self.reap_once().await {
             self.lost_or_paused("reap", &error);
@@ -25,8 +25,9 @@ impl Node {
         let boot = self.boot();
         let memory = self.memory();
         let idle = boot.plus(self.settings.load_ahead);
-        let next = memory.deadlines.first().map(|(deadline, _)| memory.time.moment_of(*deadline));
-        next.map_or(idle, |next| next.clamp(boot.plus(self.settings.pause), idle)).max(memory.paused_until)
+        let next = memory.in_flight.deadlines.first().map(|(deadline, _)| memory.time.moment_of(*deadline));
+        next.map_or(idle, |next| next.clamp(boot.plus(self.settings.pause), idle))
+            .max(memory.agenda.paused_until)
     }
 
     async fn reap_once(&self) -> Result<(), StoreError> {
@@ -34,14 +35,15 @@ impl Node {
         let (now, silent) = {
             let memory = self.memory();
             let Some(now) = memory.trusted_now(boot) else { return Ok(()) };
-            let has_silence = memory.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now);
+            let has_silence =
+                memory.in_flight.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now);
             if !has_silence {
                 return Ok(());
             }
             // While the store was away nothing could be settled, and that is no silence.
             let is_deaf = memory.has_planted(Planted::ResultsForgotten);
             let reported = if is_deaf { FxHashSet::default() } else { memory.reported() };
-            let due = memory.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
+            let due = memory.in_flight.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
             let silent = due.map(|(_, id)| *id).filter(|id| !reported.contains(id));
             (now, silent.take(self.settings.settle_max).collect::<Vec<RunId>>())
         };
@@ -50,7 +52,7 @@ impl Node {
         }
         let jobs: Vec<_> = {
             let memory = self.memory();
-            silent.iter().filter_map(|id| memory.runs.get(id).map(|run| run.job)).collect()
+            silent.iter().filter_map(|id| memory.loaded.runs.get(id).map(|run| run.job)).collect()
         };
         self.know_jobs(jobs).await?;
         let (ends, kills) = self.give_up(&silent, now);
@@ -66,7 +68,10 @@ impl Node {
         let memory = self.memory();
         let (mut ends, mut kills) = (Vec::with_capacity(silent.len()), Vec::new());
         for id in silent {
-            let (Some(run), Some(flight)) = (memory.runs.get(id), memory.flights.get(id)) else { continue };
+            let (Some(run), Some(flight)) = (memory.loaded.runs.get(id), memory.in_flight.flights.get(id))
+            else {
+                continue;
+            };
             let mut attempt = lost(
                 Silent {
                     number: flight.attempt,
@@ -110,7 +115,7 @@ impl Node {
             }
             // An executor goes on without the node that sent it its work.
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
-            let spared = memory.spared.get(id).copied().unwrap_or(0);
+            let spared = memory.loaded.spared.get(id).copied().unwrap_or(0);
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node, spared };
             let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter(*id, flight.attempt));
             if memory.has_planted(Planted::ResendAtMostOnce) {

@@ -46,10 +46,10 @@ impl Node {
     /// Renews the node's row, learns what the store says, and takes or gives back shards. The first call joins.
     pub async fn renew(&self) -> Boot {
         let asked = self.boot();
-        if self.memory().has_left {
+        if self.memory().cluster.has_left {
             return asked.plus(IDLE);
         }
-        if std::mem::take(&mut self.memory().wants_to_leave) {
+        if std::mem::take(&mut self.memory().cluster.wants_to_leave) {
             if let Err(error) = self.leave().await {
                 // What could not be given back runs out by itself.
                 self.memory().pause(asked, "leave", &error, Duration::ZERO);
@@ -60,7 +60,7 @@ impl Node {
         let Renewal { mark, term, .. } = renewal;
         let answer = self.ports.store.renew(renewal).await;
         let answered = self.boot();
-        self.memory().slowness.note(answered.since(asked));
+        self.memory().agenda.slowness.note(answered.since(asked));
         let is_news = match answer {
             Ok(renewed) => {
                 self.ports.peers.meet(&renewed.nodes);
@@ -76,7 +76,7 @@ impl Node {
     /// When a term is up, or when another node's is, whichever comes first: what that one had is free then.
     fn next_renewal(&self, asked: Boot) -> Boot {
         let memory = self.memory();
-        let others = memory.nodes.iter().filter(|row| row.node != memory.id);
+        let others = memory.cluster.nodes.iter().filter(|row| row.node != memory.cluster.id);
         let soonest = others.map(|row| memory.time.moment_of(row.expires_at).plus(EXPIRED_AFTER)).min();
         let regular = asked.plus(self.settings.renew_every);
         soonest.map_or(regular, |soonest| {
@@ -89,8 +89,8 @@ impl Node {
     pub async fn leave(&self) -> Result<(), StoreError> {
         let (shards, others) = {
             let mut memory = self.memory();
-            memory.has_left = true;
-            (memory.held.keys().copied().collect::<Vec<ShardId>>(), memory.other_nodes())
+            memory.cluster.has_left = true;
+            (memory.cluster.held.keys().copied().collect::<Vec<ShardId>>(), memory.other_nodes())
         };
         let given_back = self.give_back(shards).await;
         // A row whose term is over at once: nobody waits for this life any more, and it cannot come back.
@@ -106,18 +106,18 @@ impl Node {
     /// Comes back after it left, as another life.
     pub fn come_back(&self) {
         let mut memory = self.memory();
-        if memory.has_left {
+        if memory.cluster.has_left {
             memory.concede(draw_id(&*self.ports.entropy));
-            memory.has_left = false;
-            memory.wants_to_leave = false;
-            memory.wakes.renew = true;
+            memory.cluster.has_left = false;
+            memory.cluster.wants_to_leave = false;
+            memory.outbox.wakes.renew = true;
         }
     }
 
     fn renewal(&self, asked: Boot) -> Renewal {
         let mut memory = self.memory();
         let now = memory.time.now(asked);
-        let term = memory.slowness.term(&self.settings);
+        let term = memory.agenda.slowness.term(&self.settings);
         let mark = match now {
             // Nothing that this node could begin before its tenure ends is due later than that.
             Some(now) if !memory.has_planted(Planted::MarkBehind) => now.saturating_add(term),
@@ -125,10 +125,11 @@ impl Node {
             None => Timestamp::MIN,
         };
         // What was left for us may be runs that we do not know yet.
-        let is_up_to_date = !memory.has_arrivals && memory.heard_of.is_empty() && memory.asking == 0;
+        let is_up_to_date =
+            !memory.inbox.has_arrivals && memory.inbox.heard_of.is_empty() && memory.inbox.asking == 0;
         let place = now.filter(|_| is_up_to_date).map(|now| memory.checkpoint(now));
         let mut checkpoints = Vec::new();
-        for (shard, held) in &mut memory.held {
+        for (shard, held) in &mut memory.cluster.held {
             if let Some(place) = place.and_then(|place| next_checkpoint(held, place)) {
                 checkpoints.push((Lease { shard: *shard, epoch: held.epoch }, place));
                 held.tell();
@@ -136,10 +137,10 @@ impl Node {
         }
         let Settings { name, address, .. } = &self.settings;
         Renewal {
-            node: memory.id,
+            node: memory.cluster.id,
             term,
             mark,
-            seen: memory.seen,
+            seen: memory.cluster.seen,
             name: name.clone(),
             address: address.clone(),
             checkpoints,
@@ -149,45 +150,46 @@ impl Node {
     /// Puts what the store said into memory; whether the store should hear from us at once.
     fn learn(&self, asked: Boot, answered: Boot, tenure: Tenure, renewed: &Renewed) -> bool {
         let mut memory = self.memory();
-        let renewed_before = memory.renewed_at.replace(answered);
-        let is_first = memory.tenure.is_none();
+        let renewed_before = memory.cluster.renewed_at.replace(answered);
+        let is_first = memory.cluster.tenure.is_none();
         let was_trusted = memory.trusted_now(answered).is_some();
         if !(memory.has_planted(Planted::OwnClock) && memory.time.now(asked).is_some()) {
             let stepped = memory.time.learn(asked, answered, renewed.now);
-            memory.events.extend(stepped.map(told));
+            memory.outbox.events.extend(stepped.map(told));
         }
-        memory.tenure = Some(tenure);
+        memory.cluster.tenure = Some(tenure);
         let unread: Vec<_> = renewed.changes.iter().map(|(_, job)| *job).collect();
-        let is_new = memory.seen == ChangeId(0) && is_first;
-        let has_gap = renewed.changes.first().is_some_and(|(first, _)| first.0 > memory.seen.0 + 1);
+        let is_new = memory.cluster.seen == ChangeId(0) && is_first;
+        let has_gap = renewed.changes.first().is_some_and(|(first, _)| first.0 > memory.cluster.seen.0 + 1);
         if is_new || has_gap {
             // What is known from before may be out of date, also where changes were removed before this node saw them.
             memory.jobs.forget_all();
         }
-        let last = renewed.changes.last().map_or(memory.seen, |(change, _)| *change);
-        memory.seen = if is_new { renewed.latest } else { last };
+        let last = renewed.changes.last().map_or(memory.cluster.seen, |(change, _)| *change);
+        memory.cluster.seen = if is_new { renewed.latest } else { last };
         if !memory.has_planted(Planted::ChangeSeenUnread) {
             for job in unread {
                 memory.note_change(job);
             }
         }
-        memory.owners = renewed.shards.iter().map(|row| row.owner).collect();
-        memory.epochs = renewed.shards.iter().map(|row| row.epoch).collect();
-        if std::mem::take(&mut memory.failures) > 0 {
+        memory.cluster.owners = renewed.shards.iter().map(|row| row.owner).collect();
+        memory.cluster.epochs = renewed.shards.iter().map(|row| row.epoch).collect();
+        if std::mem::take(&mut memory.agenda.failures) > 0 {
             // It answers again, so nobody waits any longer.
-            memory.paused_until = answered;
-            memory.wakes.settle = true;
+            memory.agenda.paused_until = answered;
+            memory.outbox.wakes.settle = true;
             memory.come_back_from_outage(answered);
         }
         if renewed_before.is_some_and(|last| answered.since(last) > self.settings.renew_every + AWAY_AFTER) {
             memory.wait_for_repetitions(answered, self.settings.registry.repeat);
         }
-        let me = memory.id;
+        let me = memory.cluster.id;
         let lost: Vec<ShardId> = renewed
             .shards
             .iter()
             .filter(|row| {
                 memory
+                    .cluster
                     .held
                     .get(&row.shard)
                     .is_some_and(|held| row.owner != Some(me) || row.epoch != held.epoch)
@@ -196,25 +198,25 @@ impl Node {
             .collect();
         memory.leave(lost);
         for row in &renewed.shards {
-            if let Some(held) = memory.held.get_mut(&row.shard) {
+            if let Some(held) = memory.cluster.held.get_mut(&row.shard) {
                 held.checkpoint = row.checkpoint;
                 held.is_answered = true;
             }
         }
         if !renewed.arrivals.is_empty() {
-            memory.has_arrivals = true;
-            memory.wakes.tend = true;
+            memory.inbox.has_arrivals = true;
+            memory.outbox.wakes.tend = true;
         }
-        if !was_trusted || !memory.ready.is_empty() {
+        if !was_trusted || !memory.loaded.ready.is_empty() {
             // Steps that could do nothing sleep long.
-            memory.wakes.fire = true;
-            memory.wakes.load |= !was_trusted;
-            memory.wakes.reap |= !was_trusted;
-            memory.wakes.tend |= !was_trusted;
+            memory.outbox.wakes.fire = true;
+            memory.outbox.wakes.load |= !was_trusted;
+            memory.outbox.wakes.reap |= !was_trusted;
+            memory.outbox.wakes.tend |= !was_trusted;
         }
-        memory.nodes.clone_from(&renewed.nodes);
+        memory.cluster.nodes.clone_from(&renewed.nodes);
         // Who is there could not be asked before the time was known.
-        memory.wakes.watch |= is_first;
+        memory.outbox.wakes.watch |= is_first;
         is_first || !renewed.changes.is_empty()
     }
 
@@ -241,12 +243,12 @@ impl Node {
         let moves = {
             let memory = self.memory();
             let boot = self.boot();
-            if memory.trusted_now(boot).is_none() || memory.has_left {
+            if memory.trusted_now(boot).is_none() || memory.cluster.has_left {
                 return;
             }
-            let owners = (0..).map(ShardId).zip(memory.owners.iter().copied());
-            let nodes: Vec<NodeId> = memory.nodes.iter().map(|row| row.node).collect();
-            moves(memory.id, &nodes, owners)
+            let owners = (0..).map(ShardId).zip(memory.cluster.owners.iter().copied());
+            let nodes: Vec<NodeId> = memory.cluster.nodes.iter().map(|row| row.node).collect();
+            moves(memory.cluster.id, &nodes, owners)
         };
         if !moves.release.is_empty()
             && let Err(error) = self.hand_over(moves.release).await
@@ -258,11 +260,16 @@ impl Node {
         let (me, orphaned) = {
             let memory = self.memory();
             let is_orphaned = |(shard, owner): (ShardId, &Option<NodeId>)| {
-                (*owner == Some(memory.id) && !memory.held.contains_key(&shard)).then_some(shard)
+                (*owner == Some(memory.cluster.id) && !memory.cluster.held.contains_key(&shard))
+                    .then_some(shard)
             };
             (
-                memory.id,
-                (0..).map(ShardId).zip(memory.owners.iter()).filter_map(is_orphaned).collect::<Vec<_>>(),
+                memory.cluster.id,
+                (0..)
+                    .map(ShardId)
+                    .zip(memory.cluster.owners.iter())
+                    .filter_map(is_orphaned)
+                    .collect::<Vec<_>>(),
             )
         };
         let wanted: Vec<ShardId> = moves.acquire.into_iter().chain(orphaned).collect();
@@ -288,17 +295,17 @@ impl Node {
     fn begin_with(&self, me: NodeId, acquired: &[Acquired]) -> bool {
         let boot = self.boot();
         let mut memory = self.memory();
-        if memory.id != me || memory.has_left {
+        if memory.cluster.id != me || memory.cluster.has_left {
             return false;
         }
-        if memory.held.is_empty() {
+        if memory.cluster.held.is_empty() {
             // Whoever holds nothing is not waited for by changes.
             memory.jobs.forget_all();
         }
-        memory.planned_through = Timestamp::MIN;
+        memory.agenda.planned_through = Timestamp::MIN;
         let is_takeover = acquired.iter().any(|acquired| acquired.mark.is_some());
         if is_takeover {
-            memory.natives.listen_until(boot.plus(self.settings.registry.listen));
+            memory.executors.natives.listen_until(boot.plus(self.settings.registry.listen));
         }
         memory.leave(acquired.iter().map(|acquired| acquired.lease.shard));
         let fired = self.ports.fired.through().map(just_after);
@@ -323,16 +330,16 @@ impl Node {
                 is_sweeping: false,
                 is_answered: true,
             };
-            memory.held.insert(lease.shard, held);
-            if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {
+            memory.cluster.held.insert(lease.shard, held);
+            if let Some(owner) = memory.cluster.owners.get_mut(usize::from(lease.shard.0)) {
                 *owner = Some(me);
             }
-            memory.events.push(Event::ShardTaken { shard: lease.shard, epoch: lease.epoch });
+            memory.outbox.events.push(Event::ShardTaken { shard: lease.shard, epoch: lease.epoch });
         }
-        memory.wakes.load = true;
-        memory.wakes.plan = true;
-        memory.wakes.tend = true;
-        is_takeover && !memory.natives.is_empty()
+        memory.outbox.wakes.load = true;
+        memory.outbox.wakes.plan = true;
+        memory.outbox.wakes.tend = true;
+        is_takeover && !memory.executors.natives.is_empty()
     }
 
     /// Gives shards back to nodes that should have them, and tells them: until they ask, nobody acts for these shards.
@@ -352,13 +359,13 @@ impl Node {
             let leases: Vec<Lease> = shards.into_iter().filter_map(|shard| memory.lease(shard)).collect();
             let notes = memory.notes(&leases, Timestamp::MAX);
             memory.leave(leases.iter().map(|lease| lease.shard));
-            memory.gave_back_at = Some(self.boot());
+            memory.cluster.gave_back_at = Some(self.boot());
             for lease in &leases {
-                if let Some(owner) = memory.owners.get_mut(usize::from(lease.shard.0)) {
+                if let Some(owner) = memory.cluster.owners.get_mut(usize::from(lease.shard.0)) {
                     *owner = None;
                 }
             }
-            (memory.id, leases, notes)
+            (memory.cluster.id, leases, notes)
         };
         if !notes.is_empty() {
             // If this fails the shards are not released: they expire, and their mark says what is in doubt.

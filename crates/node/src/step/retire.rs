@@ -40,15 +40,15 @@ impl Node {
     async fn retire(&self, job: JobId) -> Result<bool, StoreError> {
         let unknown = || StoreError::Unknown("the time is not known yet".into());
         let soon = self.now().ok_or_else(unknown)?.saturating_add(SOON);
-        let from = self.memory().retiring.get(&job).copied().unwrap_or_default();
+        let from = self.memory().inbox.retiring.get(&job).copied().unwrap_or_default();
         let found = self.ports.store.open_runs(job, from, PORTION).await?;
         let mut rows = self.ports.store.fetch(&found.runs).await?;
         rows.retain(|row| is_left(row, soon));
         self.cancel_rows(rows).await?;
         let mut memory = self.memory();
         match found.rest {
-            Some(rest) => memory.retiring.insert(job, rest),
-            None => memory.retiring.remove(&job),
+            Some(rest) => memory.inbox.retiring.insert(job, rest),
+            None => memory.inbox.retiring.remove(&job),
         };
         Ok(found.rest.is_none())
     }

@@ -20,7 +20,7 @@ use crate::doubt::passed;
 use crate::entitled::Moment;
 use crate::inbox::Received;
 use crate::jobs::Known;
-use crate::memory::{Memory, Place, Run};
+use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
@@ -100,18 +100,18 @@ impl Ended {
 impl Memory {
     /// Notes whether the last round of firing left something that is due.
     pub(crate) fn note_more_due(&mut self, has_more: bool) {
-        self.has_more_due = has_more;
-        self.wakes.settle |= !has_more && self.settles_by.is_some();
+        self.agenda.has_more_due = has_more;
+        self.outbox.wakes.settle |= !has_more && self.agenda.settles_by.is_some();
     }
 
     /// Until when what was reported waits, because of what is due; not if there is much of it.
     fn lets_sends_go_first(&mut self, boot: Boot, many: usize) -> Option<Boot> {
-        let waits = self.has_more_due && (1..many).contains(&self.inbox.len());
-        let by = *self.settles_by.get_or_insert(boot.plus(SENDS_FIRST));
+        let waits = self.agenda.has_more_due && (1..many).contains(&self.inbox.reports.len());
+        let by = *self.agenda.settles_by.get_or_insert(boot.plus(SENDS_FIRST));
         if waits && boot < by {
             return Some(by);
         }
-        self.settles_by = None;
+        self.agenda.settles_by = None;
         None
     }
 }
@@ -120,10 +120,10 @@ impl Node {
     /// Settles what was reported: writes it, then acknowledges it.
     pub async fn settle(&self) -> Boot {
         let boot = self.boot();
-        if boot < self.memory().paused_until {
-            return self.memory().paused_until;
+        if boot < self.memory().agenda.paused_until {
+            return self.memory().agenda.paused_until;
         }
-        if self.memory().owners.is_empty() {
+        if self.memory().cluster.owners.is_empty() {
             // Not joined yet: neither the time nor the shards are known.
             return boot.plus(self.settings.pause);
         }
@@ -138,24 +138,24 @@ impl Node {
             self.ports.dispatch.acknowledge(reports.iter().map(|received| received.report.receipt).collect());
         }
         let settled = self.settle_reports(&reports).await;
-        self.memory().settling.clear();
+        self.memory().inbox.settling.clear();
         if let Err(error) = settled {
             let again = self.lost_or_paused("settle", &error);
             let mut memory = self.memory();
             if !memory.has_planted(Planted::AcknowledgedEarly) {
-                reports.into_iter().rev().for_each(|received| memory.inbox.push_front(received));
+                reports.into_iter().rev().for_each(|received| memory.inbox.reports.push_front(received));
             }
             return again;
         }
-        if self.memory().inbox.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
+        if self.memory().inbox.reports.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
     }
 
     fn take_reports(&self) -> Vec<Received> {
         let mut memory = self.memory();
-        let count = memory.inbox.len().min(self.settings.settle_max);
-        let taken: Vec<Received> = memory.inbox.drain(..count).collect();
-        memory.settling.clear();
-        memory.settling.extend(taken.iter().map(|received| received.report.run));
+        let count = memory.inbox.reports.len().min(self.settings.settle_max);
+        let taken: Vec<Received> = memory.inbox.reports.drain(..count).collect();
+        memory.inbox.settling.clear();
+        memory.inbox.settling.extend(taken.iter().map(|received| received.report.run));
         taken
     }
 
@@ -163,8 +163,9 @@ impl Node {
         let (strangers, unread) = {
             let memory = self.memory();
             let ids = || reports.iter().map(|received| received.report.run);
-            let is_unread = |id: &RunId| memory.runs.get(id).is_some_and(|run| run.flags.is_unread);
-            let strangers: BTreeSet<RunId> = ids().filter(|id| !memory.runs.contains_key(id)).collect();
+            let is_unread = |id: &RunId| memory.loaded.runs.get(id).is_some_and(|run| run.flags.is_unread);
+            let strangers: BTreeSet<RunId> =
+                ids().filter(|id| !memory.loaded.runs.contains_key(id)).collect();
             (strangers, ids().filter(is_unread).collect::<Vec<_>>())
         };
         self.know_own(&unread).await?;
@@ -172,7 +173,7 @@ impl Node {
         let jobs: Vec<JobId> = {
             let memory = self.memory();
             let of = |Received { report, .. }: &Received| {
-                let here = memory.runs.get(&report.run).map(|run| run.job);
+                let here = memory.loaded.runs.get(&report.run).map(|run| run.job);
                 here.or_else(|| strangers.rows.get(&report.run).map(|row| row.waiting.job))
             };
             reports.iter().filter_map(of).collect()
@@ -188,8 +189,8 @@ impl Node {
         let mut memory = self.memory();
         memory.note_judged(&late, &refused, &paces);
         memory.note_unsent(&unsent);
-        memory.wakes.settle |= !unsure.is_empty();
-        memory.inbox.extend(unsure);
+        memory.outbox.wakes.settle |= !unsure.is_empty();
+        memory.inbox.reports.extend(unsure);
         Ok(())
     }
 
@@ -206,15 +207,15 @@ impl Node {
         for received in reports {
             let Received { report, at } = received;
             let ended_at = at.unwrap_or(now).min(now);
-            let known = memory.runs.get(&report.run).copied();
+            let known = memory.loaded.runs.get(&report.run).copied();
             let run = known.or_else(|| {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
             });
-            let is_current = match (&known, memory.flights.get(&report.run)) {
+            let is_current = match (&known, memory.in_flight.flights.get(&report.run)) {
                 // Of a later one than we know, only the store can say what it means.
                 (Some(_), Some(flight)) => flight.attempt <= report.attempt,
                 // Known and not on its way: the attempt ended, or its shard came back to us without it.
-                (Some(run), None) => run.place == Place::Busy || run.attempt <= report.attempt,
+                (Some(run), None) => run.location == RunLocation::Busy || run.attempt <= report.attempt,
                 (None, _) => true,
             };
             if known.is_none() && !fetched.contains(&report.run) {
@@ -258,17 +259,17 @@ impl Node {
                 retry_after: report.retry_after,
                 is_final: matches!(report.further, Further::Useless | Further::Gone),
                 by_loss_of_node: report.further == Further::Unsent,
-                spared: memory.spared.get(&report.run).copied().unwrap_or(0),
+                spared: memory.loaded.spared.get(&report.run).copied().unwrap_or(0),
             };
             if report.further == Further::Unsent {
                 judged.unsent.push((run.job, report));
             }
             let then = settle(&job, &own, &end, now, self.jitter(report.run, report.attempt));
-            let http = memory.flights.get(&report.run).and_then(|flight| flight.http);
+            let http = memory.in_flight.flights.get(&report.run).and_then(|flight| flight.http);
             if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
                 judged.paces.push((run.job, ended_at, passed(attempt.started_at, ended_at)));
             }
-            let is_foreign = !memory.held.contains_key(&run.shard);
+            let is_foreign = !memory.cluster.held.contains_key(&run.shard);
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
             ended.receipt = Some(report.receipt);
@@ -304,7 +305,7 @@ impl Node {
         if ends.is_empty() {
             return Ok(Vec::new());
         }
-        let callings = self.memory().callings;
+        let callings = self.memory().loaded.callings;
         let prepared = match self.name_wholes(&mut ends).await {
             Ok(()) => self.give_birth(&mut ends).await,
             Err(error) => Err(error),
@@ -355,9 +356,9 @@ impl Node {
             let Fence::Sent(attempt, _) = settlement.fence else { continue };
             // A park is stale because its job was changed, and says nothing about the attempt.
             let is_park = matches!(settlement.then, Then::Park { .. });
-            let run = memory.runs.get(&settlement.run).copied();
+            let run = memory.loaded.runs.get(&settlement.run).copied();
             if let Some(run) =
-                run.filter(|run| run.attempt == attempt && run.place != Place::Busy && !is_park)
+                run.filter(|run| run.attempt == attempt && run.location != RunLocation::Busy && !is_park)
             {
                 memory.leave_behind(settlement.run, &run);
             }
@@ -370,9 +371,9 @@ impl Node {
         let mut memory = self.memory();
         let unsent = ends.iter().filter(|ended| matches!(ended.settlement.fence, Fence::Unsent(_)));
         for id in unsent.map(|ended| ended.settlement.run) {
-            match memory.runs.get_mut(&id) {
+            match memory.loaded.runs.get_mut(&id) {
                 Some(run) => run.flags.may_be_gated = true,
-                None => drop(memory.unsure.insert(id)),
+                None => drop(memory.loaded.unsure.insert(id)),
             }
         }
     }
@@ -380,7 +381,7 @@ impl Node {
     /// What was parked while others of its job were called back may have been called back at once.
     fn look_after_parked(&self, ends: &[Ended], callings: u64) {
         let mut memory = self.memory();
-        if memory.callings == callings && callings.is_multiple_of(2) {
+        if memory.loaded.callings == callings && callings.is_multiple_of(2) {
             return;
         }
         for Ended { settlement, .. } in ends {
@@ -409,7 +410,7 @@ impl Node {
         let memory = self.memory();
         for ended in ends.iter_mut().filter(|ended| ended.is_part) {
             let run = ended.settlement.run;
-            let known = memory.parts.get(run).map(|known| known.whole);
+            let known = memory.loaded.parts.get(run).map(|known| known.whole);
             ended.settlement.part_of = known.or_else(|| strangers.get(&run).copied());
         }
         Ok(())
@@ -421,8 +422,8 @@ impl Node {
         let unknown: Vec<RunId> = {
             let memory = self.memory();
             let is_unknown = |id: &&RunId| {
-                memory.parts.get(**id).is_none()
-                    && memory.runs.get(id).is_none_or(|run| run.origin == Origin::Part)
+                memory.loaded.parts.get(**id).is_none()
+                    && memory.loaded.runs.get(id).is_none_or(|run| run.origin == Origin::Part)
             };
             runs.iter().filter(is_unknown).copied().collect()
         };
@@ -436,8 +437,8 @@ impl Node {
             let id = row.waiting.run;
             let Some((whole, part)) = row.part else { continue };
             strangers.insert(id, whole);
-            if memory.runs.contains_key(&id) {
-                memory.parts.note(id, whole, part);
+            if memory.loaded.runs.contains_key(&id) {
+                memory.loaded.parts.note(id, whole, part);
             }
         }
         Ok(strangers)
@@ -520,7 +521,7 @@ impl Node {
             }
             if *is_over {
                 let reason = StoppedReason::Finished;
-                memory.events.push(Event::JobStopped { job: settlement.job, reason });
+                memory.outbox.events.push(Event::JobStopped { job: settlement.job, reason });
                 memory.jobs.forget(settlement.job);
             }
             if let Some((whole, join)) = joined {
@@ -530,9 +531,9 @@ impl Node {
                 aftermath.tell(&memory, settlement.shard, Hint::Settled(settlement.run));
             }
             for child in &settlement.children {
-                if memory.held.contains_key(&child.shard) {
-                    memory.heard_of.push(child.id);
-                    memory.wakes.tend = true;
+                if memory.cluster.held.contains_key(&child.shard) {
+                    memory.inbox.heard_of.push(child.id);
+                    memory.outbox.wakes.tend = true;
                 } else {
                     aftermath.tell(&memory, child.shard, Hint::Arrived(child.shard));
                 }
@@ -544,7 +545,7 @@ impl Node {
 
     /// Looks up runs of which memory may be wrong.
     pub(crate) async fn look_up(&self, runs: &[RunId]) -> Result<(), StoreError> {
-        let read = self.memory().reads.begin();
+        let read = self.memory().loaded.reads.begin();
         let rows = self.ports.store.fetch(runs).await;
         let mut memory = self.memory();
         if let Ok(rows) = &rows {
@@ -553,10 +554,10 @@ impl Node {
                 gone.remove(&row.waiting.run);
                 memory.correct(read, row);
             }
-            gone.retain(|id| !memory.reads.is_stale(read, *id));
+            gone.retain(|id| !memory.loaded.reads.is_stale(read, *id));
             gone.into_iter().for_each(|id| memory.forget(id));
         }
-        memory.reads.end(read);
+        memory.loaded.reads.end(read);
         drop(memory);
         rows.map(|_| ())
     }
@@ -587,7 +588,7 @@ struct Aftermath {
 
 impl Aftermath {
     fn tell(&mut self, memory: &Memory, shard: ShardId, hint: Hint) {
-        let owner = memory.owners.get(usize::from(shard.0)).copied().flatten();
+        let owner = memory.cluster.owners.get(usize::from(shard.0)).copied().flatten();
         self.hints.extend(owner.map(|owner| (owner, hint)));
     }
 }
@@ -601,28 +602,29 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
                 let (job, outcome, reason) = (settlement.job, close.outcome, close.reason.clone());
                 let took =
                     settlement.attempt.as_ref().map(|attempt| passed(attempt.started_at, attempt.ended_at));
-                memory.events.push(Event::Closed { run: id, job, outcome, reason, took });
+                memory.outbox.events.push(Event::Closed { run: id, job, outcome, reason, took });
             }
             memory.forget(id);
         }
         // It went out in spite of us: what was written for it stands behind that attempt.
         Then::Wait { .. }
-            if matches!(settlement.fence, Fence::Unsent(_)) && memory.flights.contains_key(&id) => {}
+            if matches!(settlement.fence, Fence::Unsent(_)) && memory.in_flight.flights.contains_key(&id) => {
+        }
         // The answer took so long that memory has learned of it by another way, and gone on.
         Then::Wait { attempt, .. }
             if settlement.attempt.is_some()
-                && memory.runs.get(&id).is_some_and(|run| run.attempt >= *attempt) => {}
+                && memory.loaded.runs.get(&id).is_some_and(|run| run.attempt >= *attempt) => {}
         Then::Wait { ready_at, attempt } => {
             let ended = settlement.attempt.as_ref().map(|attempt| attempt.outcome);
             let may_repeat = matches!(ended, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut));
             if ended.is_some() {
-                memory.events.push(Event::Retrying { run: id, ready_at: *ready_at });
+                memory.outbox.events.push(Event::Retrying { run: id, ready_at: *ready_at });
             }
             memory.put_off(id, *ready_at, *attempt, may_repeat);
         }
         Then::Park { .. } => {
-            let due = memory.runs.get(&id).map_or(Timestamp::MIN, |run| run.ready_at);
-            if !memory.flights.contains_key(&id) {
+            let due = memory.loaded.runs.get(&id).map_or(Timestamp::MIN, |run| run.ready_at);
+            if !memory.in_flight.flights.contains_key(&id) {
                 memory.forget(id);
             }
             memory.note_parked(settlement.job, settlement.shard, due);
@@ -647,7 +649,7 @@ fn record(report: &Report, possible_duplicate: bool, ended_at: Timestamp) -> Att
 impl Memory {
     /// Whether an earlier attempt than the reported one may have arrived as well.
     fn may_be_repetition(&self, report: &Report) -> bool {
-        match (self.flights.get(&report.run), self.runs.get(&report.run)) {
+        match (self.in_flight.flights.get(&report.run), self.loaded.runs.get(&report.run)) {
             (Some(flight), _) => flight.possible_duplicate,
             (None, Some(run)) if run.attempt == report.attempt => run.flags.may_repeat,
             // Its shard has moved since it was sent. What was known of the attempts before it is not written down.
@@ -658,7 +660,7 @@ impl Memory {
     /// Applies what follows from reports beside their ends, once the ends are written.
     fn note_judged(&mut self, late: &[&Report], refused: &[&Report], paces: &[(JobId, Timestamp, Duration)]) {
         self.tell_late(late.iter().map(|report| (&*report.executor, report.run, report.attempt)));
-        late.iter().for_each(|report| drop(self.outlived.remove(&report.run)));
+        late.iter().for_each(|report| drop(self.in_flight.outlived.remove(&report.run)));
         self.tell_refused_reports(refused);
         for (job, ended_at, took) in paces {
             self.note_pace(*job, *ended_at, *took);
@@ -673,39 +675,39 @@ impl Memory {
             told.and_modify(|(_, _, more)| *more += 1).or_insert((run, attempt, 0));
         }
         let event = |(run, attempt, more)| Event::LateReport { run, attempt, more };
-        self.events.extend(of_executors.into_values().map(event));
+        self.outbox.events.extend(of_executors.into_values().map(event));
     }
 
     /// Attempts that were no tries are not counted; and those that found no room at their executor are told.
     fn note_unsent(&mut self, unsent: &[(JobId, &Report)]) {
         for (job, report) in unsent {
-            if self.runs.contains_key(&report.run) {
-                *self.spared.entry(report.run).or_default() += 1;
+            if self.loaded.runs.contains_key(&report.run) {
+                *self.loaded.spared.entry(report.run).or_default() += 1;
             }
             if report.retry_after.is_some() {
                 let (run, attempt, reason) = (report.run, report.attempt, report.message.clone());
-                self.events.push(Event::Delayed { run, job: *job, attempt, reason });
+                self.outbox.events.push(Event::Delayed { run, job: *job, attempt, reason });
             }
         }
     }
 
     /// Remembers how long a send took, of jobs that have been slow.
     fn note_pace(&mut self, job: JobId, now: Timestamp, took: Duration) {
-        if took > SLOW_SEND || self.paces.contains_key(&job) {
-            let pace = self.paces.entry(job).or_default();
+        if took > SLOW_SEND || self.in_flight.paces.contains_key(&job) {
+            let pace = self.in_flight.paces.entry(job).or_default();
             pace.record(now, took);
             if pace.is_blank() {
-                self.paces.remove(&job);
+                self.in_flight.paces.remove(&job);
             }
         }
     }
 
     /// All parts of a run have ended: so does the whole, by a report of its own.
     pub(crate) fn join(&mut self, whole: RunId, join: Join) {
-        if self.parts.is_ending(whole) {
+        if self.loaded.parts.is_ending(whole) {
             return;
         }
-        let Some(flight) = self.flights.get(&whole) else {
+        let Some(flight) = self.in_flight.flights.get(&whole) else {
             // Whoever has it finds out.
             return self.look_up_later(whole);
         };
@@ -729,9 +731,9 @@ impl Memory {
 
     /// Remembers that a job has runs which are parked.
     fn note_parked(&mut self, job: JobId, shard: ShardId, due: Timestamp) {
-        if self.held.contains_key(&shard) {
-            self.parked.note(job, shard, due);
-            self.wakes.tend = true;
+        if self.cluster.held.contains_key(&shard) {
+            self.loaded.parked.note(job, shard, due);
+            self.outbox.wakes.tend = true;
         }
     }
 
@@ -740,20 +742,20 @@ impl Memory {
         let id = row.waiting.run;
         // A closed run stays closed, however old the answer is.
         if row.is_closed {
-            self.unsure.remove(&id);
+            self.loaded.unsure.remove(&id);
             return self.forget(id);
         }
-        if self.reads.is_stale(read, id) {
+        if self.loaded.reads.is_stale(read, id) {
             return;
         }
-        let Some(run) = self.runs.get(&id).copied() else {
+        let Some(run) = self.loaded.runs.get(&id).copied() else {
             if row.is_parked {
                 self.note_parked(row.waiting.job, row.waiting.shard, row.waiting.ready_at);
             } else if !row.is_gated {
                 self.take_in(read, &row.waiting);
-            } else if let Some(held) = self.held.get_mut(&row.waiting.shard) {
+            } else if let Some(held) = self.cluster.held.get_mut(&row.waiting.shard) {
                 held.is_adopted = false;
-                self.wakes.load = true;
+                self.outbox.wakes.load = true;
             }
             return;
         };
@@ -761,17 +763,17 @@ impl Memory {
             // It was to be, and we were not told. Its key will say.
             return;
         }
-        let flight: Option<Attempt> = self.flights.get(&id).map(|flight| flight.attempt);
+        let flight: Option<Attempt> = self.in_flight.flights.get(&id).map(|flight| flight.attempt);
         let is_ahead = flight.is_some_and(|attempt| attempt >= row.waiting.attempt);
         let is_same = run.attempt == row.waiting.attempt && run.ready_at == row.waiting.ready_at;
         if row.is_gated
             && flight.is_none()
-            && let Some(kept) = self.runs.get_mut(&id)
+            && let Some(kept) = self.loaded.runs.get_mut(&id)
         {
             // By whom, only the key can say.
             kept.flags.may_be_gated = true;
         }
-        if !is_ahead && !is_same && run.place != Place::Busy {
+        if !is_ahead && !is_same && run.location != RunLocation::Busy {
             self.put_off(id, row.waiting.ready_at, row.waiting.attempt, true);
         }
     }

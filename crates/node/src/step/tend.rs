@@ -40,17 +40,17 @@ impl Node {
     /// then sweeps for what was missed and drops what is old.
     pub async fn tend(&self) -> Boot {
         let boot = self.boot();
-        if boot < self.memory().paused_until {
-            return self.memory().paused_until;
+        if boot < self.memory().agenda.paused_until {
+            return self.memory().agenda.paused_until;
         }
         if let Err(error) = self.tend_once(boot).await {
             return self.lost_or_paused("tend", &error);
         }
         let mut memory = self.memory();
-        let is_waiting = !memory.held_back.is_empty();
-        let has_unnoted = memory.flights.values().any(|flight| !flight.is_gated);
-        memory.tends_soon = has_unnoted;
-        if memory.thinning.is_busy() {
+        let is_waiting = !memory.loaded.held_back.is_empty();
+        let has_unnoted = memory.in_flight.flights.values().any(|flight| !flight.is_gated);
+        memory.agenda.tends_soon = has_unnoted;
+        if memory.agenda.thinning.is_busy() {
             return boot.plus(THIN_EVERY);
         }
         let every =
@@ -71,13 +71,13 @@ impl Node {
             self.call_back(now).await?;
         }
         let is_time = |last: Option<Boot>, every| last.is_none_or(|last| boot.since(last) >= every);
-        if is_time(self.memory().swept_at, self.settings.sweep_every) && !leases.is_empty() {
+        if is_time(self.memory().agenda.swept_at, self.settings.sweep_every) && !leases.is_empty() {
             self.sweep(&leases, now).await?;
-            self.memory().swept_at = Some(boot);
+            self.memory().agenda.swept_at = Some(boot);
         }
-        if is_time(self.memory().pruned_at, PRUNE_EVERY) {
+        if is_time(self.memory().agenda.pruned_at, PRUNE_EVERY) {
             self.prune(now).await?;
-            self.memory().pruned_at = Some(boot);
+            self.memory().agenda.pruned_at = Some(boot);
         }
         self.thin(now).await
     }
@@ -85,9 +85,9 @@ impl Node {
     /// Drops days that nobody keeps, and takes note of those that some keep longer than others.
     async fn prune(&self, now: Timestamp) -> Result<(), StoreError> {
         let mut keep = self.keep(now).await?;
-        keep.needless = self.memory().thinning.needless(&keep);
+        keep.needless = self.memory().agenda.thinning.needless(&keep);
         let pruned = self.ports.store.prune(&keep).await?;
-        self.memory().thinning.note(&keep, &pruned.old);
+        self.memory().agenda.thinning.note(&keep, &pruned.old);
         Ok(())
     }
 
@@ -96,19 +96,21 @@ impl Node {
         {
             let mut memory = self.memory();
             if memory.lease(ShardId(0)).is_none() {
-                memory.thinning = Thinning::default();
+                memory.agenda.thinning = Thinning::default();
             }
-            if !memory.thinning.is_busy() {
+            if !memory.agenda.thinning.is_busy() {
                 return Ok(());
             }
         }
         let keep = self.keep(now).await?;
-        let Some(Stretch { day, from, max }) = self.memory().thinning.next(&keep) else { return Ok(()) };
+        let Some(Stretch { day, from, max }) = self.memory().agenda.thinning.next(&keep) else {
+            return Ok(());
+        };
         let thinned = self.ports.store.thin(&keep, day, from, max).await?;
         let mut memory = self.memory();
-        if memory.thinning.took(day, &thinned) == Took::Needless {
+        if memory.agenda.thinning.took(day, &thinned) == Took::Needless {
             // It can be dropped as a whole.
-            memory.pruned_at = None;
+            memory.agenda.pruned_at = None;
         }
         Ok(())
     }
@@ -121,14 +123,14 @@ impl Node {
     }
 
     async fn look_up_heard_of(&self) -> Result<(), StoreError> {
-        let heard_of = std::mem::take(&mut self.memory().heard_of);
+        let heard_of = std::mem::take(&mut self.memory().inbox.heard_of);
         if heard_of.is_empty() {
             return Ok(());
         }
         let asking = self.asking();
         let looked_up = self.look_up(&heard_of).await;
         if looked_up.is_err() {
-            self.memory().heard_of.extend(heard_of);
+            self.memory().inbox.heard_of.extend(heard_of);
         }
         drop(asking);
         looked_up
@@ -136,7 +138,7 @@ impl Node {
 
     /// Carries out wishes and looks at runs that others wrote for our shards.
     async fn see_to_arrivals(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        if !std::mem::take(&mut self.memory().has_arrivals) {
+        if !std::mem::take(&mut self.memory().inbox.has_arrivals) {
             return Ok(());
         }
         let seen_to = match self.let_applications_in(leases).await {
@@ -144,7 +146,7 @@ impl Node {
             Err(error) => Err(error),
         };
         if seen_to.is_err() {
-            self.memory().has_arrivals = true;
+            self.memory().inbox.has_arrivals = true;
         }
         seen_to
     }
@@ -176,8 +178,8 @@ impl Node {
 
     fn look_again_for_arrivals(&self) {
         let mut memory = self.memory();
-        memory.has_arrivals = true;
-        memory.wakes.tend = true;
+        memory.inbox.has_arrivals = true;
+        memory.outbox.wakes.tend = true;
     }
 
     /// Takes the one-shots that applications left in their own transactions. Each is written under its key or, without
@@ -218,7 +220,7 @@ impl Node {
         if !refused.is_empty() {
             let event = Event::ArrivalsRefused { count: refused.len(), reason: refused[0].1.clone() };
             self.ports.store.refuse(refused).await?;
-            self.memory().events.push(event);
+            self.memory().outbox.events.push(event);
         }
         if enqueued.len() == ARRIVALS_MAX {
             self.look_again_for_arrivals();
@@ -256,7 +258,7 @@ impl Node {
         let sent_by = Timestamp::from_millis(now.as_millis().saturating_sub(after));
         let notes: Vec<Gate> = {
             let memory = self.memory();
-            if memory.flights.values().all(|flight| flight.is_gated || flight.sent_at > sent_by) {
+            if memory.in_flight.flights.values().all(|flight| flight.is_gated || flight.sent_at > sent_by) {
                 return Ok(());
             }
             memory.notes(leases, sent_by).into_iter().take(NOTES_MAX).collect()
@@ -269,7 +271,7 @@ impl Node {
         {
             let mut memory = self.memory();
             for (note, answer) in notes.iter().zip(&answers) {
-                match (answer, memory.flights.get_mut(&note.run)) {
+                match (answer, memory.in_flight.flights.get_mut(&note.run)) {
                     (Gated::Through(_), Some(flight)) if flight.token == note.token => flight.is_gated = true,
                     (Gated::Through(_) | Gated::Held(_), _) => {}
                     (Gated::Taken(_) | Gated::Closed, _) => unsure.push(note.run),
@@ -285,15 +287,15 @@ impl Node {
         let from = {
             let mut memory = self.memory();
             for lease in leases {
-                if let Some(held) = memory.held.get_mut(&lease.shard) {
+                if let Some(held) = memory.cluster.held.get_mut(&lease.shard) {
                     held.is_sweeping = held.is_answered && held.epoch == lease.epoch;
                 }
             }
-            let first = memory.held.values().map(|held| held.checkpoint).min();
+            let first = memory.cluster.held.values().map(|held| held.checkpoint).min();
             first.unwrap_or(Mark { due: Timestamp::MIN, id: 0 })
         };
         self.reload(leases, from, now, &BTreeSet::new()).await?;
-        for held in self.memory().held.values_mut().filter(|held| held.is_sweeping) {
+        for held in self.memory().cluster.held.values_mut().filter(|held| held.is_sweeping) {
             held.swept = now;
         }
         let open = self.take_over(leases).await?;
@@ -302,7 +304,7 @@ impl Node {
             let is_stranger = |(id, flight): (&RunId, &crate::memory::Flight)| {
                 (flight.is_gated && !open.contains(id)).then_some(*id)
             };
-            let mut ids: Vec<RunId> = memory.flights.iter().filter_map(is_stranger).collect();
+            let mut ids: Vec<RunId> = memory.in_flight.flights.iter().filter_map(is_stranger).collect();
             ids.sort_unstable();
             ids
         };
@@ -324,7 +326,7 @@ impl Node {
         let epochs: BTreeMap<ShardId, Epoch> =
             leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
         while from.due < until {
-            let read = self.memory().reads.begin();
+            let read = self.memory().loaded.reads.begin();
             let loaded = self.ports.store.load(leases, from, until, self.settings.load_max).await;
             let mut memory = self.memory();
             for run in loaded.iter().flat_map(|loaded| &loaded.runs) {
@@ -334,7 +336,7 @@ impl Node {
                     memory.take_in(read, run);
                 }
             }
-            memory.reads.end(read);
+            memory.loaded.reads.end(read);
             drop(memory);
             match loaded?.rest {
                 Some(rest) => from = rest,

@@ -40,7 +40,7 @@ impl Node {
     /// Lets those ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for them.
     pub(super) async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
         self.promote_held_back();
-        let due = self.memory().parked.due(JOBS_MAX);
+        let due = self.memory().loaded.parked.due(JOBS_MAX);
         if due.is_empty() {
             return Ok(());
         }
@@ -57,9 +57,9 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         let due: Vec<JobId> =
-            memory.held_back.iter().filter(|(_, at)| **at <= boot).map(|(job, _)| *job).collect();
+            memory.loaded.held_back.iter().filter(|(_, at)| **at <= boot).map(|(job, _)| *job).collect();
         for job in due {
-            memory.held_back.remove(&job);
+            memory.loaded.held_back.remove(&job);
             memory.promote(job);
         }
     }
@@ -70,7 +70,7 @@ impl Node {
             return Ok(());
         };
         let called = self.ports.store.unpark(&unpark).await;
-        self.memory().callings += 1;
+        self.memory().loaded.callings += 1;
         let runs = match called {
             Ok(called) => {
                 let runs: BTreeSet<RunId> = called.iter().map(|(_, run)| *run).collect();
@@ -89,7 +89,8 @@ impl Node {
                 // What was called back all the same is found by loading, what was not is called again.
                 let shard = unpark.lease.shard;
                 memory.read_again(shard, unpark.at);
-                let again = |(job, _): &(JobId, usize)| memory.parked.wait_for(*job, shard, WaitsFor::Call);
+                let again =
+                    |(job, _): &(JobId, usize)| memory.loaded.parked.wait_for(*job, shard, WaitsFor::Call);
                 unpark.jobs.iter().for_each(again);
                 Err(error)
             }
@@ -113,13 +114,13 @@ impl Memory {
                 Some(Known::Poisoned(_) | Known::Missing) => (false, now, false),
                 None => continue,
             };
-            let queued = self.active.get(&job).map_or(0, |active| active.queue.len());
+            let queued = self.loaded.active.get(&job).map_or(0, |active| active.queue.len());
             let room = settings.queue_max.saturating_sub(queued);
             let Some(lease) = self.lease(shard).filter(|_| !is_stopped && room * 2 >= settings.queue_max)
             else {
                 // When it is started, or has room, they are due again.
                 let waits_for = if is_stopped { WaitsFor::Start } else { WaitsFor::Job };
-                self.parked.wait_for(job, shard, waits_for);
+                self.loaded.parked.wait_for(job, shard, waits_for);
                 continue;
             };
             let at = if since_change { changed_at } else { now };
@@ -129,7 +130,7 @@ impl Memory {
             }
             let calling = &mut callings[place];
             calling.jobs.push((job, room.max(1)));
-            if is_queued || self.seekers.stalled_count() > 0 {
+            if is_queued || self.loaded.seekers.stalled_count() > 0 {
                 calling.queued.insert(job);
             }
         }
@@ -146,15 +147,15 @@ impl Memory {
         let (asked, roomless): (Vec<_>, Vec<_>) = calling.jobs.iter().partition(|(job, _)| has_room(job));
         let shard = calling.lease.shard;
         for (job, _) in roomless {
-            self.parked.wait_for(job, shard, WaitsFor::Room);
+            self.loaded.parked.wait_for(job, shard, WaitsFor::Room);
         }
         if asked.is_empty() {
             return None;
         }
-        self.callings += 1;
+        self.loaded.callings += 1;
         for (job, _) in &asked {
             // A run of it that is parked from here on is noted, and seen when this is done.
-            self.parked.wait_for(*job, shard, WaitsFor::Job);
+            self.loaded.parked.wait_for(*job, shard, WaitsFor::Job);
         }
         let jobs = asked.into_iter().map(|(job, most)| (job, most.min(share))).collect();
         Some(Unpark { lease: calling.lease, jobs, max, at: calling.at })
@@ -162,34 +163,38 @@ impl Memory {
 
     fn end_calling(&mut self, calling: &Calling, unpark: &Unpark, called: &[(JobId, RunId)]) {
         let shard = unpark.lease.shard;
-        let is_missing = |run: &RunId| !self.runs.contains_key(run);
+        let is_missing = |run: &RunId| !self.loaded.runs.contains_key(run);
         let missing: Vec<RunId> = called.iter().map(|(_, run)| *run).filter(is_missing).collect();
         missing.into_iter().for_each(|run| self.look_up_later(run));
-        if let Some(held) = self.held.get_mut(&shard) {
+        if let Some(held) = self.cluster.held.get_mut(&shard) {
             // Those that have gates are adopted.
             held.is_adopted = false;
-            self.wakes.load = true;
+            self.outbox.wakes.load = true;
         }
         let mut counts: BTreeMap<JobId, usize> = BTreeMap::new();
         for (job, id) in called {
             *counts.entry(*job).or_default() += 1;
-            if let Some(run) = self.runs.get(id) {
+            if let Some(run) = self.loaded.runs.get(id) {
                 // The earliest were called, so what is left of the job was due later.
-                self.parked.advance(*job, shard, run.fire_time);
+                self.loaded.parked.advance(*job, shard, run.fire_time);
             }
         }
         for (job, count) in &counts {
-            self.parked.note_called(*job, shard, *count as u64);
+            self.loaded.parked.note_called(*job, shard, *count as u64);
         }
         for (job, most) in &unpark.jobs {
             let is_all = called.len() < unpark.max && counts.get(job).copied().unwrap_or(0) < *most;
             if !is_all {
                 // Those that wait for room are called when firing has found some.
                 let is_queued = calling.queued.contains(job);
-                self.parked.wait_for(*job, shard, if is_queued { WaitsFor::Room } else { WaitsFor::Call });
-                self.wakes.tend |= !is_queued;
-            } else if !self.parked.is_due(*job, shard) {
-                self.parked.forget(*job, shard);
+                self.loaded.parked.wait_for(
+                    *job,
+                    shard,
+                    if is_queued { WaitsFor::Room } else { WaitsFor::Call },
+                );
+                self.outbox.wakes.tend |= !is_queued;
+            } else if !self.loaded.parked.is_due(*job, shard) {
+                self.loaded.parked.forget(*job, shard);
             }
         }
     }

@@ -10,8 +10,10 @@ use punctual_core::model::{
     Target, Text, Token,
 };
 use punctual_core::policy::{Block, Retry, Route};
+#[cfg(feature = "planted")]
+use punctual_node::Planted;
 use punctual_node::ports::{Browse, Dispatched, Heard, Receipt, Report, RunView, SessionKey};
-use punctual_node::{Callback, Claim, Node, Planted, SessionId, Settings};
+use punctual_node::{Callback, Claim, Node, SessionId, Settings};
 
 use crate::house::{House, definition, every, now_or_never};
 
@@ -552,6 +554,7 @@ fn whatever_happens_no_executor_of_one_app_changes_anything_of_another_or_learns
 }
 
 // The property would be worth nothing if it held for a node that believes everybody.
+#[cfg(feature = "planted")]
 #[test]
 fn a_node_that_believes_everybody_is_found_out() {
     let credulous = || Settings { planted: Some(Planted::ClaimsBelieved), ..Settings::default() };

@@ -21,7 +21,7 @@ use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
-use crate::memory::{Flight, Memory, Place, Run};
+use crate::memory::{Flight, Memory, Run, RunLocation};
 use crate::places::HttpPlace;
 use crate::ports::{Address, Dispatched, Gate, Kill};
 use crate::settings::Planted;
@@ -54,7 +54,7 @@ impl Node {
                 Some(Known::Poisoned(reason)) => turn.fail(*id, &run, reason),
                 Some(Known::Missing) => turn.fail(*id, &run, Text::Borrowed("its job is missing")),
                 // It changed while the step was on its way; the next round asks the changed one.
-                None => turn.memory.make_ready(*id),
+                None => turn.memory.move_to(*id, RunLocation::Ready),
             }
         }
         if help == Help::Store {
@@ -82,7 +82,7 @@ impl Turn<'_> {
         }
         match self.ask(id, run, job) {
             Wanted::Start(decided) => {
-                if let Some(kept) = self.memory.runs.get_mut(&id) {
+                if let Some(kept) = self.memory.loaded.runs.get_mut(&id) {
                     kept.decided = decided;
                 }
                 self.admit(id, &Run { decided, ..*run }, job);
@@ -100,7 +100,8 @@ impl Turn<'_> {
     /// one from an outage of the store. Then the job is asked whether it still wants it.
     fn doubt(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_returning = self.memory.is_returning(self.boot);
-        if (job.executor().is_some() || is_returning) && self.memory.natives.is_listening(self.boot) {
+        if (job.executor().is_some() || is_returning) && self.memory.executors.natives.is_listening(self.boot)
+        {
             let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
             return self.memory.wait_for_claims(id, app, self.now, patience);
         }
@@ -141,15 +142,15 @@ impl Turn<'_> {
             then => then,
         };
         if run.attempt == Attempt::FIRST {
-            self.memory.supposed.insert(id, run.ready_at);
+            self.memory.loaded.supposed.insert(id, run.ready_at);
         }
         self.decision.ends.push(Ended::sent(id, run, attempt, then).following(job, run));
     }
 
     /// An executor has it already, from an earlier holder: it is on its way as before.
     fn resume(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, address: Arc<Address>) {
-        self.memory.active.entry(run.job).or_default().running.insert(id);
-        self.memory.seekers.remove(id);
+        self.memory.loaded.active.entry(run.job).or_default().running.insert(id);
+        self.memory.loaded.seekers.remove(id);
         let own = self.memory.own_of(id);
         let flight = Flight {
             attempt: run.attempt,
@@ -187,7 +188,7 @@ impl Turn<'_> {
             return self.go_on(id, run, job);
         }
         let block = self.memory.block_kept_here(job);
-        let active = self.memory.active.entry(run.job).or_default();
+        let active = self.memory.loaded.active.entry(run.job).or_default();
         // Between two attempts it has kept its place.
         if job.is_limited() && active.running.contains(&id) {
             return self.go_on(id, run, job);
@@ -204,7 +205,7 @@ impl Turn<'_> {
                     active.running.iter().copied().filter(|other| *other != id).collect();
                 covered.into_iter().for_each(|other| self.cover(other, job));
                 // It asks again when their places are free.
-                self.memory.make_ready(id);
+                self.memory.move_to(id, RunLocation::Ready);
             }
         }
     }
@@ -219,13 +220,13 @@ impl Turn<'_> {
 
     pub(super) fn send_ungated(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_unbound = self.memory.has_planted(Planted::MarkBehind);
-        let may_send = self.memory.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
+        let may_send = self.memory.cluster.tenure.is_some_and(|tenure| tenure.may_send_ungated(run.ready_at));
         let may_send = may_send || is_unbound;
         let (Some(lease), true) = (self.memory.lease(run.shard), may_send) else {
             // The next renewal promises further ahead.
-            self.memory.wakes.renew = true;
-            self.memory.held_until = self.boot.plus(self.settings.pause);
-            return self.memory.make_ready(id);
+            self.memory.outbox.wakes.renew = true;
+            self.memory.agenda.held_until = self.boot.plus(self.settings.pause);
+            return self.memory.move_to(id, RunLocation::Ready);
         };
         self.decision.ungated_through = self.decision.ungated_through.max(Some(run.ready_at));
         self.launch(id, run, job, Token::new(lease.epoch, run.attempt), None, self.now);
@@ -243,11 +244,11 @@ impl Turn<'_> {
     ) {
         let Turn { memory, now, .. } = self;
         if run.origin != Origin::Part {
-            memory.active.entry(run.job).or_default().running.insert(id);
+            memory.loaded.active.entry(run.job).or_default().running.insert(id);
         }
         let own = memory.own_of(id);
-        let address = memory.chosen.remove(&id);
-        memory.seekers.remove(id);
+        let address = memory.loaded.chosen.remove(&id);
+        memory.loaded.seekers.remove(id);
         let pool = memory.pool_of(run, *now);
         let app = memory.app_number(run.job);
         let http = pool.map(|pool| HttpPlace { pool, app, job: run.job, is_noted: false });
@@ -270,10 +271,10 @@ impl Turn<'_> {
                 lost_because: None,
             },
         );
-        let supposed = memory.supposed.remove(&id);
+        let supposed = memory.loaded.supposed.remove(&id);
         let lag = passed(supposed.unwrap_or(run.ready_at), *now);
         let is_first = run.attempt == Attempt::FIRST || supposed.is_some();
-        memory.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag, is_first });
+        memory.outbox.events.push(Event::Sent { run: id, job: run.job, attempt: run.attempt, lag, is_first });
         self.decision.sends.push(Dispatched {
             run: id,
             job: Arc::clone(job),
@@ -287,31 +288,28 @@ impl Turn<'_> {
             origin: run.origin,
             sent_at,
             address,
-            part: self.memory.parts.get(id).map(|known| known.part.clone()),
+            part: self.memory.loaded.parts.get(id).map(|known| known.part.clone()),
         });
     }
 
     /// Lets a run wait for its turn: in memory while they are few, in the store from then on.
     pub(super) fn queue(&mut self, id: RunId, run: &Run, job: &Job) {
-        self.memory.busy.remove(&id);
-        if let Some(kept) = self.memory.runs.get_mut(&id) {
-            kept.place = Place::Queued;
-        }
-        // Whoever was chosen for it may be another by then.
+        self.memory.move_to(id, RunLocation::Queued);
+        // Another executor may be chosen by then.
         self.memory.unchoose(id);
-        self.memory.seekers.remove(id);
-        let active = self.memory.active.entry(run.job).or_default();
-        active.queue.insert(run.rank(id));
+        self.memory.loaded.seekers.remove(id);
+        let active = self.memory.loaded.active.entry(run.job).or_default();
         if active.queue.len() <= self.settings.queue_max {
             return;
         }
         // A scheduled fire time is not parked behind one-shots.
-        let is_other =
-            |rank: &&Rank| self.memory.runs.get(&rank.run).is_none_or(|run| run.origin != Origin::Schedule);
+        let is_other = |rank: &&Rank| {
+            self.memory.loaded.runs.get(&rank.run).is_none_or(|run| run.origin != Origin::Schedule)
+        };
         let last = active.queue.iter().rev().find(is_other).or_else(|| active.queue.last()).copied();
-        let Some(last) = last.filter(|last| active.queue.remove(last)) else { return };
-        let Some(run) = self.memory.runs.get(&last.run).copied() else { return };
-        self.memory.make_busy(last.run);
+        let Some(last) = last else { return };
+        let Some(run) = self.memory.loaded.runs.get(&last.run).copied() else { return };
+        self.memory.move_to(last.run, RunLocation::Busy);
         let then = Then::Park { attempt: run.attempt, version: job.version };
         self.decision.ends.push(Ended::unsent(last.run, &run, then));
     }
@@ -321,15 +319,15 @@ impl Turn<'_> {
     /// it would double what is written for each run.
     fn park_surplus(&mut self) {
         let (memory, settings) = (&*self.memory, self.settings);
-        if !memory.is_clogged(settings, self.now) || memory.flow.takes(memory.waiting_count()) {
+        if !memory.is_clogged(settings, self.now) || memory.loaded.flow.takes(memory.waiting_count()) {
             return;
         }
         let surplus = (memory.waiting_count() - settings.ready_max() / 2 + 1).min(PARKED_AT_ONCE);
         let last = memory.last_in_line(surplus).into_iter();
         let last: Vec<_> = last.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
         for (id, ended) in last {
-            self.memory.seekers.remove(id);
-            self.memory.make_busy(id);
+            self.memory.loaded.seekers.remove(id);
+            self.memory.move_to(id, RunLocation::Busy);
             self.decision.ends.push(ended);
         }
     }
@@ -337,9 +335,9 @@ impl Turn<'_> {
     /// A run that waits and may be parked; and what becomes of it: its lateness is judged now, since waiting for a place is
     /// none.
     fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
-        let run = self.memory.runs.get(&id).copied()?;
+        let run = self.memory.loaded.runs.get(&id).copied()?;
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
-        let has_to_wait = matches!(run.place, Place::Seeking | Place::Ready);
+        let has_to_wait = matches!(run.location, RunLocation::Seeking | RunLocation::Ready);
         let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
         let then = match self.ask(id, &run, job) {
             Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
@@ -360,14 +358,14 @@ impl Turn<'_> {
             self.memory.forget(id);
             return None;
         };
-        if let Some(kept) = self.memory.runs.get_mut(&id) {
+        if let Some(kept) = self.memory.loaded.runs.get_mut(&id) {
             // That no earlier holder has sent it was judged by the job as it was. From here on only the gate can say what
             // became of it, however its job is changed.
             kept.flags.is_doubtful = false;
         }
         let is_part = run.origin == Origin::Part;
         if !is_part {
-            self.memory.active.entry(run.job).or_default().running.insert(id);
+            self.memory.loaded.active.entry(run.job).or_default().running.insert(id);
         }
         let places = match self.memory.block_kept_here(job) {
             _ if is_part => None,
@@ -376,7 +374,7 @@ impl Turn<'_> {
             Block::Serial | Block::Discard | Block::Cover => Some(1),
         };
         let hold = |slots| Hold { resource: format!("job:{}", job.id).into(), slots };
-        let chosen = self.memory.chosen.get(&id).map(|address| address.url.clone());
+        let chosen = self.memory.loaded.chosen.get(&id).map(|address| address.url.clone());
         Some(Gate {
             lease,
             run: id,
@@ -407,19 +405,19 @@ impl Turn<'_> {
 
     /// Ends a run that a newcomer takes the place of.
     fn cover(&mut self, id: RunId, job: &Job) {
-        if self.memory.flights.get(&id).is_some_and(Flight::is_whole) {
+        if self.memory.in_flight.flights.get(&id).is_some_and(Flight::is_whole) {
             // Its parts go before it, and only the store knows all of them.
             return self.decision.covered.push(id);
         }
-        let Some(run) = self.memory.runs.get(&id).copied() else { return };
-        if run.flags.may_be_gated && run.place == Place::Busy {
+        let Some(run) = self.memory.loaded.runs.get(&id).copied() else { return };
+        if run.flags.may_be_gated && run.location == RunLocation::Busy {
             // Its gate is asked in this very round: it may be on its way, and may even have parts. The newcomer asks again
             // after that.
             return;
         }
         let reason = Text::Borrowed(COVERED);
         let close = Close { outcome: Outcome::Cancelled, reason, closed_at: self.now, range: None };
-        let ended = match self.memory.flights.get(&id) {
+        let ended = match self.memory.in_flight.flights.get(&id) {
             // Between two attempts.
             None => Ended::unsent(id, &run, Then::Close(close)),
             Some(flight) => {
@@ -491,7 +489,7 @@ impl Memory {
         let is_here = match (job.executor(), job.definition.block) {
             (None, _) | (_, Block::Concurrent(_)) => true,
             (Some(_), Block::Serial | Block::Discard | Block::Cover) => {
-                let mut there = self.registry.routable(&job.definition.app);
+                let mut there = self.executors.registry.routable(&job.definition.app);
                 there.any(|(_, dialect)| dialect == Dialect::Native)
             }
         };
@@ -502,8 +500,8 @@ impl Memory {
     /// the most of them, down to the same number for each; and of an app, what a schedule fires only after everything else.
     fn last_in_line(&self, many: usize) -> Vec<RunId> {
         let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
-        for rank in self.ready.iter().chain(self.seekers.stalled()) {
-            let Some(run) = self.runs.get(&rank.run) else { continue };
+        for rank in self.loaded.ready.iter().chain(self.loaded.seekers.stalled()) {
+            let Some(run) = self.loaded.runs.get(&rank.run) else { continue };
             let is_other = run.origin != Origin::Schedule;
             let app = self.app_number(run.job);
             apps.entry(app).or_default().push((is_other, rank));

@@ -10,7 +10,7 @@ use super::decide::not_run;
 use super::{Decision, Payloads, Turn};
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Run};
+use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Gate, Gated, StoreError};
 use crate::settings::Planted;
 use crate::step::Ended;
@@ -50,10 +50,10 @@ impl Node {
             if memory.in_hand(gate.run).is_none() {
                 continue;
             }
-            let Some(run) = memory.runs.get_mut(&gate.run) else { continue };
+            let Some(run) = memory.loaded.runs.get_mut(&gate.run) else { continue };
             run.flags.may_be_gated |= may_be_written;
             let keeps_place = run.flags.may_be_gated;
-            if !keeps_place && let Some(active) = memory.active.get_mut(&gate.job) {
+            if !keeps_place && let Some(active) = memory.loaded.active.get_mut(&gate.job) {
                 active.running.remove(&gate.run);
             }
         }
@@ -146,25 +146,25 @@ impl Turn<'_> {
 
     /// The place is taken by a run that is not ours to count.
     pub(super) fn wait_for_hold(&mut self, gate: &Gate, run: &Run) {
-        if let Some(active) = self.memory.active.get_mut(&run.job) {
+        if let Some(active) = self.memory.loaded.active.get_mut(&run.job) {
             active.running.remove(&gate.run);
         }
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job).cloned() else {
-            return self.memory.make_ready(gate.run);
+            return self.memory.move_to(gate.run, RunLocation::Ready);
         };
         if job.definition.block == Block::Discard {
             return self.skip(gate.run, run, &job, Skip::Blocked);
         }
         self.queue(gate.run, run, &job);
-        self.memory.held_back.entry(run.job).or_insert(self.boot.plus(self.settings.note_after));
-        self.memory.wakes.tend = true;
+        self.memory.loaded.held_back.entry(run.job).or_insert(self.boot.plus(self.settings.note_after));
+        self.memory.outbox.wakes.tend = true;
     }
 }
 
 /// A run that is not on its way, and not forgotten either, has its gate.
 fn keep_gate(memory: &mut Memory, id: RunId) {
-    if !memory.flights.contains_key(&id)
-        && let Some(run) = memory.runs.get_mut(&id)
+    if !memory.in_flight.flights.contains_key(&id)
+        && let Some(run) = memory.loaded.runs.get_mut(&id)
     {
         run.flags.may_be_gated = true;
     }
@@ -175,8 +175,8 @@ fn ask_again(memory: &mut Memory, id: RunId) {
     if memory.in_hand(id).is_none() {
         return;
     }
-    if let Some(run) = memory.runs.get_mut(&id) {
+    if let Some(run) = memory.loaded.runs.get_mut(&id) {
         run.flags.may_be_gated = true;
     }
-    memory.make_ready(id);
+    memory.move_to(id, RunLocation::Ready);
 }

@@ -1,6 +1,6 @@
 //! Which of the due runs go now: in order of rank, as many as the pools have places for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use calendar::Timestamp;
@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::Help;
 use crate::Node;
 use crate::jobs::Known;
-use crate::memory::{Memory, Run};
+use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Boot, StoreError};
 use crate::settings::{Planted, Settings};
 
@@ -97,7 +97,7 @@ impl Round<'_> {
             // Behind it in this line there is nothing fresh.
             return Verdict::PassPool;
         }
-        let Some(run) = memory.runs.get(&next.rank.run) else { return Verdict::Take };
+        let Some(run) = memory.loaded.runs.get(&next.rank.run) else { return Verdict::Take };
         if self.help == Help::None && !memory.goes_alone(next.rank.run, run, self.now) {
             return Verdict::PassJob;
         }
@@ -121,8 +121,8 @@ impl Round<'_> {
     /// Takes a place for it; or who is passed over, because there is none.
     fn without_place(&mut self, next: &Next) -> Option<Verdict> {
         let Some(pool) = next.pool else {
-            let free = self.settings.stalled_max().saturating_sub(self.memory.seekers.stalled_count());
-            let held = self.memory.seekers.stalled_of(next.job);
+            let free = self.settings.stalled_max().saturating_sub(self.memory.loaded.seekers.stalled_count());
+            let held = self.memory.loaded.seekers.stalled_of(next.job);
             return (held > 0 && !is_within_job_share(held, free)).then_some(Verdict::PassJob);
         };
         let room = self.places.room(pool, next.app, next.job);
@@ -164,7 +164,7 @@ impl Node {
     pub(super) fn pick(&self, help: Help) -> Picked {
         let boot = self.boot();
         let mut memory = self.memory();
-        if boot < memory.held_until {
+        if boot < memory.agenda.held_until {
             return Picked::default();
         }
         let Some(now) = memory.trusted_now(boot) else { return Picked::default() };
@@ -172,22 +172,22 @@ impl Node {
         memory.end_listening(boot);
         memory.call_stalled();
         self.let_out(&mut memory, now);
-        while let Some((ready_at, id)) = memory.between.first().copied()
+        while let Some((ready_at, id)) = memory.loaded.between.first().copied()
             && ready_at <= now
         {
-            memory.between.pop_first();
-            memory.make_ready(id);
+            memory.move_to(id, RunLocation::Ready);
         }
-        memory.wakes.load |= memory.has_room_again();
-        memory.wakes.load |= help == Help::Store && memory.fetches_at(boot).is_some_and(|at| at <= boot);
+        memory.outbox.wakes.load |= memory.has_room_again();
+        memory.outbox.wakes.load |=
+            help == Help::Store && memory.fetches_at(boot).is_some_and(|at| at <= boot);
         let Picked { runs: picked, is_full, unsorted } = self.choose(&mut memory, now, help);
-        if memory.has_room_for_parked(&self.settings, picked.is_empty()) && memory.parked.find_room() {
-            memory.wakes.tend = true;
+        if memory.has_room_for_parked(&self.settings, picked.is_empty()) && memory.loaded.parked.find_room() {
+            memory.outbox.wakes.tend = true;
         }
         let is_waiting = memory.waiting_count() > 0;
-        memory.flow.note(boot, picked.len(), is_waiting);
+        memory.loaded.flow.note(boot, picked.len(), is_waiting);
         for id in &picked {
-            memory.make_busy(*id);
+            memory.enter(*id, RunLocation::Busy);
         }
         Picked { runs: picked, is_full, unsorted }
     }
@@ -204,7 +204,7 @@ impl Node {
         for job in jobs {
             let app = memory.app_number(*job);
             let pool = memory.is_http(*job).then(|| memory.pool_for(*job, now));
-            memory.ready.rehome(*job, pool, app);
+            memory.loaded.ready.rehome(*job, pool, app);
         }
         Ok(())
     }
@@ -214,24 +214,29 @@ impl Node {
     fn let_out(&self, memory: &mut Memory, now: Timestamp) {
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
-        let wheel = &mut std::mem::replace(&mut memory.wheel, Wheel::new(1, Timestamp::MIN));
+        let wheel = &mut std::mem::replace(&mut memory.loaded.wheel, Wheel::new(1, Timestamp::MIN));
         let of_apps: RefCell<FxHashMap<AppNumber, usize>> = RefCell::default();
+        let last: Cell<Option<(u32, InLine)>> = Cell::new(None);
         let may_have = |group: u32, handed: Handed| {
-            let (job, mut of_apps) = (JobId(group), of_apps.borrow_mut());
-            let of_app = of_apps.entry(memory.app_number(job)).or_default();
-            let may_have = memory.may_line_up(job, room, handed, *of_app);
+            // Runs of one job come one after the other, and nothing joins the queue before the round is over.
+            let cached = last.get().filter(|(of, _)| *of == group).map(|(_, in_line)| in_line);
+            let in_line = cached.unwrap_or_else(|| memory.in_line(JobId(group)));
+            last.set(Some((group, in_line)));
+            let mut of_apps = of_apps.borrow_mut();
+            let of_app = of_apps.entry(in_line.app).or_default();
+            let may_have = in_line.has_room(room, handed, *of_app);
             *of_app += usize::from(may_have);
             may_have
         };
         wheel.advance_within(now, room.min(LET_OUT_MAX), may_have, &mut due);
-        std::mem::swap(&mut memory.wheel, wheel);
+        std::mem::swap(&mut memory.loaded.wheel, wheel);
         for timer in due {
             let id = RunId(timer.id);
             memory.judge_lateness(id, now);
             if memory.has_planted(Planted::LooksBackOneSlot) && is_behind(timer.due, now) {
                 leave_for_next_turn(memory, id);
             } else {
-                memory.make_ready(id);
+                memory.enter(id, RunLocation::Ready);
             }
         }
     }
@@ -239,20 +244,20 @@ impl Node {
     /// Takes the runs that may go now out of the due queue, in their order; and whether there may be more.
     fn choose(&self, memory: &mut Memory, now: Timestamp, help: Help) -> Picked {
         memory.sort_slow_jobs(now);
-        let mut ready = std::mem::take(&mut memory.ready);
-        let places = std::mem::take(&mut memory.places);
+        let mut ready = std::mem::take(&mut memory.loaded.ready);
+        let places = std::mem::take(&mut memory.in_flight.places);
         let mut round = Round::new(memory, &self.settings, now, help, places);
         let picked = ready.pick(|next| round.judge(next));
         let is_full = round.picked >= round.max();
         let unsorted = std::mem::take(&mut round.unsorted);
-        (memory.places, memory.ready) = (round.end(), ready);
+        (memory.in_flight.places, memory.loaded.ready) = (round.end(), ready);
         Picked { runs: picked.into_iter().map(|(_, rank)| rank.run).collect(), is_full, unsorted }
     }
 
     /// The first run that may go now, if there is one.
     fn first_choice(&self, memory: &mut Memory, now: Timestamp) -> Option<Rank> {
-        let mut ready = std::mem::take(&mut memory.ready);
-        let places = std::mem::take(&mut memory.places);
+        let mut ready = std::mem::take(&mut memory.loaded.ready);
+        let places = std::mem::take(&mut memory.in_flight.places);
         let mut round = Round::new(memory, &self.settings, now, Help::Store, places);
         let mut first = None;
         ready.pick(|next| match round.judge(next) {
@@ -267,7 +272,7 @@ impl Node {
             }
             verdict => verdict,
         });
-        (memory.places, memory.ready) = (round.end(), ready);
+        (memory.in_flight.places, memory.loaded.ready) = (round.end(), ready);
         first
     }
 
@@ -277,7 +282,7 @@ impl Node {
         let mut memory = self.memory();
         let idle = boot.plus(self.settings.load_ahead);
         let Some(now) = memory.trusted_now(boot) else { return idle };
-        let held_until = memory.paused_until.max(memory.held_until);
+        let held_until = memory.agenda.paused_until.max(memory.agenda.held_until);
         if held_until > boot {
             return held_until;
         }
@@ -288,17 +293,35 @@ impl Node {
         let is_full = memory.is_ready_full(&self.settings);
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let none = Handed { total: 0, of_group: 0 };
-        let may_have = |group: u32| memory.may_line_up(JobId(group), room, none, 0);
-        let in_wheel = memory.wheel.next_due_within(may_have).filter(|_| !is_full);
-        let between = memory.between.first().map(|(ready_at, _)| *ready_at);
-        let slow = memory.fast_calls.front().map(|call| call.slow_at.saturating_add(MOMENT));
+        let may_have = |group: u32| memory.in_line(JobId(group)).has_room(room, none, 0);
+        let in_wheel = memory.loaded.wheel.next_due_within(may_have).filter(|_| !is_full);
+        let between = memory.loaded.between.first().map(|(ready_at, _)| *ready_at);
+        let slow = memory.in_flight.fast_calls.front().map(|call| call.slow_at.saturating_add(MOMENT));
         let waiting = [in_wheel, between, slow].into_iter().flatten().min();
         let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
         // What cannot go may have to make way for what could.
-        let overfull = memory.is_clogged(&self.settings, now).then(|| memory.flow.next_look());
-        let listened = memory.natives.listened();
+        let overfull = memory.is_clogged(&self.settings, now).then(|| memory.loaded.flow.next_look());
+        let listened = memory.executors.natives.listened();
         let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
         [in_queue, waiting, overfull, listened, fetches].into_iter().flatten().fold(idle, Boot::min)
+    }
+}
+
+/// How many runs of a job, and of its app, are in the due queue.
+#[derive(Clone, Copy)]
+struct InLine {
+    app: AppNumber,
+    of_job: usize,
+    of_app: usize,
+}
+
+impl InLine {
+    /// Whether one more run of the job may wait in the due queue, which has room for `room` more, beside those that a round
+    /// has let out of the wheel, `handed_of_app` of them of the same app.
+    fn has_room(self, room: usize, handed: Handed, handed_of_app: usize) -> bool {
+        let free = room.saturating_sub(handed.total);
+        is_within_job_share(self.of_job + handed.of_group, free)
+            && is_within_app_share(self.of_app + handed_of_app, free)
     }
 }
 
@@ -310,26 +333,22 @@ impl Memory {
 
     /// Whether what waits fills memory, so that what is due and could go stays in the store behind it.
     pub(super) fn is_clogged(&self, settings: &Settings, now: Timestamp) -> bool {
-        let is_cut_off = self.wheel.mark().is_some_and(|mark| mark.due <= now);
+        let is_cut_off = self.loaded.wheel.mark().is_some_and(|mark| mark.due <= now);
         is_cut_off && self.waiting_count() * 2 >= settings.ready_max()
     }
 
-    /// Whether one more run of a job may wait in the due queue, which has room for so many more, beside those that a round
-    /// has let out of the wheel, so many of them of its app.
-    fn may_line_up(&self, job: JobId, room: usize, handed: Handed, handed_of_app: usize) -> bool {
-        let free = room.saturating_sub(handed.total);
-        let of_job = self.ready.len_of_job(job) + handed.of_group;
+    fn in_line(&self, job: JobId) -> InLine {
         let app = self.app_number(job);
-        let of_app = self.ready.len_of_app(app) + handed_of_app;
-        is_within_job_share(of_job, free) && is_within_app_share(of_app, free)
+        let of_job = self.loaded.ready.len_of_job(job);
+        InLine { app, of_job, of_app: self.loaded.ready.len_of_app(app) }
     }
 
     /// A run becomes due: what it waits for a place from now on is no lateness.
     fn judge_lateness(&mut self, id: RunId, now: Timestamp) {
-        let Some(run) = self.runs.get(&id).copied() else { return };
+        let Some(run) = self.loaded.runs.get(&id).copied() else { return };
         let Some(Known::Job(job)) = self.jobs.get(run.job) else { return };
         let decided = decided_when_due(job, &self.candidate(id, &run), run.judged_at(now));
-        if let Some(run) = self.runs.get_mut(&id) {
+        if let Some(run) = self.loaded.runs.get_mut(&id) {
             run.decided = decided;
         }
     }
@@ -338,7 +357,7 @@ impl Memory {
     /// queue, or the share of its job or app in it. One that comes late is as late as it is now.
     pub(crate) fn judge_armed(&mut self, id: RunId) {
         let Some(now) = self.time.shown() else { return };
-        let Some(run) = self.runs.get_mut(&id) else { return };
+        let Some(run) = self.loaded.runs.get_mut(&id) else { return };
         run.flags.is_in_time |= now <= run.ready_at.saturating_add(GRACE);
         if !run.flags.is_in_time {
             self.judge_lateness(id, now);
@@ -355,21 +374,21 @@ impl Memory {
     /// Jobs that are no longer slow leave the line for the slow pool, which may be full.
     fn sort_slow_jobs(&mut self, now: Timestamp) {
         let is_time = |last: Timestamp| now.as_millis().saturating_sub(last.as_millis()) >= PACE_EVERY_MS;
-        if !self.paced_at.is_none_or(is_time) {
+        if !self.in_flight.paced_at.is_none_or(is_time) {
             return;
         }
-        self.paced_at = Some(now);
+        self.in_flight.paced_at = Some(now);
         let is_fast = |job: &JobId| self.pool_for(*job, now) == Pool::Fast;
-        let fast: Vec<JobId> = self.ready.jobs_in(Some(Pool::Slow)).filter(is_fast).collect();
+        let fast: Vec<JobId> = self.loaded.ready.jobs_in(Some(Pool::Slow)).filter(is_fast).collect();
         for job in fast {
             let app = self.app_number(job);
-            self.ready.rehome(job, Some(Pool::Fast), app);
+            self.loaded.ready.rehome(job, Some(Pool::Fast), app);
         }
     }
 
     /// How many are due and cannot go yet: there is no place for them, or no executor takes more.
     pub(crate) fn waiting_count(&self) -> usize {
-        self.ready.len() + self.seekers.stalled_count()
+        self.loaded.ready.len() + self.loaded.seekers.stalled_count()
     }
 
     /// Whether nothing about a run has to be read or written before it is sent.
@@ -387,11 +406,11 @@ impl Memory {
     /// Whether the store has to be asked before it can be sent, as far as can be said before its executor is chosen.
     fn asks_store(&self, id: RunId, run: &Run) -> bool {
         let flags = run.flags;
-        let is_here = !flags.has_payload || self.ahead.has(id);
+        let is_here = !flags.has_payload || self.loaded.ahead.has(id);
         let is_plain = is_here && !flags.is_doubtful && !flags.may_be_gated;
         match self.jobs.get(run.job) {
             Some(Known::Job(job)) if is_plain && !job.must_be_gated() => {
-                job.executor().is_some() && self.natives.is_empty()
+                job.executor().is_some() && self.executors.natives.is_empty()
             }
             _ => true,
         }
@@ -421,7 +440,7 @@ fn is_behind(due: Timestamp, now: Timestamp) -> bool {
 
 /// The bug of a ring that looks back one slot: the rest waits for the ring to come round.
 fn leave_for_next_turn(memory: &mut Memory, id: RunId) {
-    if let Some(run) = memory.runs.get_mut(&id) {
+    if let Some(run) = memory.loaded.runs.get_mut(&id) {
         run.ready_at = run.ready_at.saturating_add(Duration::from_secs(60));
     }
     memory.arm(id);

@@ -7,21 +7,21 @@ use punctual_core::policy::route::{Choice, retry_part};
 use punctual_core::registry::Dialect;
 
 use super::Turn;
-use crate::memory::Run;
+use crate::memory::{Run, RunLocation};
 use crate::ports::{Address, Asked, Probe};
 
 impl Turn<'_> {
     /// Finds an executor for a run that may start.
     pub(super) fn seek(&mut self, id: RunId, run: &Run, job: &Arc<Job>, executor: &Executor) {
         // After a gate of unknown fate only the same executor may be meant; and what was asked for is taken.
-        if self.memory.chosen.contains_key(&id) {
+        if self.memory.loaded.chosen.contains_key(&id) {
             return self.go_through(id, run, job);
         }
         let crew = self.memory.executors_of(&job.definition.app);
         let there = self.memory.offering(&crew, &executor.handler);
         if there.is_empty() && !crew.is_empty() {
             let reason = format!("nobody who has a session here offers the handler {}", executor.handler);
-            self.memory.seekers.note_reason(id, reason.into());
+            self.memory.loaded.seekers.note_reason(id, reason.into());
         }
         if run.origin == Origin::Part {
             return self.seek_for_part(id, run, job, &there);
@@ -32,7 +32,7 @@ impl Turn<'_> {
         let urls: Vec<&str> = there.iter().map(|address| &*address.url).collect();
         // Spread over the 64 bits, so that runs of one turn do not follow each other.
         let bits = self.bits ^ id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        match self.memory.routes.choose(executor.route, job.id, &urls, bits, self.now) {
+        match self.memory.executors.routes.choose(executor.route, job.id, &urls, bits, self.now) {
             Choice::At(index) if executor.route.is_bound() => {
                 self.go_to(id, run, job, Arc::clone(&there[index]));
             }
@@ -47,7 +47,7 @@ impl Turn<'_> {
     /// To the executor that was chosen, or to the next that takes more.
     fn go_near(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], index: usize) {
         let from_there = there[index..].iter().chain(&there[..index]);
-        let free = from_there.into_iter().find(|address| self.memory.natives.has_room(address));
+        let free = from_there.into_iter().find(|address| self.memory.executors.natives.has_room(address));
         match free {
             Some(address) => self.go_to(id, run, job, Arc::clone(address)),
             None => self.stall(id, job, None),
@@ -57,7 +57,8 @@ impl Turn<'_> {
     /// Of those that have a session it is known whether they are there and free; the others are asked.
     fn ask_others(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], by: Asked) {
         let is_native = |address: &&Arc<Address>| address.dialect == Dialect::Native;
-        let free = there.iter().filter(is_native).find(|address| self.memory.natives.has_room(address));
+        let free =
+            there.iter().filter(is_native).find(|address| self.memory.executors.natives.has_room(address));
         let others: Vec<Arc<Address>> = there.iter().filter(|at| !is_native(at)).cloned().collect();
         match free {
             Some(address) => self.go_to(id, run, job, Arc::clone(address)),
@@ -79,7 +80,7 @@ impl Turn<'_> {
             Some(address) => self.go_to(id, run, job, Arc::clone(address)),
             None => {
                 let reason = format!("{only}, which it was started for, is not there");
-                self.memory.seekers.note_reason(id, reason.into());
+                self.memory.loaded.seekers.note_reason(id, reason.into());
                 self.strand(id, job);
             }
         }
@@ -87,9 +88,9 @@ impl Turn<'_> {
 
     /// A part goes to the executor it was made for; if that is gone, to another that stands in with the same index.
     fn seek_for_part(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>]) {
-        let Some(part) = self.memory.parts.get(id).map(|known| known.part.clone()) else {
+        let Some(part) = self.memory.loaded.parts.get(id).map(|known| known.part.clone()) else {
             // It is looked up before the next round.
-            return self.memory.make_ready(id);
+            return self.memory.move_to(id, RunLocation::Ready);
         };
         if let Some(address) = there.iter().find(|address| address.url == part.address) {
             return self.go_to(id, run, job, Arc::clone(address));
@@ -101,7 +102,7 @@ impl Turn<'_> {
     }
 
     fn go_to(&mut self, id: RunId, run: &Run, job: &Arc<Job>, address: Arc<Address>) {
-        if !self.memory.natives.has_room(&address) {
+        if !self.memory.executors.natives.has_room(&address) {
             return self.stall(id, job, Some(address.url.clone()));
         }
         self.memory.choose_for(id, address);
@@ -110,7 +111,7 @@ impl Turn<'_> {
 
     /// On to the gate, or past it: who has a session says by it what it has, so nothing needs to be written before.
     fn go_through(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
-        let is_native = self.memory.chosen.get(&id).is_some_and(|at| at.dialect == Dialect::Native);
+        let is_native = self.memory.loaded.chosen.get(&id).is_some_and(|at| at.dialect == Dialect::Native);
         let is_alone = run.origin != Origin::Part && !run.flags.may_be_gated && !job.must_be_gated();
         if is_native && is_alone {
             self.send_ungated(id, run, job);

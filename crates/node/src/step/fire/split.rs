@@ -16,7 +16,7 @@ impl Node {
     /// Writes the gates of broadcast runs with their parts; the parts are due at once.
     pub(super) async fn split(&self, drafts: Vec<(Gate, Vec<Address>)>) -> Result<(), StoreError> {
         let gates: Vec<Gate> = drafts.iter().map(|(gate, _)| gate.clone()).collect();
-        let read = self.memory().reads.begin();
+        let read = self.memory().loaded.reads.begin();
         let written = self.write_splits(drafts).await;
         let noted = match &written {
             Ok((splits, answers)) => Ok(self.note_splits(read, splits, answers)),
@@ -25,7 +25,7 @@ impl Node {
                 Err(error.clone())
             }
         };
-        self.memory().reads.end(read);
+        self.memory().loaded.reads.end(read);
         self.write_ends(noted?).await.map(|_| ())
     }
 
@@ -42,7 +42,7 @@ impl Node {
             let total = addresses.len() as u32;
             let ids: Vec<RunId> = ids.by_ref().take(addresses.len()).collect();
             // It may have left memory while ids were drawn.
-            let Some(whole) = self.memory().runs.get(&gate.run).copied() else { continue };
+            let Some(whole) = self.memory().loaded.runs.get(&gate.run).copied() else { continue };
             let part = |(index, (id, address)): (usize, (RunId, Address))| {
                 let part = Part { index: index as u32, total, address: address.url };
                 (part_run(id, &gate, &whole), part)
@@ -99,10 +99,10 @@ impl Turn<'_> {
                 lost_because: None,
             },
         );
-        let supposed = self.memory.supposed.remove(&gate.run);
+        let supposed = self.memory.loaded.supposed.remove(&gate.run);
         let lag = passed(supposed.unwrap_or(run.ready_at), self.now);
         let is_first = gate.attempt == Attempt::FIRST || supposed.is_some();
-        self.memory.events.push(Event::Sent {
+        self.memory.outbox.events.push(Event::Sent {
             run: gate.run,
             job: run.job,
             attempt: gate.attempt,
@@ -115,7 +115,7 @@ impl Turn<'_> {
             return;
         }
         for (new, part) in parts {
-            self.memory.parts.note(new.id, gate.run, part.clone());
+            self.memory.loaded.parts.note(new.id, gate.run, part.clone());
             self.memory.take_in_new(read, &waiting_part(new), Some(gate.lease.epoch));
         }
     }

@@ -1,0 +1,33 @@
+//! The two boxes of a node: what came in and waits for a step, and what goes out when a step is done.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use punctual_core::event::Event;
+use punctual_core::model::{JobId, RunId};
+
+use crate::inbox::Received;
+use crate::wakes::Wakes;
+
+/// What came in.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) reports: VecDeque<Received>,
+    /// Runs whose reports the settling step has in hand.
+    pub(crate) settling: Vec<RunId>,
+    /// Runs that other nodes have settled, or written for this one.
+    pub(crate) heard_of: Vec<RunId>,
+    /// How many runs are being asked for that may be nowhere in memory meanwhile.
+    pub(crate) asking: u32,
+    /// Whether something was left for a shard of this node.
+    pub(crate) has_arrivals: bool,
+    /// Deleted jobs that are being emptied, each with the last run that was looked at.
+    pub(crate) retiring: BTreeMap<JobId, RunId>,
+}
+
+/// What goes out.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) events: Vec<Event>,
+    /// Steps that have become due.
+    pub(crate) wakes: Wakes,
+}
