@@ -55,8 +55,15 @@ impl Node {
             silent.iter().filter_map(|id| memory.loaded.runs.get(id).map(|run| run.job)).collect()
         };
         self.know_jobs(jobs).await?;
-        let (ends, kills) = self.give_up(&silent, now);
+        let (ends, mut kills) = self.give_up(&silent, now);
         self.write_ends(ends).await?;
+        {
+            let memory = self.memory();
+            // What was reported in the last moment is still in flight.
+            kills.retain(|kill| {
+                memory.in_flight.flights.get(&kill.run).is_none_or(|flight| flight.attempt != kill.attempt)
+            });
+        }
         if !kills.is_empty() {
             self.kill(kills);
         }

@@ -91,6 +91,12 @@ impl Ended {
         self
     }
 
+    /// Whether an attempt is given up although nobody has reported its end.
+    fn gives_up(&self) -> bool {
+        let outcome = self.settlement.attempt.as_ref().map(|attempt| attempt.outcome);
+        self.receipt.is_none() && matches!(outcome, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut))
+    }
+
     pub(crate) fn foreign(mut self, is_foreign: bool) -> Ended {
         self.settlement.is_foreign = is_foreign;
         self
@@ -310,6 +316,12 @@ impl Node {
             Ok(()) => self.give_birth(&mut ends).await,
             Err(error) => Err(error),
         };
+        if prepared.is_ok() {
+            ends = self.without_reported(ends);
+            if ends.is_empty() {
+                return Ok(Vec::new());
+            }
+        }
         let answers = match prepared {
             Ok(()) => {
                 let settlements = ends.iter().map(|ended| ended.settlement.clone()).collect();
@@ -346,6 +358,23 @@ impl Node {
             self.stop_because(job, reason).await?;
         }
         Ok(stale)
+    }
+
+    /// Leaves out the attempts that this node is about to give up and has a report of: it came while the write was being
+    /// prepared, and is settled instead.
+    fn without_reported(&self, ends: Vec<Ended>) -> Vec<Ended> {
+        if !ends.iter().any(Ended::gives_up) {
+            return ends;
+        }
+        let (reported, is_deaf) = {
+            let memory = self.memory();
+            (memory.reported(), memory.has_planted(Planted::ResultsForgotten))
+        };
+        let is_reported = |ended: &Ended| ended.gives_up() && reported.contains(&ended.settlement.run);
+        let (dropped, kept): (Vec<Ended>, Vec<Ended>) =
+            ends.into_iter().partition(|ended| !is_deaf && is_reported(ended));
+        self.let_go_of(dropped.iter().map(|ended| ended.settlement.run));
+        kept
     }
 
     /// Attempts that the store has under another token than memory does: what is behind their gates is found by adopting.
