@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Child, Close, JobId, Join, LogId, Outcome, Part, Payload, RunId, RunState,
-    ShardId, Text, Token,
+    Attempt, AttemptRecord, Child, Close, JobId, Join, LogId, Part, Payload, RunId, RunState, ShardId, Text,
+    Token,
 };
 use punctual_node::ports::{
     Arrival, AttemptRow, ClockRow, Counts, JobRow, JobView, PlannedTo, Revision, RunView, SentRow, StoreError,
@@ -75,17 +75,6 @@ pub(crate) trait Cells {
 /// A row that cannot be read.
 pub(crate) fn corrupt(table: &str, id: impl std::fmt::Display, reason: impl ToString) -> StoreError {
     StoreError::Corrupt { what: format!("{table} row {id}").into(), reason: reason.to_string().into() }
-}
-
-/// The state of a run: how it was closed, the attempt that it waits for, and whether it has a gate.
-pub(crate) fn run_state(outcome: Option<Outcome>, waits_for: Option<Attempt>, is_gated: bool) -> RunState {
-    match (outcome, waits_for) {
-        (Some(outcome), _) => outcome.into(),
-        (None, Some(attempt)) if attempt > Attempt::FIRST => RunState::Retrying,
-        (None, Some(_)) => RunState::Pending,
-        (None, None) if is_gated => RunState::Running,
-        (None, None) => RunState::Pending,
-    }
 }
 
 /// From `attempt, token, executor, started_at, ended_at, attempt_outcome, message, possible_duplicate`.
@@ -175,7 +164,7 @@ pub(crate) fn run_view<R: Cells>(row: &R, of_run: OfRun) -> Result<RunView, R::E
     let bad = |reason: &str| corrupt("runs", id, reason);
     let OfRun { close, wait, sent, ended, part } = of_run;
     let outcome = close.as_ref().map(|close| close.outcome);
-    let state = run_state(outcome, wait.map(|wait| wait.attempt), !sent.is_empty());
+    let state = RunState::of(outcome, wait.map(|wait| wait.attempt), !sent.is_empty());
     decided_from(row.number(6)?).ok_or_else(|| bad("no such decision"))?;
     let mut attempts = sent;
     attempts.extend(ended.into_iter().map(|(number, record)| (number, AttemptRow::Ended(record))));

@@ -367,6 +367,5 @@ fn parked_runs_are_called_back_by_due_time_over_all_shards() {
     }
     assert_eq!(times.len(), 800);
     let furthest = (0_i64..).zip(&times).map(|(place, time)| (place - time).abs()).max();
-    eprintln!("furthest {furthest:?}");
     assert!(furthest.is_some_and(|furthest| furthest <= 100), "{times:?}");
 }

@@ -13,7 +13,6 @@ use super::code::{
 use super::layer::indexed_close;
 use super::split::part_of;
 use super::trouble::{Trouble, corrupt};
-use crate::rows::run_state;
 
 /// Which tables a day has.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +56,7 @@ pub(super) fn view(
     let attempts = attempts_of(conn, tables, id, end.as_ref())?;
     let is_gated = attempts.iter().any(|(_, is_gated)| *is_gated);
     let outcome = end.as_ref().map(|end| end.outcome);
-    let state = run_state(outcome, wait.as_ref().map(|wait| wait.attempt), is_gated);
+    let state = RunState::of(outcome, wait.as_ref().map(|wait| wait.attempt), is_gated);
     let bad = |reason: &str| corrupt("runs", id.0 as i64, reason);
     let small = |column: usize| row.get::<_, i64>(column);
     let origin = origin_from(small(4)?).ok_or_else(|| bad("no such origin"))?;
@@ -96,7 +95,7 @@ pub(super) fn state_of(
     let end = end_of(conn, tables, id, place)?.map(|end| end.outcome);
     let wait = wait_of(conn, id)?;
     let is_gated = end.is_none() && wait.is_none() && !gates_of(conn, tables, id)?.is_empty();
-    Ok(run_state(end, wait.map(|wait| wait.attempt), is_gated))
+    Ok(RunState::of(end, wait.map(|wait| wait.attempt), is_gated))
 }
 
 /// The end of a run as it is kept.
