@@ -1,5 +1,6 @@
 //! Settling: what executors said is written down with everything that follows, and only then acknowledged.
 
+mod ended;
 mod strangers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,11 +8,11 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
-use punctual_core::engine::settle::{End, children, settle};
+use punctual_core::engine::settle::{End, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Child, Decided, Fence, Job, JobId, Join, NewRun, NodeId, Origin,
-    Outcome, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
+    Attempt, AttemptOutcome, AttemptRecord, Decided, Fence, JobId, Join, NewRun, NodeId, Origin, Outcome,
+    RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
 
@@ -24,84 +25,11 @@ use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
+pub(crate) use ended::Ended;
 use strangers::Strangers;
 
 /// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
 const SENDS_FIRST: Duration = Duration::from_millis(20);
-
-/// An end that is to be written, and what is to be told about it.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    settlement: Settlement,
-    receipt: Option<Receipt>,
-    /// Jobs whose runs it brings about.
-    children: Vec<Child>,
-    failure_limit: u32,
-    /// Whether its target said that it is gone for good.
-    is_gone: bool,
-    is_part: bool,
-}
-
-impl Ended {
-    pub(crate) fn new(
-        id: RunId,
-        run: &Run,
-        fence: Fence,
-        attempt: Option<AttemptRecord>,
-        then: Then,
-    ) -> Ended {
-        let settlement = Settlement {
-            run: id,
-            job: run.job,
-            shard: run.shard,
-            is_foreign: false,
-            fence,
-            attempt,
-            then,
-            children: Vec::new(),
-            named: None,
-            part_of: None,
-        };
-        let is_part = run.origin == Origin::Part;
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_gone: false, is_part }
-    }
-
-    /// The end, or the waiting, of a run whose attempt was never sent.
-    pub(crate) fn unsent(id: RunId, run: &Run, then: Then) -> Ended {
-        Ended::new(id, run, Fence::Unsent(run.attempt), None, then)
-    }
-
-    /// The end of an attempt that was sent.
-    pub(crate) fn sent(id: RunId, run: &Run, attempt: AttemptRecord, then: Then) -> Ended {
-        Ended::new(id, run, Fence::Sent(attempt.number, attempt.token), Some(attempt), then)
-    }
-
-    /// With what its job wants to follow.
-    #[must_use]
-    pub(crate) fn following(mut self, job: &Job, run: &Run) -> Ended {
-        if self.is_part {
-            // What follows, follows from the whole.
-            return self;
-        }
-        self.settlement.named = (run.origin == Origin::Schedule).then_some(run.fire_time);
-        if let Then::Close(close) = &self.settlement.then {
-            self.children = children(job, close.outcome).copied().collect();
-        }
-        self.failure_limit = job.definition.failure_limit;
-        self
-    }
-
-    /// Whether an attempt is given up although nobody has reported its end.
-    fn gives_up(&self) -> bool {
-        let outcome = self.settlement.attempt.as_ref().map(|attempt| attempt.outcome);
-        self.receipt.is_none() && matches!(outcome, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut))
-    }
-
-    pub(crate) fn foreign(mut self, is_foreign: bool) -> Ended {
-        self.settlement.is_foreign = is_foreign;
-        self
-    }
-}
 
 impl Memory {
     /// Notes whether the last round of firing left something that is due.
