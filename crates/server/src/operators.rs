@@ -1,7 +1,7 @@
 //! The log that operators read: the events worth a line; all others are only counted.
 //!
 //! Executors, and callers without a token, can cause some events as often as they like. Each kind of those has a line budget
-//! a minute, per app. The log says when a budget is used up, and later how many lines it left out.
+//! a minute, per app where the app is known to be the sender's. The log says when a budget is used up, and later how many lines it left out.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -94,7 +94,8 @@ impl OperatorLog {
 /// The kind and app of an event that executors and callers can cause as often as they like.
 fn kind_of_flood(event: &Event) -> Option<(&'static str, &str)> {
     match event {
-        Event::RegistrationRefused { app, .. } => Some(("registration refused", app)),
+        // A stranger chooses the app that it names, so all of these share a budget.
+        Event::RegistrationRefused { .. } => Some(("registration refused", "")),
         Event::Overreached { app, .. } => Some(("overreach", app)),
         Event::ReportRefused { .. } | Event::ReportsRefused { .. } => Some(("report refused", "")),
         Event::Executor { app, .. } => Some(("executor", app)),
@@ -171,6 +172,16 @@ mod tests {
         let (log, now) = (OperatorLog::default(), Instant::now());
         assert_eq!(written(&log, "loud", 10_000, now), LINES_MAX as usize);
         assert_eq!(written(&log, "calm", 3, now), 3);
+    }
+
+    #[test]
+    fn strangers_that_name_ever_new_apps_share_one_budget() {
+        let refused = |app: &str| Event::RegistrationRefused {
+            app: app.to_owned().into(),
+            address: "http://127.0.0.1:1".into(),
+            reason: "wrong token".into(),
+        };
+        assert_eq!(kind_of_flood(&refused("one")), kind_of_flood(&refused("two")));
     }
 
     #[test]

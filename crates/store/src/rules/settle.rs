@@ -30,7 +30,7 @@ impl SettleVerdict {
         }
     }
 
-    /// The answer, if the job had so many failures in a row that the unit of work did not read.
+    /// The answer. `unread_failures` counts the failures in a row before this batch, which the unit of work did not read.
     pub(crate) fn answer(self, unread_failures: impl FnOnce(JobId) -> u32) -> Settled {
         let SettleVerdict::Done { job, failures, is_after_success, is_over, joined } = self else {
             return Settled::Stale;
