@@ -1,7 +1,8 @@
 //! Calling back: parked runs become ready again, of many jobs in one statement, by due time, as many as there is room for.
 //!
-//! A statement is about one shard. The room is shared equally between the shards that have something to call back, and those
-//! whose runs were due first begin; runs of a job are spread over shards, so this comes close to their order over all.
+//! A statement is about one shard. Runs of a job are spread over shards, and some shards have more of them than others: so the
+//! room goes to the half of the shards that are furthest behind, in equal shares. The other half is furthest behind next time,
+//! and the order over all shards is never further off than the room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +47,16 @@ impl Node {
         }
         self.know_jobs(due.iter().map(|parked| parked.job)).await?;
         let callings = self.memory().callings_of(&due, &self.settings, now);
-        let count = callings.len();
-        for (done, calling) in callings.into_iter().enumerate() {
-            self.call(calling, count - done, now).await?;
+        // Those that need no room in the due queue do not share it.
+        let (sharing, free): (Vec<Calling>, Vec<Calling>) =
+            callings.into_iter().partition(|calling| !calling.queued.is_empty());
+        for calling in free {
+            self.call(calling, 1, now).await?;
+        }
+        let furthest_behind = sharing.len().div_ceil(2);
+        self.memory().outbox.wakes.tend |= furthest_behind < sharing.len();
+        for (done, calling) in sharing.into_iter().take(furthest_behind).enumerate() {
+            self.call(calling, furthest_behind - done, now).await?;
         }
         Ok(())
     }
@@ -64,7 +72,7 @@ impl Node {
         }
     }
 
-    /// Calls back of a shard; so many share the room, this one included.
+    /// Calls back runs of a shard. The room is shared by `sharers` callings, this one included.
     async fn call(&self, calling: Calling, sharers: usize, now: Timestamp) -> Result<(), StoreError> {
         let Some(unpark) = self.memory().begin_calling(&calling, sharers, &self.settings) else {
             return Ok(());
