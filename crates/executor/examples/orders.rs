@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use punctual_executor::{Context, End, Executor, Failure, Invalid};
+use punctual_executor::{AttemptEnd, Context, Executor, Failure, Invalid};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,9 +39,9 @@ async fn pack(item: &str) {
     tokio::time::sleep(Duration::from_millis(100 * item.len() as u64)).await;
 }
 
-async fn tell(context: Context, end: End) {
+async fn tell(context: Context, end: AttemptEnd) {
     let (run, outcome, message) = (context.run(), end.outcome, end.message);
-    // Whether somebody reads it is none of a run's business.
+    // A closed stdout must not fail the run.
     let _ = writeln!(io::stdout(), "run {run}: {outcome:?} {message}");
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use punctual_executor::{Context, Done, End, Executor, Failure, Notice};
+use punctual_executor::{AttemptEnd, Context, Done, Executor, Failure, Notice};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -150,7 +150,7 @@ async fn start(context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn end(context: Context, end: End) {
+async fn end(context: Context, end: AttemptEnd) {
     tell(&json!({
         "event": "end", "handler": context.handler(), "run": context.run(), "attempt": context.attempt(),
         "outcome": end.outcome,

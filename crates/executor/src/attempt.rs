@@ -1,4 +1,4 @@
-//! One attempt, from the first hook to the last: whatever a handler does, there is an end to report.
+//! One attempt, from the first hook to the last. Whatever a handler does, the attempt ends with a report.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,19 +8,19 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::context::{Context, Why};
-use crate::desk::{Ended, Event};
-use crate::handler::{Done, End, Failure, Outcome, Rules};
+use crate::coordinator::{AttemptReport, Event};
+use crate::handler::{AttemptEnd, Done, Failure, Outcome, Rules};
 use crate::surroundings;
 
-/// Does the attempt, and tells the desk how it ended.
+/// Runs the attempt, and reports its end to the coordinator.
 pub(crate) async fn perform(context: Context, rules: &Rules, events: UnboundedSender<Event>) {
     let mut report = Unreported { context, started_ms: surroundings::now_ms(), events: Some(events) };
     let end = run(&report.context, rules).await;
     report.tell(end);
 }
 
-/// An attempt of which nothing was heard yet. It is reported even if its task ends in a way that nobody thought of,
-/// such as a panic in what a dropped handler drops: otherwise it would be held for ever.
+/// An attempt that is not reported yet. Dropping this reports a failure, so that an attempt whose task ends unexpectedly,
+/// such as by a panic in a destructor, is not held for ever.
 struct Unreported {
     context: Context,
     started_ms: u64,
@@ -28,34 +28,38 @@ struct Unreported {
 }
 
 impl Unreported {
-    fn tell(&mut self, end: End) {
+    fn tell(&mut self, end: AttemptEnd) {
         if let Some(events) = self.events.take() {
-            let _ = events.send(Event::Ended(Ended::new(self.context.held(), end, Some(self.started_ms))));
+            let _ = events.send(Event::Ended(AttemptReport::new(
+                self.context.held(),
+                end,
+                Some(self.started_ms),
+            )));
         }
     }
 }
 
 impl Drop for Unreported {
     fn drop(&mut self) {
-        self.tell(End::new(Outcome::Failed, "the handler broke while it was ended"));
+        self.tell(AttemptEnd::new(Outcome::Failed, "the handler broke while it was ended"));
     }
 }
 
-/// Does the attempt, its hooks included.
-pub(crate) async fn run(context: &Context, rules: &Rules) -> End {
+/// Runs the attempt with its hooks.
+pub(crate) async fn run(context: &Context, rules: &Rules) -> AttemptEnd {
     let end = outcome(context, rules).await;
     for hook in &rules.after {
-        // A hook can neither hold an end back nor break it.
+        // A hook that hangs or panics changes nothing about the end.
         let hook = AssertUnwindSafe(async { hook(context.clone(), end.clone()).await });
         let _ = timeout(rules.grace, hook.catch_unwind()).await;
     }
     end
 }
 
-async fn outcome(context: &Context, rules: &Rules) -> End {
+async fn outcome(context: &Context, rules: &Rules) -> AttemptEnd {
     let body = AssertUnwindSafe(body(context, rules)).catch_unwind();
     tokio::pin!(body);
-    // The handler is asked first: one that is done at once costs no timer.
+    // The handler is polled first: one that is done at once costs no timer.
     tokio::select! {
         biased;
         ended = &mut body => return of(context, ended),
@@ -85,27 +89,31 @@ async fn deadline(at: Option<Instant>) {
     }
 }
 
-fn of(context: &Context, ended: Result<Result<Done, Failure>, Box<dyn Any + Send>>) -> End {
+fn of(context: &Context, ended: Result<Result<Done, Failure>, Box<dyn Any + Send>>) -> AttemptEnd {
     match ended {
-        Ok(Ok(Done { message })) => End::new(Outcome::Succeeded, message),
-        // What fails after it was told to end, ended because of that.
+        Ok(Ok(Done { message })) => AttemptEnd::new(Outcome::Succeeded, message),
+        // A failure after a request to end counts as a consequence of that request.
         Ok(Err(failure)) if context.is_cancelled() => given_up(context, &failure.message),
-        Ok(Err(Failure { message, retry })) => End { outcome: Outcome::Failed, message, retry },
-        Err(panic) => End::new(Outcome::Failed, format!("the handler panicked: {}", text_of(panic.as_ref()))),
+        Ok(Err(Failure { message, retry })) => AttemptEnd { outcome: Outcome::Failed, message, retry },
+        Err(panic) => {
+            AttemptEnd::new(Outcome::Failed, format!("the handler panicked: {}", text_of(panic.as_ref())))
+        }
     }
 }
 
-/// Somebody's wish ends a run for good. A process that stops is no reason for that, so another may try.
-fn given_up(context: &Context, message: &str) -> End {
+/// A cancel ends the run for good. After a stop of this process another attempt may follow.
+fn given_up(context: &Context, message: &str) -> AttemptEnd {
     match context.why() {
-        Some(Why::Stopping) => End::new(Outcome::Failed, "the executor stopped before the handler was done"),
-        _ => End::new(Outcome::Cancelled, message),
+        Some(Why::Stopping) => {
+            AttemptEnd::new(Outcome::Failed, "the executor stopped before the handler was done")
+        }
+        _ => AttemptEnd::new(Outcome::Cancelled, message),
     }
 }
 
-fn timed_out(context: &Context) -> End {
+fn timed_out(context: &Context) -> AttemptEnd {
     let limit = context.timeout().unwrap_or_default().as_millis();
-    End::new(Outcome::TimedOut, format!("not done after {limit} ms"))
+    AttemptEnd::new(Outcome::TimedOut, format!("not done after {limit} ms"))
 }
 
 fn text_of(panic: &(dyn Any + Send)) -> &str {

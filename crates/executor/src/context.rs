@@ -1,4 +1,4 @@
-//! What a handler is told about its run, and what it can say while it runs.
+//! The context of a handler: its run, its log and progress, and whether it should end.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +11,15 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use crate::desk::Event;
+use crate::coordinator::Event;
 use crate::handler::{Failure, Handler, Rules};
 
-/// A run, as it came. The message that brought it is not kept.
-pub(crate) struct Work {
+/// A run as a node sent it, copied out of the message.
+pub(crate) struct ReceivedRun {
     pub(crate) held: Held,
     pub(crate) job: u32,
     pub(crate) name: String,
-    /// Its handler, or the name of one that is not there.
+    /// Its handler, or the name of an unknown one.
     pub(crate) handler: Result<Arc<Handler>, String>,
     pub(crate) fire_time: String,
     pub(crate) timeout_ms: u64,
@@ -28,10 +28,10 @@ pub(crate) struct Work {
     pub(crate) part: Option<Part>,
 }
 
-impl Work {
-    pub(crate) fn of(run: &Run<'_>, rules: &Rules) -> Work {
+impl ReceivedRun {
+    pub(crate) fn of(run: &Run<'_>, rules: &Rules) -> ReceivedRun {
         let handler = rules.handlers.get(run.handler.as_ref()).cloned();
-        Work {
+        ReceivedRun {
             held: run.held(),
             job: run.job,
             name: run.name.as_ref().to_owned(),
@@ -48,22 +48,22 @@ impl Work {
 /// Why an attempt should end before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Somebody asked for it.
+    /// The run was cancelled.
     Asked,
-    /// This process stops.
+    /// This process is stopping.
     Stopping,
-    /// It is somebody else's by now, and nobody wants to hear of it.
+    /// Another attempt has taken over, and no node takes a report of this one.
     Stale,
 }
 
-/// What a handler knows of its run, and how it speaks while it runs. Cloning it costs nothing much.
+/// A handler's view of its run: what it brings, where to log and report progress, and whether to end. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    work: Work,
+    work: ReceivedRun,
     handler: Arc<Handler>,
     deadline: Option<Instant>,
     end: OnceLock<(Why, String)>,
@@ -73,12 +73,12 @@ struct Inner {
 
 impl Context {
     pub(crate) fn new(
-        work: Work,
+        work: ReceivedRun,
         handler: Arc<Handler>,
         now: Instant,
         events: UnboundedSender<Event>,
     ) -> Context {
-        // Without a limit it is none; a limit beyond what the clock can tell is none either.
+        // 0 means no limit, and so does a limit beyond the range of the clock.
         let limit = Some(Duration::from_millis(work.timeout_ms)).filter(|limit| !limit.is_zero());
         let deadline = limit.and_then(|limit| now.checked_add(limit));
         let (end, ending) = (OnceLock::new(), Notify::new());
@@ -105,7 +105,7 @@ impl Context {
         &self.inner.handler.name
     }
 
-    /// The instant that was named for the run, not the one at which it began; RFC 3339 in UTC.
+    /// The fire time of the run, not the time at which it began; RFC 3339 in UTC.
     pub fn fire_time(&self) -> &str {
         &self.inner.work.fire_time
     }
@@ -115,23 +115,24 @@ impl Context {
         self.inner.work.held.attempt
     }
 
-    /// The fencing token: greater than that of any earlier attempt of the run. Whatever the handler changes can refuse
+    /// The fencing token: greater than that of any earlier attempt of the run. A system that the handler changes can refuse
     /// an attempt whose token is smaller than one that it has seen.
     pub fn token(&self) -> u64 {
         self.inner.work.held.token
     }
 
-    /// What the run brings, as it was sent.
+    /// The payload as it was sent.
     pub fn payload(&self) -> Option<&RawValue> {
         self.inner.work.payload.as_deref()
     }
 
-    /// What the run brings as JSON text; `null` if it brings nothing.
+    /// The payload as JSON text; `null` if the run has none.
     pub fn payload_text(&self) -> &str {
         self.payload().map_or("null", RawValue::get)
     }
 
-    /// What the run brings as a type. What does not fit will not fit the next time either, so it is not retried.
+    /// The payload as a type. A payload that does not fit fails the attempt without a retry, because it would not fit the
+    /// next time either.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_str(self.payload_text())
             .map_err(|error| Failure::new(format!("the payload does not fit: {error}")).no_retry())
@@ -142,28 +143,28 @@ impl Context {
         self.inner.work.part
     }
 
-    /// Whether an earlier attempt may have run without our knowing how it ended.
+    /// Whether an earlier attempt may have run with an unknown end.
     pub fn possible_duplicate(&self) -> bool {
         self.inner.work.possible_duplicate
     }
 
-    /// How long the attempt may take, from when it came.
+    /// How long the attempt may take, counted from when this process received it.
     pub fn timeout(&self) -> Option<Duration> {
         self.inner.deadline.map(|_| Duration::from_millis(self.inner.work.timeout_ms))
     }
 
-    /// When the attempt is given up: its future is dropped at the next `await`.
+    /// When the attempt times out: its future is dropped at the next `await`.
     pub fn deadline(&self) -> Option<Instant> {
         self.inner.deadline
     }
 
-    /// Adds to the log of the attempt; each line of a longer text is one there. It does not wait, and what cannot be
-    /// sent is lost.
+    /// Adds a line to the log of the attempt, or several if the text has several. It does not wait; lines that cannot be
+    /// sent are lost.
     pub fn log(&self, line: impl Into<String>) {
         let _ = self.inner.events.send(Event::Log { held: self.held(), line: line.into() });
     }
 
-    /// Says how far the attempt is, 0 to 100, and something for people.
+    /// Reports the progress of the attempt, 0 to 100, with a note for people.
     pub fn progress(&self, percent: u8, note: impl Into<String>) {
         let (percent, note) = (percent.min(100), note.into());
         let _ = self.inner.events.send(Event::Progress { held: self.held(), percent, note });
@@ -174,18 +175,18 @@ impl Context {
         self.inner.end.get().is_some()
     }
 
-    /// Why the attempt should end, once it should.
+    /// Why the attempt should end; none while it need not.
     pub fn cancel_reason(&self) -> Option<&str> {
         self.inner.end.get().map(|(_, reason)| reason.as_str())
     }
 
-    /// Waits until the attempt should end. A handler that then returns [`Failure::cancelled`] leaves in order; one that
-    /// does not is dropped after the grace.
+    /// Waits until the attempt should end. Return [`Failure::cancelled`] then; a handler that goes on is dropped after the
+    /// grace.
     pub async fn cancelled(&self) {
         loop {
             let ending = self.inner.ending.notified();
             tokio::pin!(ending);
-            // Listening has to begin before the look, or what is said in between would be missed.
+            // Registered before the check, or a notification in between would be missed.
             ending.as_mut().enable();
             if self.is_cancelled() {
                 return;

@@ -1,4 +1,4 @@
-//! The executor as a program sees it: what it offers, where nodes are, and running until it is told to stop.
+//! The executor as a program sees it: its handlers, the addresses of nodes, and running until it is stopped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,20 +16,20 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 use crate::context::Context;
-use crate::desk::{Desk, Event, Wishes};
-use crate::handler::{self, Done, End, Failure, Rules};
+use crate::coordinator::{Coordinator, Event, Wishes};
+use crate::handler::{self, AttemptEnd, Done, Failure, Rules};
 use crate::session::{self, Identity};
 use crate::url::Url;
 use crate::{attempt, frames, surroundings};
 
-/// Where a node is if nothing else is said.
+/// The address of the node if the program names none.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
-/// How many events are taken at once.
+/// Events that are taken at once.
 const BATCH: usize = 1_000;
 /// How long the last goodbyes may take.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
 
-type Told = Arc<dyn Fn(Notice) + Send + Sync>;
+type NoticeFn = Arc<dyn Fn(Notice) + Send + Sync>;
 
 /// A process that offers handlers.
 ///
@@ -52,29 +52,29 @@ pub struct Executor {
     capacity: u32,
     drain_within: Duration,
     tls: Option<TlsConnector>,
-    told: Option<Told>,
+    told: Option<NoticeFn>,
     pub(crate) rules: Rules,
 }
 
-/// What happens between an executor and its nodes.
+/// A change in the sessions between an executor and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A session is open.
+    /// A session was opened.
     Connected {
         /// Where.
         url: String,
-        /// What the node calls itself.
+        /// The node's name.
         node: String,
     },
-    /// A session is over; what runs goes on, and another is tried.
+    /// A session ended. Running attempts go on, and a new session is tried.
     Disconnected {
         /// Where.
         url: String,
         /// Why.
         reason: String,
     },
-    /// No session came about; another is tried.
+    /// No session could be opened. It is tried again.
     Unreachable {
         /// Where.
         url: String,
@@ -83,7 +83,7 @@ pub enum Notice {
     },
 }
 
-/// What an executor cannot run with.
+/// A setting that an executor cannot run with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid(String);
 
@@ -116,20 +116,20 @@ impl Executor {
         }
     }
 
-    /// Where a node is; may be said several times. One is enough: the others are learned from it.
+    /// The address of a node; may be called several times. One is enough: the executor learns the others from it.
     pub fn url(mut self, url: impl Into<String>) -> Executor {
         self.urls.push(url.into());
         self
     }
 
-    /// The token that opens the nodes' doors.
+    /// The token that nodes ask for.
     pub fn token(mut self, token: impl Into<String>) -> Executor {
         self.token = Some(token.into());
         self
     }
 
-    /// Takes the address from `PUNCTUAL_URL` and the token from `PUNCTUAL_EXECUTOR_TOKEN`, as far as they are set and
-    /// were not said already.
+    /// Takes the address from `PUNCTUAL_URL` and the token from `PUNCTUAL_EXECUTOR_TOKEN`, unless the program has set them
+    /// already.
     pub fn environment(mut self) -> Executor {
         if self.urls.is_empty() {
             self.urls.extend(surroundings::variable("PUNCTUAL_URL"));
@@ -138,39 +138,39 @@ impl Executor {
         self
     }
 
-    /// What people see; the host's name if nothing is said. Letters, digits, `.`, `_` and `-`.
+    /// The executor's name for people; the host's name by default. Letters, digits, `.`, `_` and `-`.
     pub fn name(mut self, name: impl Into<String>) -> Executor {
         self.name = Some(name.into());
         self
     }
 
-    /// How many runs are taken at once, from all nodes together; 100 if nothing is said.
+    /// How many runs are taken at once, from all nodes together; 100 by default.
     pub fn capacity(mut self, capacity: u32) -> Executor {
         self.capacity = capacity;
         self
     }
 
-    /// How long a handler that was told to end has for it, and a hook after a run; 5 s if nothing is said.
+    /// How long a handler may take to end after a cancel, and a hook after a run; 5 s by default.
     pub fn grace(mut self, grace: Duration) -> Executor {
         self.rules.grace = grace;
         self
     }
 
-    /// How long what is running may go on when the executor stops; 30 s if nothing is said.
+    /// How long running attempts may go on when the executor stops; 30 s by default.
     pub fn drain_within(mut self, limit: Duration) -> Executor {
         self.drain_within = limit;
         self
     }
 
-    /// How nodes with an https address are recognised, if the public authorities are not enough.
+    /// TLS settings for nodes with an https address; by default the public certificate authorities are trusted.
     pub fn tls(mut self, connector: TlsConnector) -> Executor {
         self.tls = Some(connector);
         self
     }
 
-    /// A handler: an async function that is called for each run. A second one of the same name replaces the first.
+    /// Adds a handler: an async function that is called for each run. A second one of the same name replaces the first.
     ///
-    /// It must not block: what computes for long belongs into `tokio::task::spawn_blocking`.
+    /// It must not block: put long computations into `tokio::task::spawn_blocking`.
     pub fn handler<F, R, D>(mut self, name: impl Into<String>, function: F) -> Executor
     where
         F: Fn(Context) -> R + Send + Sync + 'static,
@@ -182,8 +182,7 @@ impl Executor {
         self
     }
 
-    /// A handler that takes the payload as a type of its own. A payload that does not fit fails the attempt, and is not
-    /// tried again.
+    /// Adds a handler that takes the payload as a type. A payload that does not fit fails the attempt without a retry.
     pub fn typed<P, F, R, D>(mut self, name: impl Into<String>, function: F) -> Executor
     where
         P: DeserializeOwned + 'static,
@@ -196,7 +195,7 @@ impl Executor {
         self
     }
 
-    /// Called before each run, in its time; a failure is the run's.
+    /// Adds a hook that is called before each run, within the run's timeout. If it fails, the run fails.
     pub fn before<F, R>(mut self, hook: F) -> Executor
     where
         F: Fn(Context) -> R + Send + Sync + 'static,
@@ -206,35 +205,36 @@ impl Executor {
         self
     }
 
-    /// Called after each run, however it ended, and before it is reported.
+    /// Adds a hook that is called after each run, however it ended, before it is reported.
     pub fn after<F, R>(mut self, hook: F) -> Executor
     where
-        F: Fn(Context, End) -> R + Send + Sync + 'static,
+        F: Fn(Context, AttemptEnd) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
         self.rules.after.push(Box::new(move |context, end| Box::pin(hook(context, end))));
         self
     }
 
-    /// Called when something happens between the executor and its nodes. It must not block.
+    /// Sets a function that is called when a session opens or ends. It must not block.
     pub fn notice(mut self, told: impl Fn(Notice) + Send + Sync + 'static) -> Executor {
         self.told = Some(Arc::new(told));
         self
     }
 
-    /// Runs for ever, unless it cannot begin.
+    /// Runs for ever; returns only if a setting is invalid.
     pub async fn run(self) -> Result<(), Invalid> {
         self.run_until(std::future::pending()).await
     }
 
-    /// Runs until the future is ready. Then it takes nothing more, lets what is running end, waits until nodes have
-    /// written down how, and says goodbye. Whoever drops this instead leaves without a word: what was running is lost,
-    /// and tried again elsewhere.
+    /// Runs until the future is ready. Then it takes no more runs, lets running attempts end, waits until nodes have kept
+    /// their reports, and says goodbye. Dropping this future instead ends the sessions without a goodbye: running attempts
+    /// are lost and tried again by other executors.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<(), Invalid> {
         let urls = self.addresses()?;
         let (events, inbox) = unbounded_channel();
-        let mut desk = Desk::new(self.capacity, self.rules.grace, self.drain_within, events.clone());
-        urls.into_iter().for_each(|url| desk.name_node(url));
+        let mut coordinator =
+            Coordinator::new(self.capacity, self.rules.grace, self.drain_within, events.clone());
+        urls.into_iter().for_each(|url| coordinator.name_node(url));
         let identity = Identity {
             hello: self.hello()?,
             token: self.authorization()?,
@@ -244,8 +244,8 @@ impl Executor {
         };
         let (stopping, stop) = watch::channel(false);
         let mut links = Links { identity: Arc::new(identity), stop, tasks: JoinSet::new(), told: self.told };
-        attend(&mut desk, inbox, &mut links, shutdown).await;
-        desk.leave();
+        attend(&mut coordinator, inbox, &mut links, shutdown).await;
+        coordinator.leave();
         stopping.send_replace(true);
         let all_gone = async { while links.tasks.join_next().await.is_some() {} };
         let _ = timeout(GOODBYE_WITHIN, all_gone).await;
@@ -282,7 +282,7 @@ impl Executor {
             client: concat!("punctual-rust/", env!("CARGO_PKG_VERSION")).into(),
             holds: Vec::new(),
         };
-        // The node would say the same, but later and elsewhere.
+        // The node checks the same, but there the error would appear later and in another place.
         let text = frames::text(&FromExecutor::Hello(hello.clone()));
         if text.len() > FRAME_MAX / 2 {
             return Err(Invalid(format!("the names of the handlers are too long: {} bytes", text.len())));
@@ -300,19 +300,19 @@ impl Executor {
     }
 }
 
-/// The links to nodes, and what they are made with.
+/// The links to nodes, and what is needed to open them.
 struct Links {
     identity: Arc<Identity>,
     stop: watch::Receiver<bool>,
     tasks: JoinSet<()>,
-    told: Option<Told>,
+    told: Option<NoticeFn>,
 }
 
 impl Links {
     fn fulfil(&mut self, wishes: Wishes) {
         for context in wishes.starts {
             let identity = self.identity.clone();
-            // It is awaited by what it tells the desk at its end.
+            // Not joined: the coordinator waits for its report instead.
             tokio::spawn(async move {
                 attempt::perform(context, &identity.rules, identity.events.clone()).await;
             });
@@ -326,9 +326,9 @@ impl Links {
     }
 }
 
-/// Takes events until there is nothing left to wait for.
+/// Takes events until a clean stop is complete.
 async fn attend(
-    desk: &mut Desk,
+    coordinator: &mut Coordinator,
     mut inbox: UnboundedReceiver<Event>,
     links: &mut Links,
     shutdown: impl Future<Output = ()>,
@@ -336,24 +336,24 @@ async fn attend(
     tokio::pin!(shutdown);
     let mut batch = Vec::with_capacity(BATCH);
     let mut is_stopping = false;
-    while !desk.is_drained() {
-        links.fulfil(desk.finish(Instant::now()));
+    while !coordinator.is_drained() {
+        links.fulfil(coordinator.finish(Instant::now()));
         while links.tasks.try_join_next().is_some() {}
-        let wake = desk.next();
+        let wake = coordinator.next();
         tokio::select! {
             _ = inbox.recv_many(&mut batch, BATCH) => {}
             () = &mut shutdown, if !is_stopping => {
                 is_stopping = true;
-                desk.drain(Instant::now());
+                coordinator.drain(Instant::now());
             }
             () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => {
-                desk.wake(Instant::now());
+                coordinator.wake(Instant::now());
             }
         }
         let now = Instant::now();
-        batch.drain(..).for_each(|event| desk.take(now, event));
+        batch.drain(..).for_each(|event| coordinator.take(now, event));
     }
-    links.fulfil(desk.finish(Instant::now()));
+    links.fulfil(coordinator.finish(Instant::now()));
 }
 
 fn public_authorities() -> TlsConnector {

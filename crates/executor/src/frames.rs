@@ -1,37 +1,37 @@
-//! Messages as text: many reports in one, and none that is too long.
+//! Messages as text: batches of reports and of log lines, within the limits of the protocol.
 
 use std::fmt::Write;
 
 use punctual_protocol::native::{FRAME_MAX, LINES_MAX, Outcome, REPORTS_MAX};
 use serde::{Serialize, Serializer};
 
-use crate::desk::Ended;
+use crate::coordinator::AttemptReport;
 
-/// The longest message of a report, line of a log and note, in bytes.
+/// The greatest length of a report's message, a log line and a note, in bytes.
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
 pub(crate) const LINE_MAX: usize = 16 << 10;
 pub(crate) const NOTE_MAX: usize = 1 << 10;
 
-/// Room for what follows the last item of a message.
+/// Bytes reserved for the end of a message after its last item.
 const TAIL: usize = 64;
 
-/// The start of a text that has at most so many bytes, with whole characters.
+/// The longest prefix of a text with at most `most` bytes and whole characters.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// Cuts a text that is its own.
+/// The same in place.
 pub(crate) fn cut_own(text: &mut String, most: usize) {
     let most = text.floor_char_boundary(most);
     text.truncate(most);
 }
 
-/// Any message as text.
+/// A message as JSON text.
 pub(crate) fn text(said: &impl Serialize) -> String {
     serde_json::to_string(said).expect("our messages have text for keys")
 }
 
-/// Reports that are gathered for one node: as few messages as hold them.
+/// Reports for one node, in as few messages as possible.
 #[derive(Default)]
 pub(crate) struct Reports {
     full: Vec<String>,
@@ -40,8 +40,8 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Adds a report, in a new message if there is no more room in this.
-    pub(crate) fn push(&mut self, ended: &Ended) {
+    /// Adds a report, in a new message if the current one is full.
+    pub(crate) fn push(&mut self, ended: &AttemptReport) {
         if self.count == REPORTS_MAX {
             self.close(0);
         }
@@ -55,7 +55,7 @@ impl Reports {
         }
     }
 
-    /// The messages, with new credits in the last. Credits for which there is no message are left.
+    /// The messages, with new credits in the last one. Without a message the credits are left to the caller.
     pub(crate) fn finish(&mut self, credits: &mut u32) -> Vec<String> {
         if self.count > 0 {
             self.close(std::mem::take(credits));
@@ -63,10 +63,10 @@ impl Reports {
         std::mem::take(&mut self.full)
     }
 
-    fn write(&mut self, ended: &Ended) {
+    fn write(&mut self, ended: &AttemptReport) {
         let opening: &[u8] = if self.count == 0 { br#"{"type":"reports","reports":["# } else { b"," };
         self.open.extend_from_slice(opening);
-        serde_json::to_writer(&mut self.open, &Line::of(ended)).expect("memory takes every text");
+        serde_json::to_writer(&mut self.open, &WireReport::of(ended)).expect("memory takes every text");
         self.count += 1;
     }
 
@@ -82,9 +82,9 @@ impl Reports {
     }
 }
 
-/// A report as it is written: what the protocol's own type would need to own is lent here.
+/// A report as it is written. Unlike the protocol's own type it borrows the message.
 #[derive(Serialize)]
-struct Line<'a> {
+struct WireReport<'a> {
     run: u64,
     attempt: u32,
     token: u64,
@@ -97,9 +97,9 @@ struct Line<'a> {
     retry: bool,
 }
 
-impl<'a> Line<'a> {
-    fn of(ended: &'a Ended) -> Line<'a> {
-        Line {
+impl<'a> WireReport<'a> {
+    fn of(ended: &'a AttemptReport) -> WireReport<'a> {
+        WireReport {
             run: ended.held.run,
             attempt: ended.held.attempt,
             token: ended.held.token,
@@ -115,7 +115,7 @@ fn is_true(flag: &bool) -> bool {
     *flag
 }
 
-/// Milliseconds since 1970, written as RFC 3339 in UTC.
+/// Milliseconds since 1970, serialised as RFC 3339 in UTC.
 struct Stamp(u64);
 
 impl Serialize for Stamp {
@@ -125,7 +125,7 @@ impl Serialize for Stamp {
     }
 }
 
-/// `2026-11-15T09:00:00.004Z`. Written digit by digit, because it is done for every run.
+/// `2026-11-15T09:00:00.004Z`. Written digit by digit, because this is done for every run.
 fn stamp(ms: u64) -> [u8; 24] {
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
@@ -148,7 +148,7 @@ fn stamp(ms: u64) -> [u8; 24] {
     text
 }
 
-/// The date of a day, counted from 1970. Years are taken to begin in March, so that the day of the leap is the last of one.
+/// The date of a day counted from 1970. Internally years begin in March, so that a leap day is the last of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -160,15 +160,15 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// Lines of one attempt that are gathered: as few messages as hold them.
+/// Log lines of one attempt, in as few messages as possible.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct LogBatch {
     open: Vec<u8>,
     count: usize,
 }
 
-impl Lines {
-    /// Adds a line of which `number` is the number; the message that had no more room for it, if so.
+impl LogBatch {
+    /// Adds line `number`. Returns the previous message if it had no more room.
     pub(crate) fn push(&mut self, run: u64, attempt: u32, number: u64, line: &str) -> Option<String> {
         let before = self.open.len();
         self.write(run, attempt, number, line);
@@ -209,10 +209,14 @@ mod tests {
     use punctual_protocol::native::{FromExecutor, Held, Report};
 
     use super::*;
-    use crate::handler::End;
+    use crate::handler::AttemptEnd;
 
-    fn ended(run: u64, outcome: Outcome, message: String, retry: bool) -> Ended {
-        Ended::new(Held { run, attempt: 1, token: run + 1 }, End { outcome, message, retry }, Some(1))
+    fn ended(run: u64, outcome: Outcome, message: String, retry: bool) -> AttemptReport {
+        AttemptReport::new(
+            Held { run, attempt: 1, token: run + 1 },
+            AttemptEnd { outcome, message, retry },
+            Some(1),
+        )
     }
 
     fn read(messages: &[String]) -> (Vec<Report>, u32) {
@@ -281,7 +285,7 @@ mod tests {
 
         #[test]
         fn lines_are_read_as_they_were_written(told in prop::collection::vec("(?s).{0,40}", 1..100)) {
-            let mut lines = Lines::default();
+            let mut lines = LogBatch::default();
             for (number, line) in (5..).zip(&told) {
                 prop_assert_eq!(lines.push(7, 2, number, line), None);
             }
@@ -294,7 +298,7 @@ mod tests {
     fn lines_that_are_too_many_or_too_long_come_in_several_messages() {
         let long = "\u{1}".repeat(LINE_MAX);
         for (line, count) in [("", 25_000_u64), (long.as_str(), 100)] {
-            let mut lines = Lines::default();
+            let mut lines = LogBatch::default();
             let mut messages: Vec<String> =
                 (1..=count).filter_map(|number| lines.push(7, 1, number, line)).collect();
             messages.extend(lines.finish());

@@ -1,4 +1,4 @@
-//! What handlers are: async functions that are given a [`Context`], and end with a [`Done`] or a [`Failure`].
+//! Handlers: async functions that take a [`Context`] and return a [`Done`] or a [`Failure`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,27 +13,28 @@ use crate::context::Context;
 /// How an attempt ended, as reports say it.
 pub use punctual_protocol::native::Outcome;
 
-/// What a handler is, once it is called.
+/// The future of a handler that was called.
 pub(crate) type Ending = Pin<Box<dyn Future<Output = Result<Done, Failure>> + Send>>;
-type Call = Box<dyn Fn(Context) -> Ending + Send + Sync>;
-type Before = Box<dyn Fn(Context) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync>;
-type After = Box<dyn Fn(Context, End) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type HandlerFn = Box<dyn Fn(Context) -> Ending + Send + Sync>;
+type BeforeHook =
+    Box<dyn Fn(Context) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync>;
+type AfterHook = Box<dyn Fn(Context, AttemptEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// A handler, with the name that jobs know it by.
+/// A handler and its name in jobs.
 pub(crate) struct Handler {
     pub(crate) name: String,
-    pub(crate) call: Call,
+    pub(crate) call: HandlerFn,
 }
 
-/// Everything that decides how attempts go.
+/// The handlers, the hooks and the grace of an executor.
 pub(crate) struct Rules {
     pub(crate) handlers: BTreeMap<String, Arc<Handler>>,
-    pub(crate) before: Vec<Before>,
-    pub(crate) after: Vec<After>,
+    pub(crate) before: Vec<BeforeHook>,
+    pub(crate) after: Vec<AfterHook>,
     pub(crate) grace: Duration,
 }
 
-/// The result of a run: text, which children of the job are given. What is longer than 64 KiB is cut.
+/// The result of a run: text, which is passed to jobs that run after this one. Cut to 64 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub(crate) message: String,
@@ -63,9 +64,9 @@ impl From<serde_json::Value> for Done {
     }
 }
 
-/// Why an attempt did not do what it should. Every error becomes one with `?`, with all its causes in the text.
+/// Why an attempt failed. `?` turns every error into one, with all its causes in the text.
 ///
-/// It is no [`std::error::Error`] itself; that is what makes the conversion possible.
+/// It does not implement [`std::error::Error`] itself, which makes the conversion possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     pub(crate) message: String,
@@ -78,12 +79,12 @@ impl Failure {
         Failure { message: message.into(), retry: true }
     }
 
-    /// What a handler ends with because [`Context::cancelled`] told it to.
+    /// What a handler returns after [`Context::cancelled`].
     pub fn cancelled() -> Failure {
         Failure::new("cancelled")
     }
 
-    /// The same failure, after which another attempt is of no use.
+    /// The same failure without a retry.
     pub fn no_retry(mut self) -> Failure {
         self.retry = false;
         self
@@ -132,8 +133,8 @@ impl<E: std::error::Error> From<E> for Failure {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// How.
+pub struct AttemptEnd {
+    /// The outcome.
     pub outcome: Outcome,
     /// The result, or what went wrong.
     pub message: String,
@@ -141,9 +142,9 @@ pub struct End {
     pub retry: bool,
 }
 
-impl End {
-    pub(crate) fn new(outcome: Outcome, message: impl Into<String>) -> End {
-        End { outcome, message: message.into(), retry: true }
+impl AttemptEnd {
+    pub(crate) fn new(outcome: Outcome, message: impl Into<String>) -> AttemptEnd {
+        AttemptEnd { outcome, message: message.into(), retry: true }
     }
 }
 
@@ -161,7 +162,7 @@ where
     Handler { name, call: Box::new(call) }
 }
 
-/// The handler of an async function that takes what the run brings as a type of its own.
+/// The handler of an async function that takes the payload as a type.
 pub(crate) fn typed<P, F, R, D>(name: String, function: F) -> Handler
 where
     P: DeserializeOwned,

@@ -1,7 +1,7 @@
 //! Handlers for Punctual in Rust.
 //!
-//! An [`Executor`] offers handlers, which are async functions. It keeps a session with every node, runs what they send,
-//! and reports how it ended until a node has written that down. What is spoken is in `docs/protocol/executor.md`.
+//! An [`Executor`] offers handlers, which are async functions. It keeps a session with every node, runs what nodes send,
+//! and repeats its reports until a node has written them down. The protocol is in `docs/protocol/executor.md`.
 //!
 //! ```no_run
 //! use punctual_executor::{Context, Executor, Failure};
@@ -29,15 +29,15 @@
 //! # }
 //! ```
 //!
-//! - **Exactly which attempt**: [`Context::token`] grows with every attempt of a run; hand it to what the handler changes.
-//! - **Ends**: a panic is a failure. What takes longer than its timeout is dropped at its next `await`. What is cancelled
-//!   is told so ([`Context::cancelled`]), and dropped after a grace.
-//! - **Stopping**: [`Executor::run_until`] lets what runs end, and waits until it is written down.
+//! - **Fencing**: [`Context::token`] grows with every attempt of a run; pass it to the systems that the handler changes.
+//! - **Ends**: a panic is a failure. An attempt that takes longer than its timeout is dropped at its next `await`. One that
+//!   is cancelled is notified ([`Context::cancelled`]), and dropped after a grace.
+//! - **Stopping**: [`Executor::run_until`] lets running attempts end, and waits until their reports are written down.
 //! - **Testing**: [`testing`] runs a handler without a node.
 
 mod attempt;
 mod context;
-mod desk;
+mod coordinator;
 mod executor;
 mod frames;
 mod handler;
@@ -48,5 +48,5 @@ mod url;
 
 pub use context::Context;
 pub use executor::{Executor, Invalid, Notice};
-pub use handler::{Done, End, Failure, Outcome};
+pub use handler::{AttemptEnd, Done, Failure, Outcome};
 pub use punctual_protocol::native::Part;

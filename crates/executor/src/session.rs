@@ -1,4 +1,4 @@
-//! A session with one node, and the link that keeps opening one: reading, writing, silence and backoff.
+//! One session with a node, and the loop that opens sessions: reading, writing, silence and backoff.
 
 use std::io;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::context::Work;
-use crate::desk::{Answer, Event};
+use crate::context::ReceivedRun;
+use crate::coordinator::{ConnectDecision, Event};
 use crate::frames;
 use crate::handler::Rules;
 use crate::surroundings;
@@ -34,12 +34,12 @@ use crate::url::Url;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const WELCOME_WITHIN: Duration = Duration::from_secs(10);
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
-/// The pauses between two tries.
+/// The pause between two tries; it doubles after each.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// After an answer that will be the same until somebody changes something.
+/// The pause after a refusal that only a change of settings can end, such as a wrong token.
 const PAUSE_REFUSED: Duration = Duration::from_secs(30);
-/// A node is heard at least this often, whatever it promises.
+/// A session ends after this silence, even if the node allows more.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
 
 /// What all links of an executor have in common.
@@ -57,21 +57,21 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
     while !*stop.borrow() {
         let Some(answer) = ask(link, &identity).await else { return };
         let waits = match answer {
-            Answer::Stop => return,
-            Answer::Later => PAUSE_MAX,
-            Answer::Go(_) => {
+            ConnectDecision::Stop => return,
+            ConnectDecision::Later => PAUSE_MAX,
+            ConnectDecision::Go(_) => {
                 let tried = tokio::select! {
                     connected = connect(&url, &identity) => connected,
                     _ = stop.wait_for(|is_over| *is_over) => return,
                 };
-                // What is held is told as it is now, not as it was before there was a connection.
-                let Some(Answer::Go(holds)) = ask(link, &identity).await else { continue };
+                // Asked again, because claims may have changed while the connection was made.
+                let Some(ConnectDecision::Go(holds)) = ask(link, &identity).await else { continue };
                 let began = Instant::now();
                 let over = match tried {
                     Ok(socket) => session(link, socket, holds, &identity).await,
                     Err(over) => over,
                 };
-                // A session that did not live long is no proof that the next will.
+                // The backoff starts anew only after a session that lasted.
                 if began.elapsed() >= PAUSE_MAX {
                     pause = PAUSE_MIN;
                 }
@@ -89,27 +89,27 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
     }
 }
 
-async fn ask(link: usize, identity: &Identity) -> Option<Answer> {
+async fn ask(link: usize, identity: &Identity) -> Option<ConnectDecision> {
     let (answer, answered) = oneshot::channel();
     identity.events.send(Event::Connecting { link, answer }).ok()?;
     answered.await.ok()
 }
 
-/// Between half and the whole of it, so that executors which lost a node together do not come back together.
+/// Between half of the pause and all of it, so that executors which lost a node together do not reconnect together.
 fn jittered(pause: Duration) -> Duration {
     let half = pause / 2;
     half + half.mul_f64((surroundings::bits() >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-/// Why a session is over, or never was.
+/// Why a session ended, or could not be opened.
 struct Over {
     reason: String,
-    /// What the node is to be told about it.
+    /// The error to send to the node.
     refusal: Option<Refusal>,
-    /// Whether we end it: then the node gets time to read why.
+    /// Whether the executor ends the session: then the node gets time to read the reason.
     is_ours: bool,
     is_replaced: bool,
-    /// Whether it would be the same the next time.
+    /// Whether the next try would be refused too.
     is_final: bool,
 }
 
@@ -126,7 +126,7 @@ impl Over {
         Over::refusing(Refusal::malformed(reason))
     }
 
-    /// What a node says about it.
+    /// The reason that a node gave.
     fn said(refusal: Refusal) -> Over {
         let is_final = matches!(refusal.code, Code::Version | Code::Refused);
         let is_replaced = refusal.code == Code::Replaced;
@@ -155,11 +155,11 @@ impl Over {
 }
 
 /// A stream to a node, encrypted or not.
-pub(crate) trait Line: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Line for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 
-type Socket = WebSocketStream<Box<dyn Line>>;
+type Socket = WebSocketStream<Box<dyn ByteStream>>;
 
 async fn connect(url: &Url, identity: &Identity) -> Result<Socket, Over> {
     let connected = timeout(CONNECT_WITHIN, dial(url, identity)).await;
@@ -170,7 +170,7 @@ async fn dial(url: &Url, identity: &Identity) -> Result<Socket, Over> {
     let cannot = |error: io::Error| Over::new(format!("cannot connect: {error}"));
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(cannot)?;
     stream.set_nodelay(true).map_err(cannot)?;
-    let stream: Box<dyn Line> = if url.is_secure {
+    let stream: Box<dyn ByteStream> = if url.is_secure {
         let name = ServerName::try_from(url.host.clone()).map_err(|error| Over::new(error.to_string()))?;
         Box::new(identity.tls.connect(name, stream).await.map_err(cannot)?)
     } else {
@@ -198,7 +198,7 @@ async fn session(
             let (outbox, outgoing) = unbounded_channel();
             let opened = Event::Opened { link, welcome: Box::new(welcome), outbox };
             let _ = identity.events.send(opened);
-            // One task reads and writes, so neither waits for the other, and nothing goes from thread to thread.
+            // One task reads and writes, so neither waits for the other and no message changes threads.
             tokio::select! {
                 over = read(link, &mut stream, silence, identity) => over,
                 over = write(&mut sink, outgoing) => over,
@@ -208,8 +208,7 @@ async fn session(
     };
     let closed = async {
         close(&mut sink, &over).await;
-        // A socket that is dropped with something unread in it takes our last words with it.
-        // A node that closes as well has read them.
+        // A socket that is dropped with unread data discards what was sent last. A node that closes its side has read it.
         while over.is_ours && matches!(stream.next().await, Some(Ok(message)) if !message.is_close()) {}
     };
     let _ = timeout(CLOSE_WITHIN, closed).await;
@@ -241,7 +240,7 @@ async fn open(
     timeout(WELCOME_WITHIN, greet).await.unwrap_or_else(|_| Err(Over::new("the node says nothing")))
 }
 
-/// The text of a message, if it is one of ours.
+/// The text of a message; none of a ping or pong.
 fn text_of(message: &Message) -> Result<Option<&str>, Over> {
     match message {
         Message::Text(text) => Ok(Some(text.as_str())),
@@ -273,11 +272,11 @@ async fn read(link: usize, stream: &mut SplitStream<Socket>, silence: Duration, 
     }
 }
 
-/// Tells the desk what a node says.
+/// Passes a message of a node on to the coordinator.
 fn understand(link: usize, text: &str, identity: &Identity) -> Result<(), Over> {
     let event = match FromNode::read(text).map_err(Over::refusing)? {
         FromNode::Runs(said) => {
-            let runs = said.runs.iter().map(|run| Work::of(run, &identity.rules)).collect();
+            let runs = said.runs.iter().map(|run| ReceivedRun::of(run, &identity.rules)).collect();
             Event::Runs { link, runs }
         }
         FromNode::Kept(Kept { reports }) => Event::Kept(reports),
@@ -297,7 +296,7 @@ fn leaves(reason: &str) -> String {
     if reason.is_empty() { "the node stops".into() } else { format!("the node stops: {reason}") }
 }
 
-/// Sends what is in the outbox until nobody can put anything there any more.
+/// Sends the messages in the outbox until the coordinator closes it.
 async fn write(sink: &mut SplitSink<Socket, Message>, mut outgoing: UnboundedReceiver<String>) -> Over {
     const MOST: usize = 64;
     let mut messages = Vec::with_capacity(MOST);
@@ -314,7 +313,7 @@ async fn write(sink: &mut SplitSink<Socket, Message>, mut outgoing: UnboundedRec
     Over { is_ours: true, ..Over::new("goodbye") }
 }
 
-/// Ends a session, with the reason if it is the node's fault.
+/// Closes a session, with an error first if the node broke the protocol.
 async fn close(sink: &mut SplitSink<Socket, Message>, over: &Over) {
     let mut status = CloseCode::Normal;
     if let Some(refusal) = &over.refusal {

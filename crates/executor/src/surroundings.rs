@@ -1,24 +1,24 @@
-//! What a process finds around it: the time, chance, its host's name and its variables. Everything else is told.
+//! The only place that reads the environment: the clock, randomness, the host's name and variables.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970, as the machine's clock has it. For people only: nothing is decided by it.
+/// Milliseconds since 1970 by the machine's clock. For people only: nothing is decided by it.
 #[expect(clippy::disallowed_methods, reason = "when a handler began is told to people")]
 pub(crate) fn now_ms() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Chance, for the name of an instance and for pauses that should not be the same everywhere. No secret is made of it.
+/// Random bits for the name of an instance and for the jitter of pauses. Not for secrets.
 #[expect(clippy::disallowed_methods, reason = "two processes must not draw the same name")]
 pub(crate) fn bits() -> u64 {
-    // The hasher's keys are random once for each process; the clock and the process id make up for a clone of it.
+    // The hasher's keys are random once a process; the clock and the process id tell clones of it apart.
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     RandomState::new().hash_one((std::process::id(), nanos))
 }
 
-/// A variable of the environment that says something.
+/// A variable of the environment that is set and not empty.
 #[expect(
     clippy::disallowed_methods,
     reason = "only where a program asks for it, with `Executor::environment`"
@@ -27,7 +27,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|said| !said.is_empty())
 }
 
-/// The host's name, as far as it fits into an executor's name.
+/// The host's name without the characters that an executor's name may not have.
 pub(crate) fn host() -> String {
     let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
     let said = files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Runs a handler without a node: with a run that a test makes up.
+//! Runs a handler in a test, without a node.
 //!
 //! ```
 //! use punctual_executor::{Context, Executor, Outcome, testing};
@@ -24,11 +24,11 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 
 use crate::attempt;
-use crate::context::{Context, Why, Work};
-use crate::desk::Event;
+use crate::context::{Context, ReceivedRun, Why};
+use crate::coordinator::Event;
 use crate::executor::Executor;
 
-/// A run that was made up.
+/// A run made up by a test.
 #[derive(Clone, Debug)]
 pub struct Run {
     handler: String,
@@ -42,23 +42,23 @@ pub struct Run {
     cancel_after: Option<Duration>,
 }
 
-/// What came of it.
+/// The result of a run made up by a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// The result, or what went wrong.
     pub message: String,
     /// Whether another attempt may help.
     pub retry: bool,
-    /// What it logged.
+    /// The lines that it logged.
     pub log: Vec<String>,
-    /// How far it said it was: the percentages, with their notes.
+    /// The progress that it reported: percentages with their notes.
     pub progress: Vec<(u8, String)>,
 }
 
 impl Run {
-    /// A first attempt for a handler, which brings nothing.
+    /// A first attempt for a handler, without a payload.
     pub fn new(handler: impl Into<String>) -> Run {
         Run {
             handler: handler.into(),
@@ -73,49 +73,49 @@ impl Run {
         }
     }
 
-    /// What it brings.
+    /// Sets the payload.
     pub fn payload(mut self, payload: impl Into<Value>) -> Run {
         self.payload = Some(payload.into());
         self
     }
 
-    /// Which try it is, and the token that it has.
+    /// Sets the number of the attempt and its token.
     pub fn attempt(mut self, attempt: u32, token: u64) -> Run {
         (self.attempt, self.token) = (attempt, token);
         self
     }
 
-    /// The instant that was named for it; RFC 3339.
+    /// Sets the fire time; RFC 3339.
     pub fn fire_time(mut self, fire_time: impl Into<String>) -> Run {
         self.fire_time = fire_time.into();
         self
     }
 
-    /// How long it may take. With tokio's time paused, a test need not wait for it.
+    /// Sets the timeout. With tokio's time paused, a test need not wait for it.
     pub fn timeout(mut self, timeout: Duration) -> Run {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Which part of a broadcast it is.
+    /// Makes it a part of a broadcast.
     pub fn part(mut self, index: u32, total: u32) -> Run {
         self.part = Some(Part { index, total });
         self
     }
 
-    /// Says that an earlier attempt may have run.
+    /// Marks it as a possible duplicate of an earlier attempt.
     pub fn possible_duplicate(mut self) -> Run {
         self.possible_duplicate = true;
         self
     }
 
-    /// Cancels it after some time.
+    /// Cancels it after this time.
     pub fn cancel_after(mut self, wait: Duration) -> Run {
         self.cancel_after = Some(wait);
         self
     }
 
-    /// Runs it, with the executor's hooks and grace. One for which there is no handler is refused.
+    /// Runs it with the executor's hooks and grace. A run for an unknown handler is refused.
     pub async fn run(self, executor: &Executor) -> Ran {
         let Some(handler) = executor.rules.handlers.get(&self.handler).cloned() else {
             let message = format!("no handler `{}`", self.handler);
@@ -161,9 +161,9 @@ impl Run {
         ran
     }
 
-    fn work(self) -> Work {
+    fn work(self) -> ReceivedRun {
         let raw = |value: Value| to_raw_value(&value).expect("a JSON value is JSON");
-        Work {
+        ReceivedRun {
             held: Held { run: 1, attempt: self.attempt, token: self.token },
             job: 1,
             name: self.handler.clone(),

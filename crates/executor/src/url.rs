@@ -1,18 +1,18 @@
-//! Where a node is.
+//! The address of a node.
 
 use std::fmt;
 
 use punctual_protocol::native::PATH;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-/// The address of a node. Two that are equal lead to the same place.
+/// The address of a node. Equal addresses lead to the same node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) is_secure: bool,
     /// Without the brackets that IPv6 addresses have in URLs.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What is before our own paths, if the node is behind something.
+    /// The path in front of Punctual's own paths, if the node is behind a proxy.
     prefix: String,
 }
 
@@ -36,7 +36,7 @@ impl Url {
         Ok(Url { is_secure, host, port, prefix: uri.path().trim_end_matches('/').to_owned() })
     }
 
-    /// What to ask for when connecting.
+    /// The URL of the WebSocket.
     pub(crate) fn request(&self) -> String {
         let scheme = if self.is_secure { "wss" } else { "ws" };
         format!("{scheme}://{}{}{PATH}", self.authority(), self.prefix)

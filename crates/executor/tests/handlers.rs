@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use punctual_executor::testing::Run;
-use punctual_executor::{Context, End, Executor, Failure, Outcome, Part};
+use punctual_executor::{AttemptEnd, Context, Executor, Failure, Outcome, Part};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -70,7 +70,7 @@ async fn hooks_come_before_and_after_whatever_happens() {
                 }
             }
         })
-        .after(move |_, end: End| {
+        .after(move |_, end: AttemptEnd| {
             after.lock().unwrap().push(format!("after {:?}", end.outcome));
             async { panic!("a hook that breaks breaks nothing") }
         })

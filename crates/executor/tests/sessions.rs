@@ -191,7 +191,7 @@ async fn a_token_that_is_not_newer_starts_nothing() {
     session.send(with(7, 1)).await; // Its report is not kept yet.
     assert_eq!(session.credit().await, 1);
     session.keep(&[report]).await;
-    // It is over, so whoever sends it again has to be told.
+    // It has ended, so a node that sends it again has to be sent a refusal.
     session.send(with(7, 1)).await;
     let refused = session.report().await;
     assert_eq!((refused.outcome, refused.token), (Outcome::Refused, 7));

@@ -1,11 +1,11 @@
-//! The one place that knows what is held, what is owed and who was promised what. It decides and writes messages; it
-//! never waits, so there is no lock anywhere.
+//! The one owner of an executor's state: attempts, reports that no node has confirmed, and credits given to nodes. It
+//! decides and writes messages, and never waits, so nothing needs a lock.
 //!
-//! Sessions and handlers send [`Event`]s. They are taken in batches, and what follows from a batch goes out at its end:
-//! that is what gathers the reports of many runs into one message, the more of them the busier the process is.
+//! Sessions and handlers send [`Event`]s. They are taken in batches, and messages are sent at the end of a batch. So the
+//! reports of many runs share a message, the more of them the busier the process is.
 //!
-//! Two rules are kept here. What was given is known until a node has kept its report: it is told in every hello, and its
-//! report is repeated after every welcome. And what runs, together with the credits of all nodes, is never more than the
+//! Two rules are kept here. An attempt is remembered until a node has kept its report: every hello lists it, and its
+//! report is repeated after every welcome. And running attempts together with the credits of all nodes never exceed the
 //! capacity.
 
 use std::collections::VecDeque;
@@ -21,66 +21,66 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::context::{Context, Why, Work};
+use crate::context::{Context, ReceivedRun, Why};
 use crate::executor::Notice;
-use crate::frames::{self, LINE_MAX, Lines, MESSAGE_MAX, NOTE_MAX, Reports};
-use crate::handler::End;
+use crate::frames::{self, LINE_MAX, LogBatch, MESSAGE_MAX, NOTE_MAX, Reports};
+use crate::handler::AttemptEnd;
 use crate::url::Url;
 
-/// How long tokens are remembered after a report, and how many at most.
+/// How long tokens are remembered after a report, and the limit of their number.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const REMEMBERED_MAX: usize = 1_000_000;
-/// What a node keeps of an attempt's log; more is not sent.
+/// A node keeps this many bytes of an attempt's log; more is not sent.
 const LOG_MAX: usize = 4 << 20;
-/// How much of a hello may be holds, and how long one of them is at most.
+/// The most bytes of a hello that may be claims, and the length of the longest claim.
 const HOLDS_BYTES: usize = FRAME_MAX / 2;
 const HOLD_BYTES: usize = 72;
-/// How long nodes get to keep the last reports of a process that stops.
+/// How long an executor that stops waits for nodes to keep its last reports.
 const KEPT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The same order every time: nothing here is keyed by what a stranger chose.
+/// A hasher without a seed: no key here is chosen by a stranger, and the order is the same every time.
 type Map<K, V> = FxHashMap<K, V>;
 
-/// What a session or a handler tells.
+/// What a session or a handler reports.
 pub(crate) enum Event {
-    /// A link wants to connect. The answer says whether to.
-    Connecting { link: usize, answer: oneshot::Sender<Answer> },
-    /// A session is open; what is put in its outbox is sent.
+    /// A link asks whether it should connect.
+    Connecting { link: usize, answer: oneshot::Sender<ConnectDecision> },
+    /// A session is open; messages put into the outbox are sent.
     Opened { link: usize, welcome: Box<Welcome>, outbox: UnboundedSender<String> },
-    /// A session, or the attempt to open one, is over.
+    /// A session ended, or could not be opened.
     Closed { link: usize, reason: String, is_replaced: bool },
-    /// Runs came.
-    Runs { link: usize, runs: Vec<Work> },
-    /// Reports are written to disk.
+    /// A node sent runs.
+    Runs { link: usize, runs: Vec<ReceivedRun> },
+    /// A node has written these reports to disk.
     Kept(Vec<Held>),
-    /// Attempts should end.
+    /// A node asks that these attempts end.
     Cancel(Vec<Cancel>),
     /// A node has more runs than credits.
     Want { link: usize, runs: u64 },
-    /// Where nodes are.
+    /// The addresses of all nodes.
     Nodes(Vec<String>),
-    /// An attempt wrote something.
+    /// An attempt wrote to its log.
     Log { held: Held, line: String },
-    /// An attempt says how far it is.
+    /// An attempt reported its progress.
     Progress { held: Held, percent: u8, note: String },
-    /// An attempt is over.
-    Ended(Ended),
+    /// An attempt ended.
+    Ended(AttemptReport),
 }
 
-/// Whether to connect.
+/// Whether a link should connect.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
-    /// Yes, and this is what we hold.
+pub(crate) enum ConnectDecision {
+    /// Yes, and these attempts are claimed in the hello.
     Go(Vec<Held>),
-    /// Later: the node is reached by another address.
+    /// Later: a session with the node is open by another address.
     Later,
-    /// Never again: there is no such node any more.
+    /// Never again: no node has this address any more.
     Stop,
 }
 
-/// How an attempt ended, until a node has kept it.
+/// The end of an attempt, remembered until a node has kept it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Ended {
+pub(crate) struct AttemptReport {
     pub(crate) held: Held,
     pub(crate) outcome: Outcome,
     pub(crate) message: String,
@@ -88,100 +88,100 @@ pub(crate) struct Ended {
     pub(crate) retry: bool,
 }
 
-impl Ended {
-    pub(crate) fn new(held: Held, end: End, started_ms: Option<u64>) -> Ended {
-        let End { outcome, mut message, retry } = end;
+impl AttemptReport {
+    pub(crate) fn new(held: Held, end: AttemptEnd, started_ms: Option<u64>) -> AttemptReport {
+        let AttemptEnd { outcome, mut message, retry } = end;
         frames::cut_own(&mut message, MESSAGE_MAX);
-        Ended { held, outcome, message, started_ms, retry }
+        AttemptReport { held, outcome, message, started_ms, retry }
     }
 }
 
-/// What the desk wants done.
+/// What the caller of [`Coordinator::finish`] should do.
 #[derive(Default)]
 pub(crate) struct Wishes {
     /// Attempts to start.
     pub(crate) starts: Vec<Context>,
     /// Nodes to keep a session with.
     pub(crate) links: Vec<(usize, Url)>,
-    /// What the program may want to know.
+    /// Notices for the program.
     pub(crate) notices: Vec<Notice>,
 }
 
-/// A node, as far as sessions with it go.
-struct Link {
+/// The link to one node.
+struct NodeLink {
     url: Url,
-    /// Learned nodes can be forgotten again, those that the program named cannot.
+    /// Learned from another node. Such a link can be retired; one that the program named cannot.
     is_learned: bool,
     is_retired: bool,
-    /// What it calls itself, and whether it ended a session because we reach it by another address.
+    /// The node's name, and whether it ended a session because another one of ours with it is open.
     node: String,
     is_replaced: bool,
     outbox: Option<UnboundedSender<String>>,
-    /// The credits that it has, and what it gave us that runs.
+    /// Credits that the node holds, and its runs that are running.
     given: u32,
     running: u32,
     wanted: u64,
     reports: Reports,
 }
 
-impl Link {
+impl NodeLink {
     fn is_open(&self) -> bool {
         self.outbox.is_some()
     }
 
     fn send(&self, message: String) {
-        // A session that is just ending takes nothing more; its reports are repeated elsewhere.
+        // A session that is ending takes no more messages; its reports are repeated in another session.
         let _ = self.outbox.as_ref().map(|outbox| outbox.send(message));
     }
 }
 
-/// An attempt that we were given.
+/// An attempt that a node gave to this executor.
 struct Given {
-    /// Where it came from or, once it is over, where its report was sent.
+    /// The link that it came by or, once it has ended, the link that its report was sent by.
     link: usize,
     state: State,
 }
 
 enum State {
     Running { context: Context, lines: u64, logged: usize },
-    Over(Ended),
+    Over(AttemptReport),
 }
 
-/// How far the end of the process is.
+/// The state of a clean stop.
 struct Drain {
     next: Instant,
     is_ending: bool,
     is_over: bool,
 }
 
-pub(crate) struct Desk {
+pub(crate) struct Coordinator {
     capacity: u32,
     grace: Duration,
     drain_within: Duration,
     events: UnboundedSender<Event>,
-    links: Vec<Link>,
+    links: Vec<NodeLink>,
     given: Map<Held, Given>,
-    /// How many attempts of a run are known, and its greatest token.
+    /// For each run the number of its known attempts, and its greatest token.
     runs: Map<u64, (u32, u64)>,
     reported: VecDeque<(Instant, u64)>,
     running: u32,
     drain: Option<Drain>,
-    /// When the batch that is being taken came.
+    /// When the current batch was received.
     now: Instant,
-    /// The log that is being gathered, and whose it is.
-    lines: Lines,
+    /// The log lines that are being gathered, and their link and attempt.
+    lines: LogBatch,
     lines_of: Option<(usize, Held)>,
     wishes: Wishes,
 }
 
-impl Desk {
+impl Coordinator {
     pub(crate) fn new(
         capacity: u32,
         grace: Duration,
         drain_within: Duration,
         events: UnboundedSender<Event>,
-    ) -> Desk {
-        Desk {
+    ) -> Coordinator {
+        Coordinator {
             capacity,
             grace,
             drain_within,
@@ -193,13 +193,13 @@ impl Desk {
             running: 0,
             drain: None,
             now: Instant::now(),
-            lines: Lines::default(),
+            lines: LogBatch::default(),
             lines_of: None,
             wishes: Wishes::default(),
         }
     }
 
-    /// A node that the program named.
+    /// Adds a node that the program named.
     pub(crate) fn name_node(&mut self, url: Url) {
         self.join(url, false);
     }
@@ -223,7 +223,7 @@ impl Desk {
         }
     }
 
-    /// Sends what a batch of events has led to, and says what is left to do.
+    /// Sends the messages that a batch of events has led to, and returns what is left to do.
     pub(crate) fn finish(&mut self, now: Instant) -> Wishes {
         self.finish_lines();
         let grants = self.grants();
@@ -241,7 +241,7 @@ impl Desk {
         mem::take(&mut self.wishes)
     }
 
-    /// Takes nothing more from now on.
+    /// Takes no more runs.
     pub(crate) fn drain(&mut self, now: Instant) {
         self.drain = Some(Drain { next: now + self.drain_within, is_ending: false, is_over: false });
         for link in &mut self.links {
@@ -250,12 +250,12 @@ impl Desk {
         }
     }
 
-    /// When the desk wants to be looked after though nothing happens.
+    /// When to call [`Coordinator::wake`], if no event comes before.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.drain.as_ref().map(|drain| drain.next)
     }
 
-    /// What has to happen by now: what was given time to end by itself no longer has it.
+    /// Continues a clean stop whose time for the current step has passed.
     pub(crate) fn wake(&mut self, now: Instant) {
         let Some(drain) = self.drain.as_mut().filter(|drain| drain.next <= now) else { return };
         if drain.is_ending {
@@ -272,7 +272,7 @@ impl Desk {
         self.drain.as_ref().is_some_and(is_over)
     }
 
-    /// Says goodbye to everybody. The sessions end when that is sent.
+    /// Says goodbye to every node. The sessions end when that is sent.
     pub(crate) fn leave(&mut self) {
         for link in &mut self.links {
             link.send(frames::text(&FromExecutor::Goodbye));
@@ -288,19 +288,20 @@ impl Desk {
         }
     }
 
-    fn connecting(&mut self, link: usize) -> Answer {
-        let Link { is_retired, is_replaced, node, .. } = &self.links[link];
+    fn connecting(&mut self, link: usize) -> ConnectDecision {
+        let NodeLink { is_retired, is_replaced, node, .. } = &self.links[link];
         if *is_retired {
-            return Answer::Stop;
+            return ConnectDecision::Stop;
         }
         if *is_replaced && self.links.iter().any(|other| other.is_open() && other.node == *node) {
-            return Answer::Later;
+            return ConnectDecision::Later;
         }
         self.links[link].is_replaced = false;
-        Answer::Go(self.holds())
+        ConnectDecision::Go(self.holds())
     }
 
-    /// What we were given and no node has kept: what runs comes first, because it can be told in no other way.
+    /// The attempts to claim: those whose report no node has kept. Running ones come first, because nothing else tells a
+    /// node of them.
     fn holds(&self) -> Vec<Held> {
         let is_running = |given: &Given| matches!(&given.state, State::Running { context, .. } if context.why() != Some(Why::Stale));
         let is_over = |given: &Given| matches!(given.state, State::Over(_));
@@ -337,7 +338,7 @@ impl Desk {
             return self.wishes.notices.push(Notice::Unreachable { url, reason });
         }
         self.wishes.notices.push(Notice::Disconnected { url, reason });
-        // Whoever is there takes what this node may not have got.
+        // Reports that this node may not have received are sent to another node.
         let Some(other) = self.open_or_any(index) else { return };
         for given in self.given.values_mut().filter(|given| given.link == index) {
             if let State::Over(ended) = &given.state {
@@ -353,13 +354,13 @@ impl Desk {
         Some(link).filter(is_open).or_else(|| (0..self.links.len()).find(is_open))
     }
 
-    fn arrived(&mut self, link: usize, work: Work) {
+    fn arrived(&mut self, link: usize, work: ReceivedRun) {
         let has_credit = self.links[link].given > 0;
         self.links[link].given = self.links[link].given.saturating_sub(1);
         let held = work.held;
         let (known, token) = self.runs.get(&held.run).copied().unwrap_or_default();
         if held.token <= token {
-            // If we hold it or have its report, that says everything. Otherwise nobody may wait for it here.
+            // A known attempt will be reported, or has been. Otherwise the node must not wait for it here.
             return if known == 0 {
                 self.refuse(link, held, "the token is not newer than one that was here")
             };
@@ -384,12 +385,12 @@ impl Desk {
     }
 
     fn refuse(&mut self, link: usize, held: Held, why: impl Into<String>) {
-        let ended = Ended::new(held, End::new(Outcome::Refused, why), None);
+        let ended = AttemptReport::new(held, AttemptEnd::new(Outcome::Refused, why), None);
         self.links[link].reports.push(&ended);
         self.hold(held, Given { link, state: State::Over(ended) });
     }
 
-    fn ended(&mut self, ended: Ended) {
+    fn ended(&mut self, ended: AttemptReport) {
         self.finish_lines();
         let held = ended.held;
         let Some(given) = self.given.get_mut(&held) else { return };
@@ -404,7 +405,7 @@ impl Desk {
         if self.links[target].is_open() {
             self.links[target].reports.push(&ended);
         }
-        // Looked up again, because the links are ours too.
+        // Looked up again, because the code above borrows the links.
         if let Some(given) = self.given.get_mut(&held) {
             *given = Given { link: target, state: State::Over(ended) };
         }
@@ -416,18 +417,18 @@ impl Desk {
         }
     }
 
-    /// What a node says is over: it ends, and nothing more is said of it.
+    /// Ends an attempt that is no longer current according to a node, without a report.
     fn stale(&mut self, held: &Held) {
         match self.given.get(held).map(|given| &given.state) {
             Some(State::Running { context, .. }) => {
-                context.end(Why::Stale, "the run is somebody else's by now")
+                context.end(Why::Stale, "another attempt of the run has taken over")
             }
             Some(State::Over(_)) => self.release(held),
             None => {}
         }
     }
 
-    /// Lets an attempt go. Its token is remembered for some time yet.
+    /// Forgets an attempt. Its token is remembered for [`REMEMBERED`].
     fn release(&mut self, held: &Held) {
         self.given.remove(held);
         if let Some((known, _)) = self.runs.get_mut(&held.run) {
@@ -459,7 +460,7 @@ impl Desk {
         }
     }
 
-    /// Lines are numbered here, where they come one after the other. Those for which there is nobody are not.
+    /// Numbers the lines of an attempt's log in order. Without an open session they are dropped without a number.
     fn log(&mut self, held: Held, text: &str) {
         let Some(link) = self.given.get(&held).map(|given| given.link) else { return };
         let Some(target) = self.open_or_any(link) else { return };
@@ -504,7 +505,7 @@ impl Desk {
         if nodes.is_empty() {
             return;
         }
-        // A token that was given for an encrypted line is not sent over another because somebody says so.
+        // A token that was configured for encrypted connections only is not sent over a plain one because a node lists it.
         let is_secret = self.links.iter().filter(|link| !link.is_learned).all(|link| link.url.is_secure);
         let listed: Vec<Url> = nodes.iter().filter_map(|node| Url::parse(node).ok()).collect();
         let listed: Vec<Url> = listed.into_iter().filter(|url| url.is_secure || !is_secret).collect();
@@ -512,7 +513,7 @@ impl Desk {
             link.is_retired = !listed.contains(&link.url) && !link.is_open();
         }
         for url in listed {
-            let is_known = |link: &Link| link.url == url && !link.is_retired;
+            let is_known = |link: &NodeLink| link.url == url && !link.is_retired;
             if !self.links.iter().any(is_known) {
                 self.join(url, true);
             }
@@ -521,7 +522,7 @@ impl Desk {
 
     fn join(&mut self, url: Url, is_learned: bool) {
         self.wishes.links.push((self.links.len(), url.clone()));
-        self.links.push(Link {
+        self.links.push(NodeLink {
             url,
             is_learned,
             is_retired: false,
@@ -535,8 +536,8 @@ impl Desk {
         });
     }
 
-    /// How many more credits each link gets. With one node that is everything. With several, each has a share even if it
-    /// is idle, so that it can begin at once; the rest is for those who say that they want more.
+    /// The new credits for each link. A single node gets all of them. Of several, each gets a share even if it is idle, so
+    /// that it can send at once; the rest goes to nodes that asked for more.
     fn grants(&self) -> Vec<u32> {
         let mut grants = vec![0; self.links.len()];
         let mut free = self.free();
@@ -554,7 +555,7 @@ impl Desk {
         for (index, link) in self.links.iter().enumerate().filter(|(_, link)| link.is_open()) {
             give(&mut grants, index, share.saturating_sub(link.given + link.running));
         }
-        let is_wanting = |link: &Link| link.is_open() && link.wanted > 0;
+        let is_wanting = |link: &NodeLink| link.is_open() && link.wanted > 0;
         let mut wanting = self.links.iter().filter(|link| is_wanting(link)).count() as u32;
         let mut left = give(&mut grants, 0, 0);
         for (index, link) in self.links.iter().enumerate().filter(|(_, link)| is_wanting(link)) {
@@ -566,7 +567,7 @@ impl Desk {
         grants
     }
 
-    /// What may yet be promised. What is held has to fit into a hello, the reports that nobody has kept included.
+    /// Credits that may still be given. All claims, those of unconfirmed reports included, have to fit into a hello.
     fn free(&self) -> u32 {
         let promised: u32 = self.links.iter().map(|link| link.given).sum();
         let room = (HOLDS_MAX.min(HOLDS_BYTES / HOLD_BYTES)).saturating_sub(self.given.len());
@@ -575,7 +576,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for Coordinator {
     fn drop(&mut self) {
         self.end_all();
     }

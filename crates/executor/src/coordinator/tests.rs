@@ -1,4 +1,4 @@
-//! The desk on its own: who is promised what, which nodes are known, and what is remembered.
+//! The coordinator on its own: credits, known nodes, and what is remembered.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::*;
 use crate::handler::{self, Handler};
 
-/// A desk, with the ends of the sessions that are open.
+/// A coordinator, with the ends of the sessions that are open.
 struct Room {
-    desk: Desk,
+    coordinator: Coordinator,
     now: Instant,
     nodes: Vec<Option<UnboundedReceiver<String>>>,
     handler: Arc<Handler>,
@@ -22,15 +22,15 @@ impl Room {
     fn new(capacity: u32, urls: &[&str]) -> Room {
         let (events, _) = unbounded_channel();
         let limit = Duration::from_secs(5);
-        let mut desk = Desk::new(capacity, limit, limit, events);
-        urls.iter().for_each(|url| desk.name_node(Url::parse(url).unwrap()));
+        let mut coordinator = Coordinator::new(capacity, limit, limit, events);
+        urls.iter().for_each(|url| coordinator.name_node(Url::parse(url).unwrap()));
         let handler = Arc::new(handler::plain("h".into(), |_| async { Ok(()) }));
-        Room { desk, now: Instant::now(), nodes: Vec::new(), handler, running: Vec::new() }
+        Room { coordinator, now: Instant::now(), nodes: Vec::new(), handler, running: Vec::new() }
     }
 
     fn take(&mut self, event: Event) -> Wishes {
-        self.desk.take(self.now, event);
-        let mut wishes = self.desk.finish(self.now);
+        self.coordinator.take(self.now, event);
+        let mut wishes = self.coordinator.finish(self.now);
         self.running.append(&mut wishes.starts);
         wishes
     }
@@ -50,7 +50,7 @@ impl Room {
     fn send(&mut self, link: usize, run: u64, token: u64) {
         let held = Held { run, attempt: 1, token };
         let handler = Ok(self.handler.clone());
-        let work = Work {
+        let work = ReceivedRun {
             held,
             job: 1,
             name: "j".into(),
@@ -66,10 +66,10 @@ impl Room {
 
     fn end(&mut self, index: usize) {
         let held = self.running.remove(index).held();
-        self.take(Event::Ended(Ended::new(held, End::new(Outcome::Succeeded, ""), None)));
+        self.take(Event::Ended(AttemptReport::new(held, AttemptEnd::new(Outcome::Succeeded, ""), None)));
     }
 
-    /// What a node was told since it was last asked: credits and reports.
+    /// The credits and reports that were sent to a node since the last call.
     fn told(&mut self, link: usize) -> (u32, Vec<Report>) {
         let (mut credits, mut reports) = (0, Vec::new());
         let Some(Some(inbox)) = self.nodes.get_mut(link) else { return (0, reports) };
@@ -86,7 +86,7 @@ impl Room {
         (credits, reports)
     }
 
-    fn asks(&mut self, link: usize) -> Answer {
+    fn asks(&mut self, link: usize) -> ConnectDecision {
         let (answer, mut answered) = oneshot::channel();
         self.take(Event::Connecting { link, answer });
         answered.try_recv().unwrap()
@@ -107,9 +107,9 @@ fn a_node_with_two_addresses_has_one_session() {
     room.open(0, named("n1"));
     room.open(1, named("n1"));
     room.close(0, true);
-    assert_eq!(room.asks(0), Answer::Later);
+    assert_eq!(room.asks(0), ConnectDecision::Later);
     room.close(1, false);
-    assert_eq!(room.asks(0), Answer::Go(Vec::new()));
+    assert_eq!(room.asks(0), ConnectDecision::Go(Vec::new()));
 }
 
 #[test]
@@ -119,17 +119,20 @@ fn nodes_that_are_learned_are_forgotten_when_they_are_gone_from_the_list() {
     let urls: Vec<String> = wishes.links.iter().map(|(_, url)| url.to_string()).collect();
     assert_eq!(urls, ["http://a:80", "http://b:80"], "the first is the one that was named");
     room.take(Event::Nodes(Vec::new()));
-    assert!(matches!(room.asks(1), Answer::Go(_)), "nobody knows of nodes, so nothing is known to be gone");
+    assert!(
+        matches!(room.asks(1), ConnectDecision::Go(_)),
+        "nobody knows of nodes, so nothing is known to be gone"
+    );
     let wishes = room.take(Event::Nodes(vec!["http://c".into()]));
-    assert_eq!((room.asks(1), wishes.links.len()), (Answer::Stop, 1));
-    assert!(matches!(room.asks(0), Answer::Go(_)), "what the program named stays");
+    assert_eq!((room.asks(1), wishes.links.len()), (ConnectDecision::Stop, 1));
+    assert!(matches!(room.asks(0), ConnectDecision::Go(_)), "what the program named stays");
 }
 
 #[test]
 fn a_token_for_an_encrypted_line_is_sent_over_no_other() {
     let mut room = Room::new(10, &["https://a"]);
     room.open(0, listing(&["http://b"]));
-    assert_eq!(room.desk.links.len(), 1);
+    assert_eq!(room.coordinator.links.len(), 1);
 }
 
 #[test]
@@ -147,7 +150,11 @@ fn tokens_are_remembered_for_ten_minutes() {
     room.take(Event::Kept(reports.iter().map(Report::held).collect()));
     room.now += REMEMBERED;
     room.take(Event::Kept(Vec::new()));
-    assert!(room.desk.runs.is_empty() && room.desk.reported.is_empty() && room.desk.given.is_empty());
+    assert!(
+        room.coordinator.runs.is_empty()
+            && room.coordinator.reported.is_empty()
+            && room.coordinator.given.is_empty()
+    );
 }
 
 #[test]
@@ -169,14 +176,14 @@ fn what_runs_too_long_when_the_process_stops_is_told_to_end() {
     let mut room = Room::new(10, &["http://a"]);
     room.open(0, Welcome::default());
     room.send(0, 7, 9);
-    room.desk.drain(room.now);
-    assert!(!room.desk.is_drained() && !room.running[0].is_cancelled());
-    room.now = room.desk.next().unwrap();
-    room.desk.wake(room.now);
-    assert!(!room.desk.is_drained() && room.running[0].is_cancelled());
-    room.now = room.desk.next().unwrap();
-    room.desk.wake(room.now);
-    assert!(room.desk.is_drained(), "what does not end by force holds nothing up");
+    room.coordinator.drain(room.now);
+    assert!(!room.coordinator.is_drained() && !room.running[0].is_cancelled());
+    room.now = room.coordinator.next().unwrap();
+    room.coordinator.wake(room.now);
+    assert!(!room.coordinator.is_drained() && room.running[0].is_cancelled());
+    room.now = room.coordinator.next().unwrap();
+    room.coordinator.wake(room.now);
+    assert!(room.coordinator.is_drained(), "what does not end by force holds nothing up");
 }
 
 #[derive(Clone, Debug)]
@@ -201,14 +208,14 @@ fn moves() -> impl Strategy<Value = Move> {
 }
 
 proptest! {
-    /// Whatever happens: promises and what runs fit the capacity, and nothing that was given is ever unaccounted for.
+    /// After any sequence of moves, credits and running attempts fit the capacity, and every attempt is accounted for.
     #[test]
     fn promises_are_never_more_than_the_capacity(capacity in 1..20_u32, moves in prop::collection::vec(moves(), 1..200)) {
         let mut room = Room::new(capacity, &["http://a", "http://b", "http://c"]);
         let (mut credits, mut run) = ([0_u32; 3], 0);
         let mut reported = Vec::new();
         for step in moves {
-            let is_open = |room: &Room, link: usize| room.desk.links[link].is_open();
+            let is_open = |room: &Room, link: usize| room.coordinator.links[link].is_open();
             match step {
                 Move::Open(link) if !is_open(&room, link) => {
                     credits[link] = 0;
@@ -236,13 +243,13 @@ proptest! {
                 reported.extend(reports.iter().map(Report::held));
             }
             prop_assert!(credits.iter().sum::<u32>() + room.running.len() as u32 <= capacity);
-            let unreported = room.desk.given.values().filter(|given| matches!(given.state, State::Over(_))).count();
-            prop_assert_eq!(room.desk.given.len(), room.running.len() + unreported);
-            prop_assert_eq!(room.desk.running as usize, room.running.len());
+            let unreported = room.coordinator.given.values().filter(|given| matches!(given.state, State::Over(_))).count();
+            prop_assert_eq!(room.coordinator.given.len(), room.running.len() + unreported);
+            prop_assert_eq!(room.coordinator.running as usize, room.running.len());
         }
-        // Whoever comes last is told everything that nobody has kept.
+        // The last node to connect is sent every report that no node has kept.
         (0..3).for_each(|link| room.close(link, false));
         room.open(0, Welcome::default());
-        prop_assert_eq!(room.told(0).1.len(), room.desk.given.len() - room.running.len());
+        prop_assert_eq!(room.told(0).1.len(), room.coordinator.given.len() - room.running.len());
     }
 }
