@@ -1,4 +1,4 @@
-//! The clocks of the bench: a real one for what is measured, and hands that are moved for what is only driven.
+//! The clocks of the bench: a real one for measurements, and one that is moved by hand for preparation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,15 +8,15 @@ use calendar::Timestamp;
 use punctual_node::ports::{Boot, Clock};
 use punctual_store::StoreClock;
 
-/// A real clock. It asks for the date once and counts from there, so that nobody who sets the machine's clock meanwhile
-/// spoils a figure, and so that store, node and whoever measures agree to the microsecond.
+/// A real clock. It reads the date once and counts from there, so that setting the machine's clock spoils no figure, and
+/// so that store, node and scenario agree to the microsecond.
 pub(crate) struct Watch {
     started: Instant,
     date: Duration,
 }
 
 impl Watch {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks for the date")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the date")]
     pub(crate) fn start() -> Watch {
         let date = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Watch { started: instant(), date }
@@ -36,13 +36,13 @@ impl Watch {
         Timestamp::from_millis(0).saturating_add(self.date())
     }
 
-    /// How long it is until an instant; nothing if it has passed.
+    /// The time until an instant; zero if it has passed.
     pub(crate) fn until(&self, at: Timestamp) -> Duration {
         since_1970(at).saturating_sub(self.date())
     }
 }
 
-/// How long before a date an instant was; nothing if it was not.
+/// The lateness at `date` of an instant; zero if it lies ahead.
 pub(crate) fn lag(date: Duration, due: Timestamp) -> Duration {
     date.saturating_sub(since_1970(due))
 }
@@ -57,7 +57,7 @@ impl Clock for Watch {
     }
 }
 
-/// The same clock as a store's.
+/// The same clock for a store.
 pub(crate) fn store_clock(watch: &Arc<Watch>) -> StoreClock {
     let watch = Arc::clone(watch);
     Arc::new(move || watch.now())

@@ -1,4 +1,4 @@
-//! The command: runs scenarios and prints what they gave.
+//! The command: runs scenarios and prints their figures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a terminal")]
 
 use std::io::Read;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::database::Database;
 use crate::machine::Machine;
-use crate::scenarios::{ALL, Setup, fill_timers};
-use crate::{Failure, Figure, Order, Place, Sizes, Wanted};
+use crate::scenarios::{ALL, BenchSetup, fill_timers};
+use crate::{BenchError, DatabaseChoice, DatabaseFolder, Figure, Order, Sizes};
 
 const USAGE: &str = "\
 usage: punctual bench SCENARIO|all [OPTIONS]
@@ -54,23 +54,23 @@ of a whole node
   punctual bench restart --stored 10000000
   punctual bench scaling --share 20";
 
-/// What was asked.
-struct Asked {
+/// The arguments of the command.
+struct BenchArguments {
     scenario: String,
     is_quick: bool,
-    /// For a test that it works at all.
+    /// Runs the smallest sizes, to test the scenario itself.
     is_tiny: bool,
     is_json: bool,
-    /// Whether the machine was told already.
+    /// Whether this process is one of several, and the machine was already printed.
     is_part: bool,
     dir: PathBuf,
-    database: Wanted,
+    database: DatabaseChoice,
     orders: Vec<Order>,
-    /// Sizes that were said.
+    /// The sizes that were given.
     numbers: Vec<(String, u64)>,
 }
 
-impl Asked {
+impl BenchArguments {
     fn sizes(&self) -> Sizes {
         let mut sizes = match (self.is_tiny, self.is_quick) {
             (true, _) => Sizes::tiny(),
@@ -98,7 +98,7 @@ impl Asked {
     }
 }
 
-/// Does what the words ask for. `leading` is what this program wants to hear before them, when it is started again.
+/// Runs the command. `leading` are the words that come before the arguments when this program starts itself again.
 pub fn run(words: &[String], leading: &[&str]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     if words.iter().any(|word| ["--help", "-h"].contains(word)) {
@@ -106,9 +106,9 @@ pub fn run(words: &[String], leading: &[&str]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match (&words[..], read(&words)) {
-        // The part of a scenario that wants a process of its own.
+        // The part of a scenario that needs a process of its own.
         (["fill", path, count], _) => fill(path, count),
-        // A server for programs that are measured beside us.
+        // A server for other programs that are measured in comparison.
         (["scratch", "postgres"], _) => lend(),
         (_, Ok(asked)) => measure(&asked, &words, leading),
         (_, Err(complaint)) => {
@@ -126,15 +126,15 @@ pub fn run(words: &[String], leading: &[&str]) -> ExitCode {
     }
 }
 
-fn read(words: &[&str]) -> Result<Asked, String> {
-    let mut asked = Asked {
+fn read(words: &[&str]) -> Result<BenchArguments, String> {
+    let mut asked = BenchArguments {
         scenario: String::new(),
         is_quick: false,
         is_tiny: false,
         is_json: false,
         is_part: false,
         dir: std::env::temp_dir(),
-        database: Wanted::Embedded,
+        database: DatabaseChoice::Embedded,
         orders: Order::ALL.to_vec(),
         numbers: Vec::new(),
     };
@@ -167,7 +167,7 @@ fn read(words: &[&str]) -> Result<Asked, String> {
     }
 }
 
-/// Options that say how many.
+/// Options that take a number.
 const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--seconds", "--share"];
 
 fn order(word: Option<&str>) -> Result<Vec<Order>, String> {
@@ -178,8 +178,8 @@ fn order(word: Option<&str>) -> Result<Vec<Order>, String> {
     }
 }
 
-/// Runs what was asked; whether every figure is right.
-fn measure(asked: &Asked, words: &[&str], leading: &[&str]) -> Result<bool, Failure> {
+/// Runs the scenario; whether every figure is right.
+fn measure(asked: &BenchArguments, words: &[&str], leading: &[&str]) -> Result<bool, BenchError> {
     if !asked.is_part {
         let machine = Machine::describe(&asked.dir);
         if asked.is_json {
@@ -191,7 +191,7 @@ fn measure(asked: &Asked, words: &[&str], leading: &[&str]) -> Result<bool, Fail
     if asked.scenario == "all" {
         return run_all(words, leading);
     }
-    let setup = Setup {
+    let setup = BenchSetup {
         sizes: asked.sizes(),
         database: asked.database.clone(),
         orders: asked.orders.clone(),
@@ -210,8 +210,8 @@ fn measure(asked: &Asked, words: &[&str], leading: &[&str]) -> Result<bool, Fail
     Ok(is_right)
 }
 
-/// Each in a process of its own, so that none measures what another left in memory.
-fn run_all(words: &[&str], leading: &[&str]) -> Result<bool, Failure> {
+/// Runs each scenario in a process of its own, so that none measures memory that another left.
+fn run_all(words: &[&str], leading: &[&str]) -> Result<bool, BenchError> {
     let options: Vec<&&str> = words.iter().filter(|word| **word != "all").collect();
     let mut is_right = true;
     for (name, _) in ALL {
@@ -226,15 +226,15 @@ fn run_all(words: &[&str], leading: &[&str]) -> Result<bool, Failure> {
     Ok(is_right)
 }
 
-fn fill(path: &str, count: &str) -> Result<bool, Failure> {
+fn fill(path: &str, count: &str) -> Result<bool, BenchError> {
     fill_timers(Path::new(path), count.parse()?)?;
     Ok(true)
 }
 
-/// Starts a PostgreSQL as the scenarios have it, says where it is, and keeps it until the input closes.
-fn lend() -> Result<bool, Failure> {
-    let place = Place::make(&std::env::temp_dir(), "scratch")?;
-    let database = Database::start(&Wanted::ScratchPostgres, place)?;
+/// Starts a PostgreSQL as the scenarios do, prints its address, and keeps it running until stdin closes.
+fn lend() -> Result<bool, BenchError> {
+    let place = DatabaseFolder::make(&std::env::temp_dir(), "scratch")?;
+    let database = Database::start(&DatabaseChoice::ScratchPostgres, place)?;
     println!("{}", database.url());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(true)

@@ -1,7 +1,7 @@
-//! Where a scenario keeps its runs: the embedded store, or a database server; and what that server counts.
+//! The database of a scenario: the embedded store or a server, and the server's counters.
 //!
-//! A scratch server is started for the scenario with everything that makes an acknowledgement durable switched on. At the
-//! address of somebody's own server, databases of our own are made and dropped again.
+//! A scratch server is started for the scenario with all settings for durability on. On a given server, the bench creates
+//! databases of its own and drops them again.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,34 +12,34 @@ use punctual_scratch::{MariaDb, Postgres, Server};
 use punctual_store::mysql::MySql;
 use punctual_store::{Options, StoreClock};
 
-use crate::Failure;
-use crate::bare::{Bare, mariadb, postgres};
+use crate::BenchError;
+use crate::bare::{BareDatabase, mariadb, postgres};
 use crate::machine::cpu_seconds_of_all;
-use crate::place::{Place, SHARDS, open};
+use crate::place::{DatabaseFolder, SHARDS, open};
 
-/// Which database is asked for.
+/// The database that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum DatabaseChoice {
     /// The embedded store.
     #[default]
     Embedded,
-    /// A PostgreSQL that is started for it.
+    /// A PostgreSQL started for the scenario.
     ScratchPostgres,
-    /// A MariaDB that is started for it.
+    /// A MariaDB started for the scenario.
     ScratchMariaDb,
-    /// Somebody's server.
+    /// A running server at this address.
     Url(String),
 }
 
-impl FromStr for Wanted {
+impl FromStr for DatabaseChoice {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Wanted, String> {
+    fn from_str(text: &str) -> Result<DatabaseChoice, String> {
         match text {
-            "sqlite" | "embedded" => Ok(Wanted::Embedded),
-            "scratch-postgres" => Ok(Wanted::ScratchPostgres),
-            "scratch-mariadb" => Ok(Wanted::ScratchMariaDb),
-            url if scheme(url).is_some() => Ok(Wanted::Url(url.to_owned())),
+            "sqlite" | "embedded" => Ok(DatabaseChoice::Embedded),
+            "scratch-postgres" => Ok(DatabaseChoice::ScratchPostgres),
+            "scratch-mariadb" => Ok(DatabaseChoice::ScratchMariaDb),
+            url if scheme(url).is_some() => Ok(DatabaseChoice::Url(url.to_owned())),
             other => Err(format!(
                 "--database wants sqlite, scratch-postgres, scratch-mariadb or an address such as \
                  postgres://user@host/database, not {other:?}"
@@ -48,46 +48,46 @@ impl FromStr for Wanted {
     }
 }
 
-/// Which program keeps the runs.
+/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DatabaseKind {
     Sqlite,
     Postgres,
     MariaDb,
 }
 
-impl Kind {
+impl DatabaseKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Sqlite => "SQLite",
-            Kind::Postgres => "PostgreSQL",
-            Kind::MariaDb => "MariaDB",
+            DatabaseKind::Sqlite => "SQLite",
+            DatabaseKind::Postgres => "PostgreSQL",
+            DatabaseKind::MariaDb => "MariaDB",
         }
     }
 }
 
-fn scheme(url: &str) -> Option<Kind> {
+fn scheme(url: &str) -> Option<DatabaseKind> {
     match url.split_once("://")?.0 {
-        "postgres" | "postgresql" => Some(Kind::Postgres),
-        "mysql" | "mariadb" => Some(Kind::MariaDb),
+        "postgres" | "postgresql" => Some(DatabaseKind::Postgres),
+        "mysql" | "mariadb" => Some(DatabaseKind::MariaDb),
         _ => None,
     }
 }
 
-/// A store with the views that people have of it.
-pub(crate) trait Kept: Store + Browse {}
+/// A store with its views for people.
+pub(crate) trait BrowsableStore: Store + Browse {}
 
-impl<S: Store + Browse> Kept for S {}
+impl<S: Store + Browse> BrowsableStore for S {}
 
-/// A server, or the folder for files.
+/// A server, or a folder for files.
 pub(crate) struct Database {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DatabaseKind,
     server: Option<Server>,
     url: String,
-    place: Place,
+    place: DatabaseFolder,
 }
 
-/// What scratch servers of PostgreSQL are started with beyond their defaults. Everything that decides about durability stays on.
+/// Settings of scratch PostgreSQL servers beyond the defaults. Everything that makes commits durable stays on.
 const POSTGRES: &[(&str, &str)] = &[
     ("shared_buffers", "512MB"),
     ("max_wal_size", "8GB"),
@@ -103,137 +103,143 @@ fn pairs(settings: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 impl Database {
-    /// Makes ready what is wanted.
-    pub(crate) fn start(wanted: &Wanted, place: Place) -> Result<Database, Failure> {
+    /// Starts the database.
+    pub(crate) fn start(wanted: &DatabaseChoice, place: DatabaseFolder) -> Result<Database, BenchError> {
         let (kind, server) = match wanted {
-            Wanted::Embedded => (Kind::Sqlite, None),
-            Wanted::ScratchPostgres => {
+            DatabaseChoice::Embedded => (DatabaseKind::Sqlite, None),
+            DatabaseChoice::ScratchPostgres => {
                 let wanted = Postgres {
                     fsync: true,
                     connections: 200,
                     settings: pairs(POSTGRES),
                     ..Postgres::default()
                 };
-                (Kind::Postgres, Some(wanted.start()?))
+                (DatabaseKind::Postgres, Some(wanted.start()?))
             }
-            Wanted::ScratchMariaDb => {
+            DatabaseChoice::ScratchMariaDb => {
                 let wanted = MariaDb { fsync: true, connections: 200, settings: pairs(MARIADB) };
-                (Kind::MariaDb, Some(wanted.start()?))
+                (DatabaseKind::MariaDb, Some(wanted.start()?))
             }
-            Wanted::Url(url) => (scheme(url).ok_or("what kind of database is that?")?, None),
+            DatabaseChoice::Url(url) => (scheme(url).ok_or("the address names no known kind of database; expected postgres://, mysql:// or mariadb://")?, None),
         };
         let url = match (&server, wanted) {
             (Some(server), _) => server.url(),
-            (None, Wanted::Url(url)) => url.clone(),
+            (None, DatabaseChoice::Url(url)) => url.clone(),
             _ => String::new(),
         };
         Ok(Database { kind, server, url, place })
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// The folder for files.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &DatabaseFolder {
         &self.place
     }
 
-    /// An empty database of this name; one that was there is gone.
-    pub(crate) async fn empty(&self, name: &str) -> Result<Home, Failure> {
+    /// Creates an empty database of this name, in place of an existing one.
+    pub(crate) async fn empty(&self, name: &str) -> Result<Home, BenchError> {
         self.drop(name).await?;
         let base = self.url.rsplit_once('/').map_or("", |(base, _)| base);
         let address = format!("{base}/{}", made(name));
         match self.kind {
-            Kind::Sqlite => {}
-            Kind::Postgres => {
+            DatabaseKind::Sqlite => {}
+            DatabaseKind::Postgres => {
                 postgres::say(&self.url, &format!("create database {}", made(name))).await?;
-                // Where it is not installed, statements are not counted.
+                // Without this extension statements are not counted.
                 let _ = postgres::say(&address, "create extension pg_stat_statements").await;
             }
-            Kind::MariaDb => mariadb::say(&self.url, &format!("create database {}", made(name))).await?,
+            DatabaseKind::MariaDb => {
+                mariadb::say(&self.url, &format!("create database {}", made(name))).await?
+            }
         }
         Ok(Home { kind: self.kind, address, file: self.place.file(&format!("{name}.db")) })
     }
 
-    /// Throws a database away.
-    pub(crate) async fn drop(&self, name: &str) -> Result<(), Failure> {
+    /// Drops a database.
+    pub(crate) async fn drop(&self, name: &str) -> Result<(), BenchError> {
         match self.kind {
-            Kind::Sqlite => self.place.delete(&format!("{name}.db")),
-            Kind::Postgres => {
+            DatabaseKind::Sqlite => self.place.delete(&format!("{name}.db")),
+            DatabaseKind::Postgres => {
                 postgres::say(&self.url, &format!("drop database if exists {} with (force)", made(name)))
                     .await?;
-                // So that what the last one left to be written is not paid by the next.
+                // So that the next database does not pay for writes that this one left.
                 let _ = postgres::say(&self.url, "checkpoint").await;
             }
-            Kind::MariaDb => {
+            DatabaseKind::MariaDb => {
                 mariadb::say(&self.url, &format!("drop database if exists {}", made(name))).await?;
             }
         }
         Ok(())
     }
 
-    /// The seconds of CPU that a scratch server has taken so far; none for somebody's own.
+    /// The CPU seconds of a scratch server so far; none for a given server.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         self.server.as_ref()?.id().map(cpu_seconds_of_all)
     }
 }
 
-/// The name of a database of ours on a server.
+/// The full name of a database of the bench.
 fn made(name: &str) -> String {
     format!("punctual_bench_{}", name.replace('-', "_"))
 }
 
-/// One database, and how it is reached.
+/// One database and its address.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DatabaseKind,
     pub(crate) address: String,
     pub(crate) file: PathBuf,
 }
 
 impl Home {
-    /// Opens it as a server would. A told clock, or the machine's and the database's own.
-    pub(crate) async fn open(&self, clock: StoreClock, is_told: bool) -> Result<Arc<dyn Kept>, Failure> {
+    /// Opens it as a node does, with the given clock or with those of the machine and the database.
+    pub(crate) async fn open(
+        &self,
+        clock: StoreClock,
+        is_told: bool,
+    ) -> Result<Arc<dyn BrowsableStore>, BenchError> {
         let options =
             Options { shards: SHARDS, clock: is_told.then(|| Arc::clone(&clock)), ..Options::default() };
         Ok(match self.kind {
-            Kind::Sqlite => open(&self.file, clock)?,
-            Kind::Postgres => Arc::new(punctual_store::Postgres::open(&self.address, options).await?),
-            Kind::MariaDb => Arc::new(MySql::open(&self.address, options).await?),
+            DatabaseKind::Sqlite => open(&self.file, clock)?,
+            DatabaseKind::Postgres => Arc::new(punctual_store::Postgres::open(&self.address, options).await?),
+            DatabaseKind::MariaDb => Arc::new(MySql::open(&self.address, options).await?),
         })
     }
 
-    /// A connection that knows nothing of runs.
-    pub(crate) async fn bare(&self) -> Result<Bare, Failure> {
-        Bare::open(self).await
+    /// A connection for the bare limit.
+    pub(crate) async fn bare(&self) -> Result<BareDatabase, BenchError> {
+        BareDatabase::open(self).await
     }
 
-    /// What the server has counted so far; nothing where nobody counts.
-    pub(crate) async fn counts(&self) -> Result<Counts, Failure> {
+    /// The server's counters; empty for SQLite.
+    pub(crate) async fn counts(&self) -> Result<ServerCounts, BenchError> {
         match self.kind {
-            Kind::Sqlite => Ok(Counts::default()),
-            Kind::Postgres => postgres::counts(&self.address).await,
-            Kind::MariaDb => mariadb::counts(&self.address).await,
+            DatabaseKind::Sqlite => Ok(ServerCounts::default()),
+            DatabaseKind::Postgres => postgres::counts(&self.address).await,
+            DatabaseKind::MariaDb => mariadb::counts(&self.address).await,
         }
     }
 }
 
-/// What a server counts.
+/// The counters of a server.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ServerCounts {
     pub(crate) statements: Option<f64>,
     pub(crate) rows_read: Option<f64>,
     pub(crate) commits: Option<f64>,
     pub(crate) log_bytes: Option<f64>,
 }
 
-impl Counts {
-    /// What came on top since `before`, for each of so many.
-    pub(crate) fn since(self, before: Counts, each: f64) -> Counts {
+impl ServerCounts {
+    /// The increase since `before`, divided by `each`.
+    pub(crate) fn since(self, before: ServerCounts, each: f64) -> ServerCounts {
         let less = |now: Option<f64>, then: Option<f64>| Some((now? - then?) / each.max(1.0));
-        Counts {
+        ServerCounts {
             statements: less(self.statements, before.statements),
             rows_read: less(self.rows_read, before.rows_read),
             commits: less(self.commits, before.commits),

@@ -1,4 +1,4 @@
-//! The loops around a node's steps: run the step, wake the others it made due, wait until the moment it named.
+//! The loops around a node's steps: run the step, wake the steps that it made due, sleep until the moment that it named.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::Watch;
-use crate::outside::Ledger;
+use crate::outside::InstantExecutors;
 
 /// A node whose steps run by themselves.
 pub(crate) struct Driver {
@@ -28,8 +28,8 @@ struct Rounds {
 }
 
 impl Driver {
-    /// Starts a loop for each step, and one that brings back what executors say.
-    pub(crate) fn start(node: &Arc<Node>, watch: &Arc<Watch>, executors: &Arc<Ledger>) -> Driver {
+    /// Starts a loop for each step, and one that delivers reports.
+    pub(crate) fn start(node: &Arc<Node>, watch: &Arc<Watch>, executors: &Arc<InstantExecutors>) -> Driver {
         let (node, watch) = (Arc::clone(node), Arc::clone(watch));
         let rounds = Arc::new(Rounds { node, watch, bells: Bells::default(), failures: AtomicU64::new(0) });
         let mut tasks = JoinSet::new();
@@ -47,12 +47,12 @@ impl Driver {
         Driver { rounds, tasks }
     }
 
-    /// Looks whether somebody was woken from outside of the steps, such as by a submission.
+    /// Wakes the steps that were made due from outside, such as by a submission.
     pub(crate) fn ring(&self) {
         self.rounds.ring();
     }
 
-    /// How often the store did not do what it was asked.
+    /// Number of failed calls to the store.
     pub(crate) fn failures(&self) -> u64 {
         self.rounds.failures.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Rounds {
         self.bells.due(self.node.take_wakes()).for_each(Notify::notify_one);
     }
 
-    /// Ends only when its task is ended.
+    /// Runs until its task is aborted.
     async fn go<F: Future<Output = Boot>>(&self, bell: &Notify, step: impl Fn() -> F) {
         loop {
             let next = step().await;
@@ -86,8 +86,8 @@ impl Rounds {
         }
     }
 
-    /// Ends only when its task is ended.
-    async fn listen(&self, executors: &Ledger) {
+    /// Runs until its task is aborted.
+    async fn listen(&self, executors: &InstantExecutors) {
         loop {
             for report in executors.answered().await {
                 self.node.report(report);

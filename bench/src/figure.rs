@@ -1,4 +1,4 @@
-//! One measured figure: for people a line of a table, for programs a line of JSON.
+//! One measured figure: a line of a table for people, a line of JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,54 +6,54 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::database::{Counts, Kind};
+use crate::database::{DatabaseKind, ServerCounts};
 
-/// What one case of a scenario gave. Only what applies is there.
+/// The figures of one case of a scenario. Fields that do not apply are left out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Figure {
     /// The scenario.
     pub scenario: &'static str,
-    /// What kept the runs, where it was asked for.
+    /// The database, for scenarios that take one.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub database: &'static str,
-    /// Which case of it.
+    /// The case of the scenario.
     pub case: String,
-    /// How many rows, runs or timers it was about.
+    /// Number of rows, runs or timers.
     pub count: u64,
-    /// How many a second.
+    /// The rate a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// What is counted.
+    /// The unit of the rate.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unit: &'static str,
-    /// The same without us: how many a second.
+    /// The bare limit: the rate without Punctual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_rate: Option<f64>,
-    /// Our rate in parts of that; above 1 we are faster.
+    /// The rate divided by the bare limit; above 1, Punctual is faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_to_bare: Option<f64>,
-    /// Half took at most so long.
+    /// Median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// All but one in a hundred took at most so long.
+    /// 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// The longest.
+    /// Maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<f64>,
-    /// What the process had in memory at the end.
+    /// Resident memory of the process at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
-    /// What all threads took together, bare loops left out.
+    /// CPU time of all threads, without the bare loops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
-    /// Missing at the end.
+    /// Runs missing at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<u64>,
-    /// There more than once.
+    /// Runs that arrived more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubled: Option<u64>,
-    /// What else is worth knowing.
+    /// Further figures of the scenario.
     #[serde(flatten)]
     pub more: BTreeMap<&'static str, f64>,
 }
@@ -63,20 +63,20 @@ impl Figure {
         Figure { scenario, case: case.into(), count, ..Figure::default() }
     }
 
-    /// So many in so long.
+    /// Sets the rate from the time that all of them took.
     pub(crate) fn took(self, unit: &'static str, took: Duration) -> Figure {
         let rate = Some(per_second(self.count, took));
         Figure { rate, unit, ..self }
     }
 
-    /// The bare limit for as many.
+    /// Sets the bare limit from the time that it took for the same number.
     pub(crate) fn beside(self, bare: Duration) -> Figure {
         let rate = per_second(self.count, bare);
         let ratio = self.rate.map(|ours| ours / rate);
         Figure { bare_rate: Some(rate), ratio_to_bare: ratio, ..self }
     }
 
-    /// How long the single steps of it took.
+    /// Sets the percentiles from the durations of single steps.
     pub(crate) fn steps(self, mut took: Vec<Duration>) -> Figure {
         took.sort_unstable();
         let at = |permille: usize| {
@@ -86,13 +86,13 @@ impl Figure {
         Figure { p50_ms: at(500), p99_ms: at(990), max_ms: at(1_000), ..self }
     }
 
-    /// On which database.
-    pub(crate) fn on(self, kind: Kind) -> Figure {
+    /// Sets the database.
+    pub(crate) fn on(self, kind: DatabaseKind) -> Figure {
         Figure { database: kind.name(), ..self }
     }
 
-    /// What the server counted, for each run.
-    pub(crate) fn counted(self, counts: Counts) -> Figure {
+    /// Adds the server's counters for each run.
+    pub(crate) fn counted(self, counts: ServerCounts) -> Figure {
         let told = [
             ("statements_per_run", counts.statements),
             ("rows_read_per_run", counts.rows_read),
@@ -146,7 +146,7 @@ impl Figure {
         serde_json::to_string(&rounded).expect("numbers and texts")
     }
 
-    /// What stands over the lines of the table.
+    /// The heading of the table.
     pub fn heading() -> String {
         format!(
             "{:<11} {:<10} {:<32} {:>9} {:>11} {:<13} {:>11} {:>6} {:>9} {:>9} {:>9} {:>8} {:>7}",

@@ -1,29 +1,29 @@
-//! Jobs that are only stored: rows made by the database itself, for figures about what is not due.
+//! Jobs that are stored and never due: rows that the database copies itself, to measure the cost of stored jobs.
 //!
 //! They are copies of one job that the store wrote, with fire times that lie a month and more ahead.
 
 use calendar::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::Failure;
+use crate::BenchError;
 use crate::bare::{mariadb, postgres};
-use crate::database::{Home, Kind};
+use crate::database::{DatabaseKind, Home};
 
-/// The first number of a filler; those before it are jobs that were created as people do it.
+/// The first number of a filler; jobs before it were created through the store.
 pub(crate) const FIRST: u64 = 1_000_000;
 
-/// The fire times of fillers are so many milliseconds apart.
+/// Milliseconds between the fire times of two fillers.
 const APART: u64 = 1_000;
 
-/// Adds so many copies of the first job, none of them due before `from`.
-pub(crate) async fn fill(home: &Home, count: u64, from: Timestamp) -> Result<(), Failure> {
+/// Adds `count` copies of the first job, none of them due before `from`.
+pub(crate) async fn fill(home: &Home, count: u64, from: Timestamp) -> Result<(), BenchError> {
     if count == 0 {
         return Ok(());
     }
     let (last, from) = (FIRST + count - 1, from.as_millis());
     match home.kind {
-        Kind::Sqlite => fill_sqlite(home, last, from),
-        Kind::Postgres => {
+        DatabaseKind::Sqlite => fill_sqlite(home, last, from),
+        DatabaseKind::Postgres => {
             postgres::say(
                 &home.address,
                 &format!(
@@ -40,7 +40,7 @@ pub(crate) async fn fill(home: &Home, count: u64, from: Timestamp) -> Result<(),
             .await?;
             postgres::say(&home.address, "vacuum analyze jobs, clocks").await
         }
-        Kind::MariaDb => {
+        DatabaseKind::MariaDb => {
             mariadb::say(
                 &home.address,
                 &format!(
@@ -67,7 +67,7 @@ pub(crate) async fn fill(home: &Home, count: u64, from: Timestamp) -> Result<(),
     }
 }
 
-fn fill_sqlite(home: &Home, last: u64, from: i64) -> Result<(), Failure> {
+fn fill_sqlite(home: &Home, last: u64, from: i64) -> Result<(), BenchError> {
     let conn = Connection::open(&home.file)?;
     conn.execute_batch("begin immediate")?;
     conn.execute(

@@ -1,8 +1,8 @@
 //! What the engine and the store cost, next to the bare limit measured in the same run.
 //!
-//! Figures move from machine to machine, so each one that has a bare limit is told as a ratio to it too: a prepared
-//! statement in a loop over the same rows, in a fresh file with the same settings. Every scenario counts what it did, and
-//! a figure that lost or doubled something is no figure.
+//! Figures differ from machine to machine, so each one that has a bare limit is reported as a ratio to it too: a prepared
+//! statement in a loop over the same rows, in a fresh file with the same settings. Every scenario counts its runs, and a
+//! figure that lost or doubled one is invalid.
 
 mod bare;
 mod clock;
@@ -19,14 +19,14 @@ pub mod scenarios;
 mod served;
 mod sizes;
 
-pub use database::Wanted;
+pub use database::DatabaseChoice;
 pub use figure::Figure;
-pub use place::Place;
+pub use place::DatabaseFolder;
 pub use rows::Order;
 pub use sizes::Sizes;
 
-/// Whatever went wrong ends the scenario, and a person reads why.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// Any error ends the scenario; its text is printed for people.
+pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a scenario answers with.
-pub type Figures = Result<Vec<Figure>, Failure>;
+/// The result of a scenario.
+pub type Figures = Result<Vec<Figure>, BenchError>;

@@ -1,4 +1,4 @@
-//! The machine that is measured on, and what this process takes of it.
+//! The machine of a measurement, and the memory and CPU that processes use.
 
 use std::fmt;
 use std::fs;
@@ -7,22 +7,22 @@ use std::process::Command;
 
 use serde::Serialize;
 
-/// Without which no figure means anything.
+/// What has to be known about a machine to read a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// The model of the processor.
     pub cpu: String,
-    /// How many of its cores this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
     /// The kernel's version.
     pub kernel: String,
-    /// The file system that the databases lie on, as far as is known.
+    /// The file system of the databases, if it can be found.
     pub disk: String,
     /// The compiler.
     pub rustc: String,
     /// The commit that was measured.
     pub commit: String,
-    /// Whether it was compiled with assertions: then it is no measurement.
+    /// Whether this program was compiled with assertions, which makes the figures meaningless.
     pub has_assertions: bool,
 }
 
@@ -55,32 +55,32 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The bytes of this process that are in memory.
+/// Resident memory of this process in bytes.
 pub fn resident_bytes() -> u64 {
     status("self", "VmRSS:")
 }
 
-/// Those of another process.
+/// The same of another process.
 pub fn resident_bytes_of(process: u32) -> u64 {
     status(&process.to_string(), "VmRSS:")
 }
 
-/// The most that ever were.
+/// The greatest resident memory of this process so far.
 pub fn resident_bytes_max() -> u64 {
     status("self", "VmHWM:")
 }
 
-/// The seconds that all threads of this process were on a core, together.
+/// CPU seconds of all threads of this process.
 pub fn cpu_seconds() -> f64 {
     cpu("self")
 }
 
-/// Those of another process.
+/// The same of another process.
 pub fn cpu_seconds_of(process: u32) -> f64 {
     cpu(&process.to_string())
 }
 
-/// Those of another process and all its children, ended ones included.
+/// The same of another process and all its children, ended ones included.
 pub fn cpu_seconds_of_all(process: u32) -> f64 {
     let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let child: u32 = entry.file_name().to_str()?.parse().ok()?;
@@ -94,13 +94,13 @@ fn cpu(process: &str) -> f64 {
     [11, 12].iter().map(|field| stat(process, *field).unwrap_or(0.0) / TICKS).sum()
 }
 
-/// What the kernel counts in for programs, on every machine it runs on.
+/// The kernel's ticks a second in `/proc`; the same on every machine.
 const TICKS: f64 = 100.0;
 
-/// A number of a process, counted from behind its name.
+/// A field of `/proc/PID/stat`, counted from behind the program's name.
 fn stat(process: &str, field: usize) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program is in brackets and may hold anything.
+    // The name of the program is in brackets and may contain any character.
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(field)?.parse().ok()
 }

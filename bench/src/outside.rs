@@ -1,4 +1,4 @@
-//! The outside of a node that is measured: executors that succeed at once, randomness from a counter, no other nodes.
+//! The surroundings of a measured node: executors that succeed at once, randomness from a counter, no other nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use crate::clock::{Watch, lag};
 use crate::rows::scatter;
 
-/// A node over a store, and nothing else around it.
+/// A node over a store, with nothing else around it.
 pub(crate) fn node(
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
@@ -28,7 +28,7 @@ pub(crate) fn node(
     let entropy = Arc::new(Counter(AtomicU64::new(1)));
     let (apps, peers, fired) = (Arc::new(NoApps), Arc::new(Nobody), Arc::new(Unmarked));
     let ports = Ports { clock, entropy, store, apps, dispatch, peers, fired };
-    // What is handed over here takes no connection, so nothing is to wait for one.
+    // Sends need no connection here, so none has to wait for a place.
     let limits = Limits { fast_open: 1 << 20, slow_open: 1 << 20, ..settings.limits };
     let settings = Settings { limits, ..settings };
     Arc::new(Node::new(ports, settings, Arc::new(Zones::bundled())))
@@ -48,7 +48,7 @@ impl Peers for Nobody {
     fn tell(&self, _: NodeId, _: Hint) {}
 }
 
-/// Nobody registers.
+/// A registry without executors.
 struct NoApps;
 
 #[async_trait]
@@ -82,7 +82,7 @@ impl Apps for NoApps {
     }
 }
 
-/// A way out that nothing is expected to go.
+/// A dispatch that nothing may be sent to.
 pub(crate) struct Closed;
 
 impl Dispatch for Closed {
@@ -95,18 +95,18 @@ impl Dispatch for Closed {
     fn acknowledge(&self, _: Vec<Receipt>) {}
 }
 
-/// An attempt that was handed over. There are hundreds of thousands of them, so it is small.
+/// An attempt that was sent. Kept small, because there are hundreds of thousands of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handed {
     pub(crate) job: u32,
     /// The run's number within its day.
     pub(crate) sequence: u32,
-    /// The instant that was named, in milliseconds after the ledger was opened.
+    /// The fire time in milliseconds after the executors were opened.
     pub(crate) fire_time: u32,
     pub(crate) lag: Lag,
 }
 
-/// Microseconds.
+/// The lateness in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lag(u32);
 
@@ -116,11 +116,11 @@ impl Lag {
     }
 }
 
-/// Executors that succeed at once. Writes down what was handed over, and how late.
+/// Executors that succeed at once, and record what was sent and how late.
 ///
-/// What they say comes back by a loop of its own ([`Ledger::answered`]), as over a network: whoever sends does not wait for
-/// it.
-pub(crate) struct Ledger {
+/// Reports come back by a loop of their own ([`InstantExecutors::answered`]), as over a network: a send does not wait for
+/// its report.
+pub(crate) struct InstantExecutors {
     watch: Arc<Watch>,
     opened: Timestamp,
     handed: Mutex<Vec<Handed>>,
@@ -129,9 +129,9 @@ pub(crate) struct Ledger {
     acknowledged: AtomicU64,
 }
 
-impl Ledger {
-    pub(crate) fn open(watch: &Arc<Watch>, capacity: usize) -> Arc<Ledger> {
-        Arc::new(Ledger {
+impl InstantExecutors {
+    pub(crate) fn open(watch: &Arc<Watch>, capacity: usize) -> Arc<InstantExecutors> {
+        Arc::new(InstantExecutors {
             watch: Arc::clone(watch),
             opened: watch.now(),
             handed: Mutex::new(Vec::with_capacity(capacity)),
@@ -141,23 +141,23 @@ impl Ledger {
         })
     }
 
-    /// Waits until executors have answered; what they said.
+    /// Waits for reports, and returns them.
     pub(crate) async fn answered(&self) -> Vec<Report> {
         self.bell.notified().await;
         std::mem::take(&mut self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Milliseconds after the ledger was opened, as [`Handed::fire_time`] has them.
+    /// An instant as [`Handed::fire_time`] has it.
     pub(crate) fn millis(&self, at: Timestamp) -> u32 {
         u32::try_from(at.as_millis() - self.opened.as_millis()).unwrap_or(0)
     }
 
-    /// How many were handed over, and of how many the end is kept.
+    /// Number of sends, and number of ends that are stored.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.handed().len() as u64, self.acknowledged.load(Ordering::Relaxed))
     }
 
-    /// Everything that was handed over, in that order.
+    /// All sends in order.
     pub(crate) fn take(&self) -> Vec<Handed> {
         std::mem::take(&mut self.handed())
     }
@@ -167,9 +167,9 @@ impl Ledger {
     }
 }
 
-impl Dispatch for Ledger {
+impl Dispatch for InstantExecutors {
     fn send(&self, sends: Vec<Dispatched>) {
-        // All of them are handed over at this moment.
+        // All of them are sent at this moment.
         let date = self.watch.date();
         let now = Timestamp::from_millis(0).saturating_add(date);
         let mut handed = self.handed();

@@ -1,4 +1,4 @@
-//! Where the databases of one scenario lie: a folder of their own that is gone afterwards.
+//! The folder for the databases of one scenario, which is deleted afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use std::time::Duration;
 use punctual_store::sqlite::{Limits, Options};
 use punctual_store::{Sqlite, StoreClock};
 
-use crate::Failure;
+use crate::BenchError;
 
-/// How many shards a store of the bench has.
+/// Number of shards of a store.
 pub(crate) const SHARDS: u16 = 64;
 
 /// A folder for databases.
-pub struct Place {
+pub struct DatabaseFolder {
     dir: PathBuf,
 }
 
-impl Place {
-    /// Makes a folder of this name.
-    pub fn make(parent: &Path, name: &str) -> Result<Place, Failure> {
+impl DatabaseFolder {
+    /// Creates a folder of this name.
+    pub fn make(parent: &Path, name: &str) -> Result<DatabaseFolder, BenchError> {
         let dir = parent.join(format!("punctual-bench-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir)?;
-        Ok(Place { dir })
+        Ok(DatabaseFolder { dir })
     }
 
     /// The folder.
@@ -31,12 +31,12 @@ impl Place {
         &self.dir
     }
 
-    /// A database in it.
+    /// The path of a database in the folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Deletes a database and what lies beside it.
+    /// Deletes a database with its write-ahead log.
     pub(crate) fn delete(&self, name: &str) {
         for suffix in ["", "-wal", "-shm", ".lock"] {
             let _ = fs::remove_file(self.dir.join(format!("{name}{suffix}")));
@@ -44,14 +44,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DatabaseFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Opens a store as a server would.
-pub(crate) fn open(path: &Path, clock: StoreClock) -> Result<Arc<Sqlite>, Failure> {
+/// Opens a store as a node does.
+pub(crate) fn open(path: &Path, clock: StoreClock) -> Result<Arc<Sqlite>, BenchError> {
     let options = Options {
         shards: SHARDS,
         key_ttl: Duration::from_secs(86_400),

@@ -1,4 +1,4 @@
-//! The rows that are written: jobs, and one-shots whose due times follow their order or do not.
+//! The rows that scenarios write: jobs, and one-shots due in the order of the rows or at random.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,25 +15,25 @@ use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{Accepted, Change, ClockEdit, Lease, PlannedTo, Renewal, Store};
 use tokio::task::JoinSet;
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 use crate::place::SHARDS;
 
-/// With what lies around it, a row of about a hundred bytes.
+/// Makes a row of about a hundred bytes.
 const PAYLOAD: &str = r#"{"order":"0123456789abcdef","amount":"17.90","currency":"EUR"}"#;
 
-/// The numbers that are taken from the store at once, as a node does when it needs many.
+/// Ids that are taken from the store at once, as a node does when it needs many.
 const BLOCK: u64 = 65_536;
 
-/// How many changes of jobs are on their way at once.
+/// Changes of jobs in flight at once.
 const CHANGES: u64 = 256;
 
 /// The order of due times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the rows.
+    /// In the order of the rows.
     Rows,
-    /// Anyhow.
+    /// At random.
     Random,
 }
 
@@ -92,21 +92,21 @@ impl OneShots {
     }
 }
 
-/// What became of one-shots that were handed over.
+/// The result of a submission.
 pub(crate) struct Submitted {
     pub(crate) took: Duration,
     pub(crate) batches: Vec<Duration>,
     pub(crate) accepted: u64,
 }
 
-/// Hands all of them over in batches, by so many that each wait for their answer.
+/// Submits all of them in batches, by `submitters` that each wait for their answer.
 pub(crate) async fn submit(
     store: &Arc<dyn Store>,
     shots: &OneShots,
     batch: u64,
     submitters: u64,
     watch: &Arc<Watch>,
-) -> Result<Submitted, Failure> {
+) -> Result<Submitted, BenchError> {
     let (ids, next) = (Arc::new(Ids::default()), Arc::new(AtomicU64::new(0)));
     let started = watch.elapsed();
     let mut tasks = JoinSet::new();
@@ -118,7 +118,7 @@ pub(crate) async fn submit(
             loop {
                 let from = next.fetch_add(batch, Ordering::Relaxed);
                 if from >= shots.count {
-                    return Ok::<_, Failure>((batches, accepted));
+                    return Ok::<_, BenchError>((batches, accepted));
                 }
                 let begun = watch.elapsed();
                 let dues = (from..shots.count.min(from + batch)).map(|index| shots.due(index));
@@ -151,7 +151,7 @@ impl Ids {
         store: &dyn Store,
         shots: &OneShots,
         dues: Vec<Timestamp>,
-    ) -> Result<Vec<NewRun>, Failure> {
+    ) -> Result<Vec<NewRun>, BenchError> {
         let mut wanted: BTreeMap<u32, u64> = BTreeMap::new();
         for due in &dues {
             *wanted.entry(RunId::day_of(*due)).or_default() += 1;
@@ -176,7 +176,7 @@ impl Ids {
         Ok(named.collect())
     }
 
-    /// The first of so many numbers of a day, if there are so many left.
+    /// Takes `count` ids of a day, if that many are left, and returns the first.
     fn take(&self, day: u32, count: u64) -> Option<u64> {
         let mut days = self.lock();
         let (next, end) = days.get_mut(&day)?;
@@ -192,7 +192,7 @@ impl Ids {
     }
 }
 
-/// A job that an agent does.
+/// A job for an HTTP agent.
 pub(crate) fn definition(name: String, schedule: impl Into<Schedule>) -> Definition {
     Definition {
         app: "bench".into(),
@@ -214,18 +214,18 @@ pub(crate) fn definition(name: String, schedule: impl Into<Schedule>) -> Definit
 }
 
 /// Creates the job that one-shots belong to.
-pub(crate) async fn create_manual(store: &dyn Store, now: Timestamp) -> Result<JobId, Failure> {
+pub(crate) async fn create_manual(store: &dyn Store, now: Timestamp) -> Result<JobId, BenchError> {
     let definition = definition("one-shots".into(), ScheduleKind::Manual);
     Ok(store.change(creation(definition, None, now)).await?.job)
 }
 
-/// Creates as many jobs as asked, each with a rate and the first instant of it.
+/// Creates jobs, each with a fixed rate and its first fire time.
 pub(crate) async fn create_jobs(
     store: &Arc<dyn Store>,
     count: u64,
     now: Timestamp,
     rate: impl Fn(u64) -> (Duration, Timestamp) + Copy + Send + 'static,
-) -> Result<(), Failure> {
+) -> Result<(), BenchError> {
     let next = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..CHANGES.min(count) {
@@ -234,7 +234,7 @@ pub(crate) async fn create_jobs(
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= count {
-                    return Ok::<_, Failure>(());
+                    return Ok::<_, BenchError>(());
                 }
                 let (interval, first) = rate(index);
                 let schedule = ScheduleKind::Every { interval, anchor: first };
@@ -260,11 +260,15 @@ fn creation(definition: Definition, next_fire: Option<Timestamp>, at: Timestamp)
     }
 }
 
-/// How long whoever holds all shards lives without a renewal.
+/// The lease term of the node that holds all shards; long enough to need no renewal.
 pub(crate) const TERM: Duration = Duration::from_secs(60);
 
-/// Makes a node of this number the holder of every shard.
-pub(crate) async fn hold_all(store: &dyn Store, node: NodeId, now: Timestamp) -> Result<Vec<Lease>, Failure> {
+/// Makes a node with this id the holder of every shard.
+pub(crate) async fn hold_all(
+    store: &dyn Store,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<Vec<Lease>, BenchError> {
     let renewal = Renewal {
         node,
         term: TERM,
@@ -279,7 +283,7 @@ pub(crate) async fn hold_all(store: &dyn Store, node: NodeId, now: Timestamp) ->
     Ok(acquired.into_iter().map(|acquired| acquired.lease).collect())
 }
 
-/// A number that has nothing to do with its neighbours', the same on every run.
+/// A hash of a number, the same in every run.
 pub(crate) fn scatter(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

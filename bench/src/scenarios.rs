@@ -27,37 +27,37 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::database::{Database, Wanted};
-use crate::place::Place;
+use crate::database::{Database, DatabaseChoice};
+use crate::place::DatabaseFolder;
 use crate::rows::Order;
-use crate::{Failure, Figures, Sizes};
+use crate::{BenchError, Figures, Sizes};
 
 pub use timers::fill as fill_timers;
 
 /// What a scenario is run with.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    /// How much.
+pub struct BenchSetup {
+    /// The sizes.
     pub sizes: Sizes,
-    /// Where runs are kept, for scenarios that can be asked.
-    pub database: Wanted,
-    /// In which order one-shots are due, for scenarios that can be asked.
+    /// The database, for scenarios that take one.
+    pub database: DatabaseChoice,
+    /// The orders of due times, for scenarios that take them.
     pub orders: Vec<Order>,
-    /// Where folders for databases are made.
+    /// The parent of the folders for databases.
     pub dir: PathBuf,
-    /// The program that fills a database in a process of its own, so that this one's memory stays clean; none to do it
-    /// here.
+    /// The program that fills a database in a process of its own, so that the memory of this one is not counted; none to fill
+    /// it in this process.
     pub program: Option<PathBuf>,
     /// The program `punctual`, for scenarios that measure a whole node.
     pub punctual: Option<PathBuf>,
 }
 
-impl Setup {
-    /// The smallest there is, on the embedded store: for tests.
-    pub fn tiny(dir: PathBuf) -> Setup {
-        Setup {
+impl BenchSetup {
+    /// The smallest sizes on the embedded store, for tests.
+    pub fn tiny(dir: PathBuf) -> BenchSetup {
+        BenchSetup {
             sizes: Sizes::tiny(),
-            database: Wanted::Embedded,
+            database: DatabaseChoice::Embedded,
             orders: Order::ALL.to_vec(),
             dir,
             program: None,
@@ -65,29 +65,29 @@ impl Setup {
         }
     }
 
-    /// Makes the database ready that was asked for.
-    fn start(&self, name: &str) -> Result<Database, Failure> {
-        Database::start(&self.database, Place::make(&self.dir, name)?)
+    /// Starts the database.
+    fn start(&self, name: &str) -> Result<Database, BenchError> {
+        Database::start(&self.database, DatabaseFolder::make(&self.dir, name)?)
     }
 
-    /// How long it takes at most to fill a store with so many one-shots. An idle machine with two cores writes half a million a
-    /// second to a file, and a server that shares it takes a hundred and twenty thousand.
+    /// An upper bound of the time to fill a store with `count` one-shots. An idle machine with two cores writes half a million
+    /// a second to a file; a server on the same machine takes 120,000.
     fn filling(&self, count: u64) -> Duration {
-        let rate = if matches!(self.database, Wanted::Embedded) { 200_000 } else { 50_000 };
+        let rate = if matches!(self.database, DatabaseChoice::Embedded) { 200_000 } else { 50_000 };
         Duration::from_secs(count / rate)
     }
 
-    /// Runs a future as long as it takes. What is embedded has its own threads; who asks a server has as many as a node.
-    fn block_on<T>(&self, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    /// Runs a future to its end. The embedded store has its own threads; a client of a server has as many as a node.
+    fn block_on<T>(&self, future: impl Future<Output = Result<T, BenchError>>) -> Result<T, BenchError> {
         match self.database {
-            Wanted::Embedded => block_on(future),
+            DatabaseChoice::Embedded => block_on(future),
             _ => tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future),
         }
     }
 }
 
 /// A scenario.
-pub type Scenario = fn(&Setup) -> Figures;
+pub type Scenario = fn(&BenchSetup) -> Figures;
 
 /// Every scenario by its name.
 pub const ALL: &[(&str, Scenario)] = &[
@@ -117,7 +117,7 @@ pub const ALL: &[(&str, Scenario)] = &[
     ("abuse", abuse::run),
 ];
 
-/// Runs a future on this thread. What is measured has its own threads; the loops need no more than one.
-fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs a future on this thread. The measured parts have their own threads; the loops need no more than one.
+fn block_on<T>(future: impl Future<Output = Result<T, BenchError>>) -> Result<T, BenchError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }

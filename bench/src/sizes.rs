@@ -1,4 +1,4 @@
-//! How much each scenario does.
+//! The sizes of the scenarios.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What is published.
+    /// The sizes of published figures.
     pub fn full() -> Sizes {
         Sizes {
             rows: 2_000_000,
@@ -140,12 +140,12 @@ impl Sizes {
         }
     }
 
-    /// The same with so many runs, wherever runs are executed or cancelled.
+    /// The same with `runs` runs in all scenarios that execute or cancel runs.
     #[must_use]
     pub fn with_runs(self, runs: u64) -> Sizes {
         Sizes {
             submitted: runs,
-            // One by one takes so much longer that fewer are enough, but a figure needs some seconds.
+            // Fewer, because one by one is much slower; but a figure needs some seconds.
             submitted_alone: (runs / 5).max(100_000),
             executed: runs,
             triggered: runs,
@@ -158,7 +158,7 @@ impl Sizes {
         }
     }
 
-    /// For a look in between.
+    /// Small sizes for a quick check.
     pub fn quick() -> Sizes {
         Sizes {
             rows: 200_000,
@@ -188,7 +188,7 @@ impl Sizes {
         }
     }
 
-    /// For a test that they work at all.
+    /// The smallest sizes, for tests.
     pub fn tiny() -> Sizes {
         Sizes {
             rows: 2_000,
@@ -232,7 +232,7 @@ impl Sizes {
             browsed_runs: 2_000,
             abusers: 40,
             abused: Duration::from_secs(3),
-            // What is tested shares its cores with other tests.
+            // Generous, because tests share their cores with other tests.
             abused_p99: Duration::from_secs(5),
         }
     }

@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use punctual_bench::scenarios::{ALL, Setup};
-use punctual_bench::{Figure, Order, Wanted};
+use punctual_bench::scenarios::{ALL, BenchSetup};
+use punctual_bench::{DatabaseChoice, Figure, Order};
 
-fn setup() -> Setup {
-    Setup::tiny(Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned())
+fn setup() -> BenchSetup {
+    BenchSetup::tiny(Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned())
 }
 
 fn run(name: &str) -> Vec<Figure> {
     run_with(name, &setup())
 }
 
-fn run_with(name: &str, setup: &Setup) -> Vec<Figure> {
+fn run_with(name: &str, setup: &BenchSetup) -> Vec<Figure> {
     let (_, scenario) = ALL.iter().find(|(known, _)| *known == name).expect("a scenario");
     let figures = scenario(setup).expect("it ends well");
     for figure in &figures {
@@ -73,16 +73,16 @@ fn a_tick_plans_what_is_due_among_many_that_are_not() {
 
 #[test]
 fn the_scenarios_of_the_store_run_on_postgresql() {
-    on_a_server(Wanted::ScratchPostgres);
+    on_a_server(DatabaseChoice::ScratchPostgres);
 }
 
 #[test]
 fn the_scenarios_of_the_store_run_on_mariadb() {
-    on_a_server(Wanted::ScratchMariaDb);
+    on_a_server(DatabaseChoice::ScratchMariaDb);
 }
 
-fn on_a_server(database: Wanted) {
-    let mut setup = Setup { database, orders: vec![Order::Random], ..setup() };
+fn on_a_server(database: DatabaseChoice) {
+    let mut setup = BenchSetup { database, orders: vec![Order::Random], ..setup() };
     (setup.sizes.inserts, setup.sizes.jobs_stored) = (vec![(100, 500)], vec![100]);
     for (name, expected) in [("insert", 500), ("load_close", 1_000), ("plan", 100), ("tick", 12)] {
         assert_eq!(run_with(name, &setup)[0].count, expected, "{name}");

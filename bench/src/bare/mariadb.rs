@@ -1,4 +1,4 @@
-//! MariaDB without us: statements of many rows.
+//! MariaDB without Punctual: multi-row statements.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,32 +6,32 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
-use crate::database::Counts;
+use crate::database::ServerCounts;
 use crate::rows::OneShots;
 
-/// A database with tables as ours are, but of all days.
-pub(crate) struct Bare {
+/// A database with tables like ours, but one for all days.
+pub(crate) struct BareMariaDb {
     conn: Conn,
 }
 
-async fn connect(url: &str) -> Result<Conn, Failure> {
-    // The driver knows one of the names only.
+async fn connect(url: &str) -> Result<Conn, BenchError> {
+    // The driver knows this scheme only.
     let url = url.replacen("mariadb://", "mysql://", 1);
     Ok(Conn::new(Opts::from_url(&url)?).await?)
 }
 
-/// Says one thing.
-pub(crate) async fn say(url: &str, statement: &str) -> Result<(), Failure> {
+/// Executes one statement.
+pub(crate) async fn say(url: &str, statement: &str) -> Result<(), BenchError> {
     let mut conn = connect(url).await?;
     conn.query_drop(statement).await?;
     conn.disconnect().await?;
     Ok(())
 }
 
-/// What the server has counted so far, for all its databases.
-pub(crate) async fn counts(url: &str) -> Result<Counts, Failure> {
+/// The server's counters, for all its databases.
+pub(crate) async fn counts(url: &str) -> Result<ServerCounts, BenchError> {
     let mut conn = connect(url).await?;
     let status: Vec<(String, String)> = conn.query("show global status").await?;
     conn.disconnect().await?;
@@ -39,7 +39,7 @@ pub(crate) async fn counts(url: &str) -> Result<Counts, Failure> {
         let counted = status.iter().filter(|(name, _)| is_meant(name));
         Some(counted.filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
     };
-    Ok(Counts {
+    Ok(ServerCounts {
         statements: sum(&|name| name == "Questions"),
         rows_read: sum(&|name| name.starts_with("Handler_read_")),
         commits: sum(&|name| name == "Handler_commit"),
@@ -47,13 +47,13 @@ pub(crate) async fn counts(url: &str) -> Result<Counts, Failure> {
     })
 }
 
-impl Bare {
-    pub(crate) async fn open(url: &str) -> Result<Bare, Failure> {
+impl BareMariaDb {
+    pub(crate) async fn open(url: &str) -> Result<BareMariaDb, BenchError> {
         let mut conn = connect(url).await?;
         for statement in TABLES {
             conn.query_drop(*statement).await?;
         }
-        Ok(Bare { conn })
+        Ok(BareMariaDb { conn })
     }
 
     pub(crate) async fn insert(
@@ -61,7 +61,7 @@ impl Bare {
         shots: &OneShots,
         batch: u64,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let payload = shots.payload.as_deref().map_or("null".to_owned(), |text| format!("'{text}'"));
         let started = watch.elapsed();
         let mut from = 0;
@@ -87,7 +87,7 @@ impl Bare {
         ids: &[i64],
         batch: usize,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let started = watch.elapsed();
         for ids in ids.chunks(batch) {
             let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
@@ -118,7 +118,7 @@ impl Bare {
         due: u64,
         ticks: u64,
         watch: &Watch,
-    ) -> Result<Vec<Duration>, Failure> {
+    ) -> Result<Vec<Duration>, BenchError> {
         let slots = stored / due;
         self.conn
             .query_drop(format!(

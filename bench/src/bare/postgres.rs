@@ -1,4 +1,4 @@
-//! PostgreSQL without us: COPY, and statements that take whole columns.
+//! PostgreSQL without Punctual: COPY, and statements that take whole columns.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,39 +7,39 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls};
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
-use crate::database::Counts;
+use crate::database::ServerCounts;
 use crate::rows::OneShots;
 
-/// How long a backend may keep what it has counted to itself.
+/// How long a backend may delay the publication of its counters.
 const COUNTED_AFTER: Duration = Duration::from_millis(1_500);
 
-/// A database with tables as ours are, but whole.
-pub(crate) struct Bare {
+/// A database with tables like ours, but not partitioned.
+pub(crate) struct BarePostgres {
     client: Client,
 }
 
 /// Connects.
-async fn connect(url: &str) -> Result<Client, Failure> {
+async fn connect(url: &str) -> Result<Client, BenchError> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
-/// Says one thing.
-pub(crate) async fn say(url: &str, statement: &str) -> Result<(), Failure> {
+/// Executes one statement.
+pub(crate) async fn say(url: &str, statement: &str) -> Result<(), BenchError> {
     Ok(connect(url).await?.batch_execute(statement).await?)
 }
 
-/// What the server has counted for this database so far.
-pub(crate) async fn counts(url: &str) -> Result<Counts, Failure> {
+/// The server's counters for this database.
+pub(crate) async fn counts(url: &str) -> Result<ServerCounts, BenchError> {
     tokio::time::sleep(COUNTED_AFTER).await;
     let client = connect(url).await?;
     let said = "select sum(calls)::float8
                 from pg_stat_statements
                 where dbid = (select oid from pg_database where datname = current_database())";
-    // The extension may not be there.
+    // The extension may be missing.
     let statements = client.query_one(said, &[]).await.ok().and_then(|row| row.get(0));
     let row = client
         .query_one(
@@ -50,15 +50,15 @@ pub(crate) async fn counts(url: &str) -> Result<Counts, Failure> {
             &[],
         )
         .await?;
-    Ok(Counts { statements, commits: row.get(0), rows_read: row.get(1), log_bytes: row.get(2) })
+    Ok(ServerCounts { statements, commits: row.get(0), rows_read: row.get(1), log_bytes: row.get(2) })
 }
 
 const RUN: &str = "id bigint primary key, job bigint not null, shard integer not null, fire_time bigint not null,
     due bigint not null, origin smallint not null, decided smallint not null, priority smallint not null, key text,
     of bigint, payload text";
 
-impl Bare {
-    pub(crate) async fn open(url: &str) -> Result<Bare, Failure> {
+impl BarePostgres {
+    pub(crate) async fn open(url: &str) -> Result<BarePostgres, BenchError> {
         let client = connect(url).await?;
         let runs = |name: &str| {
             format!("create table {name} ({RUN}); create index {name}_due on {name} (shard, due, id);")
@@ -71,16 +71,16 @@ impl Bare {
                 job bigint primary key, shard integer not null, next_fire bigint, version bigint not null,
                 enabled boolean not null);";
         client.batch_execute(&format!("{}{}{rest}", runs("runs"), runs("rows"))).await?;
-        Ok(Bare { client })
+        Ok(BarePostgres { client })
     }
 
-    /// By COPY in its binary form, one a batch.
+    /// Inserts by one binary COPY a batch.
     pub(crate) async fn copy(
         &self,
         shots: &OneShots,
         batch: u64,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let types = [
             Type::INT8,
             Type::INT8,
@@ -123,13 +123,13 @@ impl Bare {
         Ok(watch.elapsed() - started)
     }
 
-    /// By one prepared statement a batch, which takes whole columns.
+    /// Inserts by one prepared statement a batch, which takes whole columns.
     pub(crate) async fn insert(
         &self,
         shots: &OneShots,
         batch: u64,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let insert = self.client.prepare(&insert_into("rows")).await?;
         let started = watch.elapsed();
         let mut from = 0;
@@ -149,7 +149,7 @@ impl Bare {
         rows: &[Row],
         origin: i16,
         payloads: &[Option<&str>],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BenchError> {
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let jobs: Vec<i64> = rows.iter().map(|row| row.job).collect();
         let shards: Vec<i32> = rows.iter().map(|row| row.shard).collect();
@@ -163,7 +163,7 @@ impl Bare {
         ids: &[i64],
         batch: usize,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let started = watch.elapsed();
         let select = self
             .client
@@ -197,7 +197,7 @@ impl Bare {
         due: u64,
         ticks: u64,
         watch: &Watch,
-    ) -> Result<Vec<Duration>, Failure> {
+    ) -> Result<Vec<Duration>, BenchError> {
         let slots = (stored / due) as i64;
         let fill = "insert into clocks
                     select job, job % 64, job % $2::bigint * 1000, 1, true
@@ -242,7 +242,7 @@ fn insert_into(table: &str) -> String {
     )
 }
 
-/// What differs from row to row.
+/// The values that differ from row to row.
 struct Row {
     id: i64,
     job: i64,

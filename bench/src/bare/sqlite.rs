@@ -1,21 +1,21 @@
-//! SQLite without us: one prepared statement in a loop, and the pragmas of the store.
+//! SQLite without Punctual: one prepared statement in a loop, with the pragmas of the store.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 use crate::rows::OneShots;
 
 /// A database without any index.
-pub(crate) struct Bare {
+pub(crate) struct BareSqlite {
     conn: Connection,
 }
 
-impl Bare {
-    pub(crate) fn open(path: &Path) -> Result<Bare, Failure> {
+impl BareSqlite {
+    pub(crate) fn open(path: &Path) -> Result<BareSqlite, BenchError> {
         let conn = Connection::open(path)?;
         conn.execute_batch(
             "pragma page_size = 8192;
@@ -62,11 +62,11 @@ impl Bare {
                  enabled integer not null
              ) strict;",
         )?;
-        Ok(Bare { conn })
+        Ok(BareSqlite { conn })
     }
 
     /// Inserts one-shots.
-    pub(crate) fn insert(&self, shots: &OneShots, batch: u64, watch: &Watch) -> Result<Duration, Failure> {
+    pub(crate) fn insert(&self, shots: &OneShots, batch: u64, watch: &Watch) -> Result<Duration, BenchError> {
         let started = watch.elapsed();
         let mut insert = self.conn.prepare(INSERT_RUN)?;
         let mut from = 0;
@@ -96,13 +96,13 @@ impl Bare {
         Ok(watch.elapsed() - started)
     }
 
-    /// Reads the earliest one-shots by their row ids, and writes an end for each.
+    /// Reads the earliest one-shots by row id, and writes an end for each.
     pub(crate) fn load_and_close(
         &self,
         ids: &[i64],
         batch: usize,
         watch: &Watch,
-    ) -> Result<Duration, Failure> {
+    ) -> Result<Duration, BenchError> {
         let started = watch.elapsed();
         let mut select = self.conn.prepare(
             "select job, shard, fire_time, due, origin, decided, priority, payload is not null
@@ -130,14 +130,14 @@ impl Bare {
         Ok(watch.elapsed() - started)
     }
 
-    /// Moves the clocks of so many jobs a tick, and writes a run for each: how long each tick took.
+    /// Moves the clocks of `due` jobs a tick and writes a run for each. Returns the duration of each tick.
     pub(crate) fn plan(
         &self,
         stored: u64,
         due: u64,
         ticks: u64,
         watch: &Watch,
-    ) -> Result<Vec<Duration>, Failure> {
+    ) -> Result<Vec<Duration>, BenchError> {
         let slots = stored / due;
         let mut insert = self.conn.prepare(
             "insert into clocks (job, shard, next_fire, version, enabled)

@@ -1,5 +1,5 @@
-//! A node under every abuse at once: others take all the connections, streams and memory that they can get, while a job
-//! fires twenty times a second and somebody with a token comes in again and again.
+//! A node under several kinds of abuse at once: strangers take all the connections, streams and memory that they can get,
+//! while a job fires twenty times a second and a client with a valid token connects again and again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use std::time::Duration;
 use calendar::Timestamp;
 use serde_json::{Value, json};
 
-use super::Setup;
+use super::BenchSetup;
 use super::stage::{hand_over, launch};
 use crate::clock::{Watch, lag};
 use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::served::{Abuse, Abusers, Agent, Arrived, Certificate, Served, Tokens};
-use crate::{Failure, Figure, Figures};
+use crate::served::{Abuse, AbuserTokens, Abusers, Agent, Arrived, Certificate, Served};
+use crate::{BenchError, Figure, Figures};
 
-/// What executors show.
+/// The token of executors.
 const EXECUTOR_TOKEN: &str = "bench-executor-0123456789";
 
-/// How far apart the runs are that must not be late.
+/// The interval of the runs that must not be late.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How long the node is left in peace before and after.
+/// The time without abuse before and after.
 const CALM: Duration = Duration::from_secs(3);
 
-/// How often somebody with a token comes in, and memory is looked at.
+/// How often the client with a token connects, and the node's memory is read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// By how much the node's memory may grow.
+/// The allowed growth of the node's memory.
 const GROWTH_MAX: u64 = 64 << 20;
 
-/// Unauthenticated bodies at once.
+/// Concurrent request bodies without a valid token.
 const BODIES: u64 = 150;
 
-/// Streams of lines that end no line.
+/// Streams that never end a line.
 const HALF_LINES: u64 = 100;
 
-/// Executors that report what never was.
+/// Executors that report unknown attempts.
 const CALLBACKS: u64 = 4;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = Vec::new();
     for has_tls in [false, true] {
@@ -50,7 +50,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
     Ok(figures)
 }
 
-/// What was seen while it went on.
+/// Observations during the abuse.
 #[derive(Default)]
 struct Seen {
     calm: u64,
@@ -60,7 +60,7 @@ struct Seen {
     slowest: Duration,
 }
 
-async fn measure(setup: &Setup, database: &Database, has_tls: bool) -> Result<Figure, Failure> {
+async fn measure(setup: &BenchSetup, database: &Database, has_tls: bool) -> Result<Figure, BenchError> {
     let watch = Arc::new(Watch::start());
     let agent = Agent::start(&watch).await?;
     let mut home = database.empty("node").await?;
@@ -93,8 +93,8 @@ async fn measure(setup: &Setup, database: &Database, has_tls: bool) -> Result<Fi
     Ok(bounded(setup, figure, &seen).with("sent_away", rounds as f64))
 }
 
-/// Says how far it was from the bounds, and whether it kept them.
-fn bounded(setup: &Setup, figure: Figure, seen: &Seen) -> Figure {
+/// Adds the figures that have bounds, and whether they were kept.
+fn bounded(setup: &BenchSetup, figure: Figure, seen: &Seen) -> Figure {
     let grown = seen.most.saturating_sub(seen.calm);
     let is_late = figure.p99_ms.is_none_or(|p99| p99 >= setup.sizes.abused_p99.as_secs_f64() * 1_000.0);
     let past = u8::from(is_late) + u8::from(grown > GROWTH_MAX);
@@ -113,16 +113,16 @@ fn dues(watch: &Watch, span: Duration) -> Vec<Timestamp> {
     (0..u32::try_from(count).unwrap_or(u32::MAX)).map(|n| from.saturating_add(EVERY * n)).collect()
 }
 
-async fn submit(node: &mut Served, agent: &Agent, dues: &[Timestamp]) -> Result<Vec<u64>, Failure> {
+async fn submit(node: &mut Served, agent: &Agent, dues: &[Timestamp]) -> Result<Vec<u64>, BenchError> {
     let target = json!({"kind": "http", "url": format!("http://{}/", agent.address)});
     let job = json!({"app": "bench", "name": "on time", "schedule": {"kind": "manual"}, "target": target});
     let job = node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone();
     hand_over(node, &job, dues.iter().map(|due| due.as_millis())).await
 }
 
-/// All of them at once.
-fn unleash(setup: &Setup, node: &Served) -> Abusers {
-    let (each, tokens) = (setup.sizes.abusers, Tokens { api: node.token(), executor: EXECUTOR_TOKEN });
+/// Starts all abusers.
+fn unleash(setup: &BenchSetup, node: &Served) -> Abusers {
+    let (each, tokens) = (setup.sizes.abusers, AbuserTokens { api: node.token(), executor: EXECUTOR_TOKEN });
     let mut abusers = Abusers::new();
     for (count, abuse) in [
         (each, Abuse::Silence),
@@ -137,7 +137,7 @@ fn unleash(setup: &Setup, node: &Served) -> Abusers {
     abusers
 }
 
-/// Comes in with a token again and again, as a person and as an executor, and looks at the node's memory.
+/// Connects with a token again and again, as a person and as an executor, and reads the node's memory.
 async fn look(watch: &Watch, node: &Served, seen: &mut Seen, span: Duration) {
     let end = watch.elapsed() + span;
     let beat =
@@ -166,7 +166,7 @@ async fn wait(watch: &Watch, agent: &Agent, count: usize) {
     }
 }
 
-/// How late the runs were, how many did not come, and how many came more than once.
+/// The lateness of the runs, the number that did not arrive, and the number that arrived more than once.
 fn judge(arrived: &[Arrived], dues: &BTreeMap<u64, Timestamp>) -> (Vec<Duration>, u64, u64) {
     let mut times: BTreeMap<u64, u64> = BTreeMap::new();
     for one in arrived {

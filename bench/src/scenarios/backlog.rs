@@ -7,29 +7,29 @@ use std::time::Duration;
 use calendar::Timestamp;
 use serde_json::{Value, json};
 
-use super::Setup;
+use super::BenchSetup;
 use super::cron::next_instant;
 use super::herd::{count_runs, since_1970, wait_for, wait_until_settled};
 use super::stage::launch;
 use crate::clock::{Watch, lag};
-use crate::database::Kind;
+use crate::database::DatabaseKind;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Agent, Manner, Served};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// How long the agent takes: so long that the backlog outlasts a few seconds.
+/// The agent's time for a call, long enough for the backlog to last some seconds.
 const TAKES: Duration = Duration::from_millis(100);
 
 /// The rate over many jobs is at least this share of the rate over one.
 const RATIO_MIN: f64 = 0.7;
 
-/// How many are handed over in one request.
+/// Runs in one request.
 const BATCH: usize = 10_000;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures: Vec<Figure> = Vec::new();
     for jobs in &setup.sizes.backlog_jobs {
@@ -47,7 +47,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
     Ok(figures)
 }
 
-async fn drain(setup: &Setup, jobs: u64) -> Result<Figure, Failure> {
+async fn drain(setup: &BenchSetup, jobs: u64) -> Result<Figure, BenchError> {
     let database = setup.start("backlog")?;
     let watch = Arc::new(Watch::start());
     let agent = Agent::with(&watch, Manner::Slow(TAKES)).await?;
@@ -63,7 +63,7 @@ async fn drain(setup: &Setup, jobs: u64) -> Result<Figure, Failure> {
         ids.push(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone());
     }
     let count = setup.sizes.backlog;
-    let per_second = if database.kind == Kind::Sqlite { 50_000 } else { 15_000 };
+    let per_second = if database.kind == DatabaseKind::Sqlite { 50_000 } else { 15_000 };
     let lead = Duration::from_secs(3 + count / per_second);
     let due = next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
     hand_over(&mut node, &ids, count, due).await?;
@@ -87,8 +87,8 @@ async fn drain(setup: &Setup, jobs: u64) -> Result<Figure, Failure> {
         .with("handed_in_before", f64::from(u8::from(is_in_time))))
 }
 
-/// Hands over one run after the other to each job in turn.
-async fn hand_over(node: &mut Served, jobs: &[Value], count: u64, due: Timestamp) -> Result<(), Failure> {
+/// Submits runs to each job in turn.
+async fn hand_over(node: &mut Served, jobs: &[Value], count: u64, due: Timestamp) -> Result<(), BenchError> {
     let due = due.to_string();
     let runs: Vec<Value> = jobs.iter().cycle().take(count as usize).cloned().collect();
     for batch in runs.chunks(BATCH) {

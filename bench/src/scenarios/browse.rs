@@ -1,4 +1,4 @@
-//! The pages that people look at, with very many jobs and runs stored: how long the API takes to answer each.
+//! Latency of every page of the API with many jobs and runs stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::Store;
 use serde_json::Value;
 
-use super::Setup;
+use super::BenchSetup;
 use super::load_close::end;
 use super::stage::{create_job, launch};
 use crate::clock::{Hands, Watch};
@@ -18,18 +18,18 @@ use crate::filler;
 use crate::machine::resident_bytes_of;
 use crate::rows::{OneShots, Order, hold_all, submit};
 use crate::served::Served;
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
 /// How far back the runs reach.
 const PAST: Duration = Duration::from_secs(20 * 86_400);
 
-/// How many jobs they are of.
+/// Number of jobs that the runs belong to.
 const OWNERS: u64 = 100;
 
-/// How often each page is asked for.
+/// Requests for each page.
 const TIMES: usize = 40;
 
-/// Every list and figure; `{job}` and `{run}` stand for one that is there.
+/// Every list and figure; `{job}` and `{run}` stand for existing ones.
 const PAGES: &[&str] = &[
     "/jobs",
     "/jobs?limit=1000",
@@ -59,7 +59,7 @@ const PAGES: &[&str] = &[
     "/nodes",
 ];
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("browse")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -78,7 +78,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
         let mut figures = Vec::new();
         for page in PAGES {
             let path = places.iter().fold((*page).to_owned(), |path, (name, at)| path.replace(name, at));
-            // The first asks for what is then remembered: names, the forecast.
+            // The first request fills the caches: names, the forecast.
             node.ask("GET", &format!("/api/v1{path}"), &Value::Null).await?;
             let mut took = Vec::with_capacity(TIMES);
             for _ in 0..TIMES {
@@ -98,18 +98,18 @@ pub(super) fn run(setup: &Setup) -> Figures {
                 .with("filled_s", filled.as_secs_f64())
         });
         figures.extend(last);
-        Ok::<_, Failure>(figures)
+        Ok::<_, BenchError>(figures)
     })
 }
 
-/// One job and one run that are there.
-async fn places(node: &mut Served) -> Result<[(&'static str, String); 2], Failure> {
+/// An existing job and an existing run.
+async fn places(node: &mut Served) -> Result<[(&'static str, String); 2], BenchError> {
     let run = node.ask("GET", "/api/v1/runs?limit=1", &Value::Null).await?["items"][0].clone();
     Ok([("{job}", run["job"].to_string()), ("{run}", run["id"].to_string())])
 }
 
-/// Writes runs of the last weeks that have all ended, through the store and on its own clock.
-async fn live_through(home: &Home, runs: u64, owners: u64, watch: &Arc<Watch>) -> Result<(), Failure> {
+/// Writes finished runs of the last weeks through the store, on a clock of its own.
+async fn live_through(home: &Home, runs: u64, owners: u64, watch: &Arc<Watch>) -> Result<(), BenchError> {
     let from = Timestamp::from_millis(watch.now().as_millis() - PAST.as_millis() as i64);
     let hands = Hands::at(from);
     let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;

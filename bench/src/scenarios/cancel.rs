@@ -1,4 +1,4 @@
-//! One-shots that are cancelled before they are due: one by one by their numbers over many connections, and all of a job by a filter.
+//! Cancelling one-shots before they are due: one by one by id over many connections, and all of a job by a filter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,22 +7,22 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::Setup;
-use super::stage::Stage;
+use super::BenchSetup;
+use super::stage::NativeStage;
 use crate::served::Served;
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How many ask at once.
+/// Concurrent callers.
 const CONNECTIONS: usize = 64;
 
-/// They are due so far ahead that none begins.
+/// Due far enough ahead that none begins.
 const AHEAD: Duration = Duration::from_secs(3_600);
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("cancel")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut stage = Stage::open(setup, &database).await?;
+        let mut stage = NativeStage::open(setup, &database).await?;
         let count = setup.sizes.cancelled;
         let by_id = by_number(&mut stage, count).await?.on(database.kind);
         let by_filter = by_filter(&mut stage, count).await?.on(database.kind);
@@ -30,7 +30,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
     })
 }
 
-async fn submit(stage: &mut Stage, count: u64) -> Result<Vec<u64>, Failure> {
+async fn submit(stage: &mut NativeStage, count: u64) -> Result<Vec<u64>, BenchError> {
     let due = stage.second(AHEAD).as_millis();
     let ids = stage.submit((0..count).map(|number| due + number as i64)).await?;
     match ids.len() as u64 == count {
@@ -39,7 +39,7 @@ async fn submit(stage: &mut Stage, count: u64) -> Result<Vec<u64>, Failure> {
     }
 }
 
-async fn by_number(stage: &mut Stage, count: u64) -> Result<Figure, Failure> {
+async fn by_number(stage: &mut NativeStage, count: u64) -> Result<Figure, BenchError> {
     let ids = Arc::new(submit(stage, count).await?);
     let next = Arc::new(AtomicUsize::new(0));
     let (before, cpu, begun) = (not_run(stage).await?, stage.cpu(), stage.watch.elapsed());
@@ -55,7 +55,7 @@ async fn by_number(stage: &mut Stage, count: u64) -> Result<Figure, Failure> {
                 done += u64::from(answer["result"] == "done");
                 took.push(watch.elapsed() - begun);
             }
-            Ok::<_, Failure>((took, done))
+            Ok::<_, BenchError>((took, done))
         });
     }
     let (mut took, mut done) = (Vec::new(), 0);
@@ -73,12 +73,12 @@ async fn by_number(stage: &mut Stage, count: u64) -> Result<Figure, Failure> {
         .whole(count.saturating_sub(done.min(written)), 0))
 }
 
-async fn by_filter(stage: &mut Stage, count: u64) -> Result<Figure, Failure> {
+async fn by_filter(stage: &mut NativeStage, count: u64) -> Result<Figure, BenchError> {
     submit(stage, count).await?;
     let (before, cpu, begun) = (not_run(stage).await?, stage.cpu(), stage.watch.elapsed());
     let filter = json!({"filter": {"job": stage.job}});
     let mut done = 0;
-    // It may answer before it is through with all, and is asked again then.
+    // A request may end before all runs are cancelled; then it is repeated.
     loop {
         let answer = stage.node.ask("POST", "/api/v1/runs/cancel", &filter).await?;
         let cancelled = answer["cancelled"].as_u64().unwrap_or(0);
@@ -95,8 +95,8 @@ async fn by_filter(stage: &mut Stage, count: u64) -> Result<Figure, Failure> {
         .whole(count.saturating_sub(done.min(written)), 0))
 }
 
-/// How many runs are written down as ended without having been run.
-async fn not_run(stage: &mut Stage) -> Result<u64, Failure> {
+/// Number of runs that are recorded as not run.
+async fn not_run(stage: &mut NativeStage) -> Result<u64, BenchError> {
     let node: &mut Served = &mut stage.node;
     let stats = node.ask("GET", "/api/v1/stats", &Value::Null).await?;
     stats["not_run"].as_u64().ok_or_else(|| "the node does not say how many were not run".into())

@@ -1,5 +1,4 @@
-//! Many jobs that all fire at the same instants, second after second, on a real clock: how late each is handed over, and
-//! what that takes.
+//! Many jobs that all fire at the same instants, second after second, on a real clock: lateness and cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,24 +7,24 @@ use calendar::Timestamp;
 use punctual_node::Settings;
 use punctual_node::ports::Store;
 
-use super::{Setup, block_on};
+use super::{BenchSetup, block_on};
 use crate::clock::{Watch, store_clock};
 use crate::driver::Driver;
 use crate::machine::{cpu_seconds, resident_bytes};
-use crate::outside::{Handed, Ledger, node};
-use crate::place::{Place, open};
+use crate::outside::{Handed, InstantExecutors, node};
+use crate::place::{DatabaseFolder, open};
 use crate::rows::create_jobs;
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "cron")?;
+pub(super) fn run(setup: &BenchSetup) -> Figures {
+    let place = DatabaseFolder::make(&setup.dir, "cron")?;
     Ok(vec![block_on(fire(setup, &place))?])
 }
 
-async fn fire(setup: &Setup, place: &Place) -> Result<Figure, Failure> {
+async fn fire(setup: &BenchSetup, place: &DatabaseFolder) -> Result<Figure, BenchError> {
     let (count, interval) = (setup.sizes.firing, setup.sizes.interval);
     let watch = Arc::new(Watch::start());
     let store: Arc<dyn Store> = open(&place.file("store.db"), store_clock(&watch))?;
@@ -34,8 +33,8 @@ async fn fire(setup: &Setup, place: &Place) -> Result<Figure, Failure> {
 
     let instants = setup.sizes.duration.as_millis() / interval.as_millis();
     let expected = usize::try_from(instants)? * usize::try_from(count)?;
-    let ledger = Ledger::open(&watch, expected * 2);
-    let dispatch: Arc<Ledger> = Arc::clone(&ledger);
+    let ledger = InstantExecutors::open(&watch, expected * 2);
+    let dispatch: Arc<InstantExecutors> = Arc::clone(&ledger);
     let clock: Arc<Watch> = Arc::clone(&watch);
     let node = node(clock, store, dispatch, Settings::default());
     let driver = Driver::start(&node, &watch, &ledger);
@@ -46,7 +45,7 @@ async fn fire(setup: &Setup, place: &Place) -> Result<Figure, Failure> {
     let (cpu, begun) = (cpu_seconds(), watch.elapsed());
     tokio::time::sleep(watch.until(until).saturating_sub(interval / 2)).await;
     let (cpu, took, rss) = (cpu_seconds() - cpu, watch.elapsed() - begun, resident_bytes());
-    // Half an interval after the last instant: what is not settled by now lags behind.
+    // Half an interval after the last instant: what is not settled by now is lagging.
     let (handed_over, acknowledged) = ledger.counts();
 
     let window = Window { from: ledger.millis(from), until: ledger.millis(until) };
@@ -75,7 +74,7 @@ async fn fire(setup: &Setup, place: &Place) -> Result<Figure, Failure> {
         .with("store_failures", failures as f64))
 }
 
-/// The instants that count.
+/// The instants that are measured.
 struct Window {
     from: u32,
     until: u32,
@@ -87,7 +86,7 @@ impl Window {
     }
 }
 
-/// How many were handed over again, of all that were.
+/// Number of runs that were sent more than once.
 fn doubled(handed: &[Handed]) -> u64 {
     let mut keys: Vec<(u32, u32)> = handed.iter().map(|it| (it.job, it.fire_time)).collect();
     keys.sort_unstable();

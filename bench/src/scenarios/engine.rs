@@ -1,5 +1,4 @@
-//! One-shots that are all due at the same instant: how late the first and the last of them are handed over, and whether
-//! they keep their order.
+//! One-shots that are all due at the same instant: lateness of the first and the last, and whether they keep their order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +7,21 @@ use punctual_node::ports::Store;
 use punctual_node::{Settings, Submission};
 
 use super::cron::next_instant;
-use super::{Setup, block_on};
+use super::{BenchSetup, block_on};
 use crate::clock::{Watch, lag, store_clock};
 use crate::driver::Driver;
 use crate::machine::{cpu_seconds, resident_bytes};
-use crate::outside::{Ledger, node};
-use crate::place::{Place, open};
+use crate::outside::{InstantExecutors, node};
+use crate::place::{DatabaseFolder, open};
 use crate::rows::{OneShots, Order, create_manual};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "engine")?;
-    // A machine that is busy with other things may not hand them in before they are due; then they get more time.
+pub(super) fn run(setup: &BenchSetup) -> Figures {
+    let place = DatabaseFolder::make(&setup.dir, "engine")?;
+    // A busy machine may not submit all of them before they are due; then more time is tried.
     for lead in [1, 4, 16].map(|times| setup.sizes.lead * times) {
         let figure = block_on(stampede(setup, &place, lead))?;
         place.delete("store.db");
@@ -33,14 +32,18 @@ pub(super) fn run(setup: &Setup) -> Figures {
     Err("the one-shots could not be handed in before they were due".into())
 }
 
-/// None if they were due before all of them were there.
-async fn stampede(setup: &Setup, place: &Place, lead: Duration) -> Result<Option<Figure>, Failure> {
+/// None if they were due before all of them were submitted.
+async fn stampede(
+    setup: &BenchSetup,
+    place: &DatabaseFolder,
+    lead: Duration,
+) -> Result<Option<Figure>, BenchError> {
     let count = setup.sizes.herd;
     let watch = Arc::new(Watch::start());
     let store: Arc<dyn Store> = open(&place.file("store.db"), store_clock(&watch))?;
     let job = create_manual(&*store, watch.now()).await?;
-    let ledger = Ledger::open(&watch, usize::try_from(count)?);
-    let dispatch: Arc<Ledger> = Arc::clone(&ledger);
+    let ledger = InstantExecutors::open(&watch, usize::try_from(count)?);
+    let dispatch: Arc<InstantExecutors> = Arc::clone(&ledger);
     let clock: Arc<Watch> = Arc::clone(&watch);
     let node = node(clock, store, dispatch, Settings::default());
     let driver = Driver::start(&node, &watch, &ledger);

@@ -1,58 +1,59 @@
-//! A whole node and an executor: how many runs a second are sent, reported and written down, and how late they arrive at
-//! a tenth, a half and nine tenths of that rate. `xxl` speaks XXL-JOB's protocol, `native` is made with the SDK. Both
-//! share the machine's cores with the node.
+//! A whole node and an executor: how many runs a second are sent, reported and stored, and the lateness at 10, 50 and 90 %
+//! of that rate. `xxl` speaks XXL-JOB's protocol, `native` uses the SDK. Both share the machine's cores with the node.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Setup;
+use super::BenchSetup;
 use super::cron::next_instant;
 use super::stage::{create_job, hand_over, lags, launch, since_1970, whole};
 use crate::clock::Watch;
-use crate::database::{Database, Home, Kind};
+use crate::database::{Database, DatabaseKind, Home};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
-use crate::served::{Bare, Crew, Executor, HELLO, LOOK_OFTEN, Native, Served, call_in_a_loop, echo};
-use crate::{Failure, Figure, Figures};
+use crate::served::{
+    BenchExecutor, EchoResult, HELLO, LOOK_OFTEN, Native, Served, XxlExecutor, call_in_a_loop, echo,
+};
+use crate::{BenchError, Figure, Figures};
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Connections of the bare loop, as many as a node has to one executor.
 const CONNECTIONS: usize = 32;
 
-/// How many times as much is echoed, so that it takes long enough to be measured.
+/// The bare limit echoes this many times as much, so that it lasts long enough to be measured.
 const ECHOES: u64 = 5;
 
-/// How long before the first is due a server is asked what it has counted so far.
+/// The server's counters are read this long before the first run is due.
 pub(super) const COUNTING: Duration = Duration::from_millis(2_500);
 
 /// How long each of the steady loads lasts.
 const STEADY: Duration = Duration::from_secs(10);
 
-pub(super) fn xxl(setup: &Setup) -> Figures {
+pub(super) fn xxl(setup: &BenchSetup) -> Figures {
     run(setup, "xxl", async |watch, node, _| {
-        let executor = Executor::start(watch, node, "bench").await?;
+        let executor = XxlExecutor::start(watch, node, "bench").await?;
         let count = setup.sizes.triggered;
         let bare = call_in_a_loop(watch, executor.address, CONNECTIONS, count, HELLO).await?;
         executor.take();
-        Ok((Crew::Xxl(executor), Bare { took: bare, count, wire: None }))
+        Ok((BenchExecutor::Xxl(executor), EchoResult { took: bare, count, wire: None }))
     })
 }
 
-pub(super) fn native(setup: &Setup) -> Figures {
+pub(super) fn native(setup: &BenchSetup) -> Figures {
     run(setup, "native", async |watch, node, token| {
         let bare = echo(watch, setup.sizes.triggered * ECHOES).await?;
-        Ok((Crew::Native(Native::start(watch, node, token, "bench", LOOK_OFTEN).await?), bare))
+        Ok((BenchExecutor::Native(Native::start(watch, node, token, "bench", LOOK_OFTEN).await?), bare))
     })
 }
 
-/// Only as fast as it goes, through native executors.
-pub(super) fn execute(setup: &Setup) -> Figures {
+/// Only the saturated rate, through native executors.
+pub(super) fn execute(setup: &BenchSetup) -> Figures {
     let start = async |watch: &Arc<Watch>, node: &str, token: &str| {
         let bare = echo(watch, setup.sizes.executed * ECHOES).await?;
-        Ok((Crew::Native(Native::start(watch, node, token, "bench", LOOK_OFTEN).await?), bare))
+        Ok((BenchExecutor::Native(Native::start(watch, node, token, "bench", LOOK_OFTEN).await?), bare))
     };
     let database = setup.start("execute")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -60,9 +61,9 @@ pub(super) fn execute(setup: &Setup) -> Figures {
 }
 
 fn run(
-    setup: &Setup,
+    setup: &BenchSetup,
     name: &'static str,
-    start: impl AsyncFn(&Arc<Watch>, &str, &str) -> Result<(Crew, Bare), Failure>,
+    start: impl AsyncFn(&Arc<Watch>, &str, &str) -> Result<(BenchExecutor, EchoResult), BenchError>,
 ) -> Figures {
     let database = setup.start(name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -70,12 +71,12 @@ fn run(
 }
 
 async fn measure(
-    setup: &Setup,
+    setup: &BenchSetup,
     database: &Database,
     name: &'static str,
     count: u64,
     shares: &[u32],
-    start: impl AsyncFn(&Arc<Watch>, &str, &str) -> Result<(Crew, Bare), Failure>,
+    start: impl AsyncFn(&Arc<Watch>, &str, &str) -> Result<(BenchExecutor, EchoResult), BenchError>,
 ) -> Figures {
     let watch = Arc::new(Watch::start());
     let mut home = database.empty("node").await?;
@@ -96,22 +97,22 @@ async fn measure(
     Ok(figures)
 }
 
-/// What is measured, and with what.
+/// The parts of a measurement.
 struct Bench<'a> {
     name: &'static str,
     watch: &'a Watch,
     node: &'a mut Served,
-    crew: &'a Crew,
+    crew: &'a BenchExecutor,
     job: &'a Value,
     database: &'a Database,
     home: &'a Home,
 }
 
 impl Bench<'_> {
-    /// Everything is due at once: the rate from the first arrival to the last result that is kept.
-    async fn saturated(&mut self, count: u64, bare: &Bare) -> Result<Figure, Failure> {
-        // A server that shares the machine takes them in more slowly than a file.
-        let per_second = if self.database.kind == Kind::Sqlite { 100_000 } else { 20_000 };
+    /// All runs are due at once: the rate from the first arrival to the last stored result.
+    async fn saturated(&mut self, count: u64, bare: &EchoResult) -> Result<Figure, BenchError> {
+        // A server on the same machine accepts one-shots more slowly than a file.
+        let per_second = if self.database.kind == DatabaseKind::Sqlite { 100_000 } else { 20_000 };
         let lead = Duration::from_secs(4 + count / per_second);
         let due = next_instant(self.watch.now().saturating_add(lead), Duration::from_secs(1));
         let at = due.as_millis();
@@ -147,8 +148,8 @@ impl Bench<'_> {
         })
     }
 
-    /// A load that never fills the node: how late each arrives.
-    async fn steady(&mut self, rate: u64, share: u32) -> Result<Figure, Failure> {
+    /// A load below saturation: the lateness of each run.
+    async fn steady(&mut self, rate: u64, share: u32) -> Result<Figure, BenchError> {
         let count = rate * STEADY.as_secs();
         let lead = Duration::from_secs(5 + count / 50_000);
         let due = next_instant(self.watch.now().saturating_add(lead), Duration::from_secs(1));
@@ -172,8 +173,8 @@ impl Bench<'_> {
             .with("handed_in_before", f64::from(u8::from(is_in_time))))
     }
 
-    /// When the last result was kept, since 1970.
-    async fn wait(&self, count: u64, due_in: Duration) -> Result<Duration, Failure> {
+    /// When the last result was stored, since 1970.
+    async fn wait(&self, count: u64, due_in: Duration) -> Result<Duration, BenchError> {
         let deadline = self.watch.elapsed() + due_in + PATIENCE;
         while self.crew.counts().1 < count {
             if self.watch.elapsed() > deadline {

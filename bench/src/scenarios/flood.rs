@@ -1,5 +1,5 @@
-//! A million one-shots due at one second, to a native executor: they are drained in order, without the node's memory growing, and
-//! work of another app that is handed over meanwhile is not starved. Inside an app the order is that of due times.
+//! A million one-shots due at one second, to a native executor. They are sent in order of due time, the node's memory does
+//! not grow, and work of another app that is submitted meanwhile is not starved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::Setup;
-use super::stage::{Stage, create_job_of, since_1970, whole};
+use super::BenchSetup;
+use super::stage::{NativeStage, create_job_of, since_1970, whole};
 use crate::clock::Watch;
 use crate::rows::{OneShots, Order};
 use crate::served::{Arrived, LOOK_SELDOM, Native, Served};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// The app of what is fresh.
+/// The app of the fresh work.
 const FRESH_APP: &str = "fresh";
 
-/// How often something fresh is handed over.
+/// The interval between submissions of fresh work.
 const FRESH_EVERY: Duration = Duration::from_millis(100);
 
-/// How much at once.
+/// Runs in one of these submissions.
 const FRESH: u64 = 10;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("flood")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -35,7 +35,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
             due.set(from.as_millis());
             vec![OneShots::new(count, Order::Rows, from, Duration::from_millis(1))]
         };
-        let mut stage = Stage::filled(setup, &database, shots).await?;
+        let mut stage = NativeStage::filled(setup, &database, shots).await?;
         let due = since_1970(due.get());
         let fresh_job = create_job_of(&mut stage.node, FRESH_APP, "fresh").await?;
         let crew =
@@ -76,11 +76,11 @@ pub(super) fn run(setup: &Setup) -> Figures {
             .steps(waits)
             .whole(lost, doubled)
             .on(database.kind);
-        Ok::<_, Failure>(vec![flood, beside])
+        Ok::<_, BenchError>(vec![flood, beside])
     })
 }
 
-/// By how many places the run that was overtaken most came too late.
+/// The greatest number of runs that overtook one run.
 fn furthest_behind(herd: &[Arrived]) -> u64 {
     let mut order: Vec<u64> = herd.iter().map(|one| one.run).collect();
     order.sort_unstable();
@@ -91,10 +91,10 @@ fn furthest_behind(herd: &[Arrived]) -> u64 {
 
 struct Fresh {
     stop: Arc<std::sync::atomic::AtomicBool>,
-    task: JoinHandle<Result<Vec<(u64, Duration)>, Failure>>,
+    task: JoinHandle<Result<Vec<(u64, Duration)>, BenchError>>,
 }
 
-/// Hands over a little again and again, due at once: the numbers, each with when it was handed over.
+/// Submits a little work again and again, due at once. Returns the ids with the times of submission.
 fn hand_over_fresh(mut node: Served, job: Value, watch: &Arc<Watch>) -> Fresh {
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (is_over, watch) = (Arc::clone(&stop), Arc::clone(watch));

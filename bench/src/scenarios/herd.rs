@@ -1,5 +1,5 @@
-//! A whole node that calls an agent: how late it is when ten thousand are due at one second, and how many it calls a
-//! second when it never runs out of work. The agent is on the same machine, so both share its cores.
+//! A whole node that calls an agent: its lateness when ten thousand runs are due at one second, and its rate when it never
+//! runs out of work. The agent is on the same machine, so both share its cores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use std::time::Duration;
 use calendar::Timestamp;
 use serde_json::{Value, json};
 
-use super::Setup;
+use super::BenchSetup;
 use super::cron::next_instant;
 use super::stage::launch;
 use crate::clock::{Watch, lag};
 use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Agent, Arrived, HELLO, Served, call_in_a_loop};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections of the bare loop: as many as a node has sends in flight.
 const CONNECTIONS: usize = 200;
 
-/// How many are handed over in one request.
+/// Runs in one request.
 const BATCH: u64 = 10_000;
 
 /// Ten thousand one-shots, all due at one second.
-pub(super) fn herd(setup: &Setup) -> Figures {
+pub(super) fn herd(setup: &BenchSetup) -> Figures {
     measure(setup, "herd", setup.sizes.called, true)
 }
 
-/// As many one-shots as it takes, all due at once.
-pub(super) fn execute(setup: &Setup) -> Figures {
+/// Enough one-shots to measure the rate, all due at once.
+pub(super) fn execute(setup: &BenchSetup) -> Figures {
     let mut figures = measure(setup, "execute", setup.sizes.executed, false)?;
     figures.extend(super::executors::execute(setup)?);
     Ok(figures)
 }
 
-fn measure(setup: &Setup, name: &'static str, count: u64, is_later: bool) -> Figures {
+fn measure(setup: &BenchSetup, name: &'static str, count: u64, is_later: bool) -> Figures {
     let database = setup.start(name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let figure = runtime.block_on(call(setup, &database, name, count, is_later))?;
@@ -46,12 +46,12 @@ fn measure(setup: &Setup, name: &'static str, count: u64, is_later: bool) -> Fig
 }
 
 async fn call(
-    setup: &Setup,
+    setup: &BenchSetup,
     database: &Database,
     name: &'static str,
     count: u64,
     is_later: bool,
-) -> Result<Figure, Failure> {
+) -> Result<Figure, BenchError> {
     let watch = Arc::new(Watch::start());
     let agent = Agent::start(&watch).await?;
     let bare = call_in_a_loop(&watch, agent.address, CONNECTIONS, count, HELLO).await?;
@@ -89,7 +89,12 @@ async fn call(
     Ok(if is_later { figure.steps(lags) } else { figure })
 }
 
-async fn submit(node: &mut Served, job: &Value, count: u64, due: Option<Timestamp>) -> Result<(), Failure> {
+async fn submit(
+    node: &mut Served,
+    job: &Value,
+    count: u64,
+    due: Option<Timestamp>,
+) -> Result<(), BenchError> {
     let one = match due {
         Some(due) => json!({"job": job, "at": due.to_string()}),
         None => json!({"job": job}),
@@ -103,7 +108,7 @@ async fn submit(node: &mut Served, job: &Value, count: u64, due: Option<Timestam
     Ok(())
 }
 
-/// What has arrived when all have, or when the time is up.
+/// The arrivals, once all have arrived or the time is up.
 pub(super) async fn wait_for(watch: &Watch, agent: &Agent, count: u64, within: Duration) -> Vec<Arrived> {
     let deadline = watch.elapsed() + within;
     while (agent.count() as u64) < count && watch.elapsed() < deadline {
@@ -112,8 +117,12 @@ pub(super) async fn wait_for(watch: &Watch, agent: &Agent, count: u64, within: D
     agent.take()
 }
 
-/// A run that was called but not written down as done would be called again.
-pub(super) async fn wait_until_settled(watch: &Watch, node: &mut Served, count: u64) -> Result<(), Failure> {
+/// Waits until every run is settled; one that was called and not settled would be called again.
+pub(super) async fn wait_until_settled(
+    watch: &Watch,
+    node: &mut Served,
+    count: u64,
+) -> Result<(), BenchError> {
     let deadline = watch.elapsed() + PATIENCE;
     loop {
         let stats = node.ask("GET", "/api/v1/stats", &Value::Null).await?;
@@ -127,7 +136,7 @@ pub(super) async fn wait_until_settled(watch: &Watch, node: &mut Served, count: 
     }
 }
 
-/// How many runs did not arrive, and how many arrived more than once.
+/// Number of runs that did not arrive, and number that arrived more than once.
 pub(super) fn count_runs(arrived: &[Arrived], count: u64) -> (u64, u64) {
     let mut times: BTreeMap<u64, u64> = BTreeMap::new();
     for one in arrived {

@@ -1,25 +1,25 @@
-//! One-shots handed to the store in batches of several sizes, due in the order of the rows and at random times over three days,
-//! by one and by several at once; each beside the bare limit over the same rows.
+//! One-shots inserted into the store in batches of several sizes, due in the order of the rows and at random times over
+//! three days, by one caller and by several; each beside the bare limit over the same rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_node::ports::Store;
 
-use super::Setup;
+use super::BenchSetup;
 use crate::clock::{Hands, Watch};
 use crate::database::Database;
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::rows::{OneShots, create_manual, submit};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// Over how long the due times are spread.
+/// The span of the due times.
 pub(super) const SPAN: Duration = Duration::from_secs(3 * 86_400);
 
-/// Which size of a batch is handed over by several at once, too.
+/// The size of a batch that is measured with several callers too.
 const SHARED: u64 = 1_000;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("insert")?;
     setup.block_on(async {
         let watch = Arc::new(Watch::start());
@@ -39,11 +39,11 @@ pub(super) fn run(setup: &Setup) -> Figures {
     })
 }
 
-/// The same rows without us.
+/// The bare limit for the same rows.
 struct Limit {
     took: Duration,
     closing: Duration,
-    /// With statements of many rows, where there is a faster way.
+    /// With multi-row statements, where the fastest way is another one.
     rows_took: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ impl Limit {
         shots: &OneShots,
         batch: u64,
         watch: &Watch,
-    ) -> Result<Limit, Failure> {
+    ) -> Result<Limit, BenchError> {
         let mut bare = database.empty("bare").await?.bare().await?;
         let took = bare.insert(shots, batch, watch).await?;
         let rows_took = bare.insert_rows(shots, batch, watch).await?;
@@ -80,7 +80,7 @@ async fn insert(
     batch: u64,
     submitters: u64,
     watch: &Arc<Watch>,
-) -> Result<Figure, Failure> {
+) -> Result<Figure, BenchError> {
     let hands = Hands::at(shots.from);
     let home = database.empty("store").await?;
     let kept = home.open(hands.store_clock(), true).await?;
@@ -93,7 +93,7 @@ async fn insert(
     let stored: u64 = kept.storage().await?.iter().map(|bucket| bucket.runs).sum();
     let rss = resident_bytes();
     drop(store);
-    // The indexes that are written late are part of the price, so the time until the file is tidy is told too.
+    // Late indexes are part of the cost, so the time until they are written is reported too.
     let closed = watch.elapsed();
     drop(kept);
     let closing = watch.elapsed() - closed;

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::Setup;
-use super::stage::{Stage, lags, whole};
-use crate::{Failure, Figure, Figures};
+use super::BenchSetup;
+use super::stage::{NativeStage, lags, whole};
+use crate::{BenchError, Figure, Figures};
 
-/// How long it may take to hand them in.
+/// The time to submit them.
 const LEAD: Duration = Duration::from_secs(3);
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("lag")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut stage = Stage::open(setup, &database).await?;
+        let mut stage = NativeStage::open(setup, &database).await?;
         let mut figures = Vec::new();
         let (mut all, mut arrived_all, mut cpu) = (Vec::new(), Vec::new(), 0.0);
         let count = setup.sizes.punctual_herd;
@@ -21,7 +21,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
             let due = stage.second(LEAD);
             stage.submit((0..count).map(|_| due.as_millis())).await?;
             if stage.watch.now() >= due {
-                return Err(Failure::from("the one-shots could not be handed in before they were due"));
+                return Err(BenchError::from("the one-shots could not be handed in before they were due"));
             }
             let begun = stage.cpu();
             stage.wait(count, stage.watch.until(due)).await?;

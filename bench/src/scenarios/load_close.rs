@@ -1,4 +1,4 @@
-//! One-shots loaded in pages and closed in batches, as firing does it with the network taken away.
+//! One-shots loaded in pages and closed in batches: what firing costs the store, without the network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use punctual_core::model::{
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Lease, Settled, Store, Waiting};
 
-use super::Setup;
+use super::BenchSetup;
 use super::insert::SPAN;
 use crate::clock::{Hands, Watch};
 use crate::database::Database;
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::rows::{OneShots, create_manual, hold_all, submit};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("load-close")?;
     setup.block_on(async {
         let watch = Arc::new(Watch::start());
@@ -40,17 +40,17 @@ pub(super) fn run(setup: &Setup) -> Figures {
 }
 
 async fn load_and_close(
-    setup: &Setup,
+    setup: &BenchSetup,
     database: &Database,
     shots: &OneShots,
     watch: &Arc<Watch>,
-) -> Result<Figure, Failure> {
+) -> Result<Figure, BenchError> {
     let hands = Hands::at(shots.from);
     let home = database.empty("store").await?;
     let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;
     create_manual(&*store, shots.from).await?;
     submit(&store, shots, setup.sizes.batch, 4, watch).await?;
-    // Opened again, so that everything is found through the indexes and nothing in memory.
+    // Opened again, so that everything is read through the indexes and nothing from memory.
     drop(store);
     let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;
     let leases = hold_all(&*store, NodeId(1), shots.from).await?;
@@ -103,8 +103,8 @@ async fn load_and_close(
         .with("close_rate", rate(closing)))
 }
 
-/// How many runs are still open.
-async fn count_open(store: &dyn Store, leases: &[Lease], page: usize) -> Result<u64, Failure> {
+/// Number of open runs.
+async fn count_open(store: &dyn Store, leases: &[Lease], page: usize) -> Result<u64, BenchError> {
     let (mut count, mut from) = (0, Some(Mark { due: Timestamp::MIN, id: 0 }));
     while let Some(mark) = from {
         let loaded = store.load(leases, mark, Timestamp::MAX, page).await?;

@@ -1,9 +1,9 @@
-//! A second of planning with many recurring jobs stored, of which always the same number is due: the cost must follow what
-//! is due.
+//! A second of planning with many recurring jobs stored, of which always the same number is due: the cost must depend on
+//! the due jobs only.
 //!
-//! The jobs that are due in one second are scattered over all jobs, since nobody creates them in the order in which they
-//! fire. A job that was planned before is known to the node; one that is planned for the first time is read and
-//! understood first. Both are told.
+//! The jobs that are due in one second are scattered over all jobs, because jobs are not created in the order in which
+//! they fire. A job that was planned before is in the node's cache; one that is planned for the first time is read and
+//! compiled first. Both are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use calendar::Timestamp;
 use punctual_node::ports::{Clock, Store};
 use punctual_node::{Node, Settings};
 
-use super::Setup;
+use super::BenchSetup;
 use crate::clock::{Hands, Watch};
-use crate::database::{Database, Kind};
+use crate::database::{Database, DatabaseKind};
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::outside::{Closed, node};
 use crate::rows::create_jobs;
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How many jobs are stored on a server at most: there they are created one by one. `tick` stores more.
+/// The most jobs that are stored on a server, where they are created one by one. `tick` stores more.
 const STORED_ON_SERVERS: u64 = 20_000;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("plan")?;
     setup.block_on(async {
         let watch = Arc::new(Watch::start());
         let (due, ticks) = (setup.sizes.jobs_due, setup.sizes.ticks);
-        let is_few = |stored: &&u64| database.kind == Kind::Sqlite || **stored <= STORED_ON_SERVERS;
+        let is_few = |stored: &&u64| database.kind == DatabaseKind::Sqlite || **stored <= STORED_ON_SERVERS;
         let mut figures = Vec::new();
         for stored in setup.sizes.jobs_stored.iter().filter(is_few) {
             let mut bare = database.empty("bare").await?.bare().await?;
@@ -46,15 +46,15 @@ pub(super) fn run(setup: &Setup) -> Figures {
     })
 }
 
-/// Plans second after second. A figure with the middle time of its seconds is told next to the bare limit.
+/// Plans second after second, and reports the median beside the bare limit.
 async fn plan(
     database: &Database,
     stored: u64,
     due: u64,
     ticks: u64,
     watch: &Arc<Watch>,
-) -> Result<Vec<(Figure, Option<Duration>)>, Failure> {
-    // Noon: the seconds that are planned lie on one day.
+) -> Result<Vec<(Figure, Option<Duration>)>, BenchError> {
+    // Noon, so that all seconds lie on one day.
     let start = whole_day(watch.now()).saturating_add(Duration::from_secs(43_200));
     let slots = stored / due;
     let hands = Hands::at(start);
@@ -112,7 +112,7 @@ async fn plan(
     Ok(figures)
 }
 
-/// What the seconds of one kind took.
+/// The durations of the seconds of one kind.
 #[derive(Default)]
 struct Spent {
     took: Vec<Duration>,

@@ -1,30 +1,30 @@
-//! A node that is killed with very many one-shots stored: how long until it is ready again, and until the first run that is due
-//! is sent. An agent receives it, so that nobody has to find the node first.
+//! A node that is killed with many one-shots stored: the time until it is ready again, and until it sends the first due
+//! run. An agent receives the run, because an executor would have to connect first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::Setup;
+use super::BenchSetup;
 use super::insert::SPAN;
-use super::stage::{PATIENCE, Stage, hand_over};
+use super::stage::{NativeStage, PATIENCE, hand_over};
 use crate::clock::Watch;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::rows::{OneShots, Order};
 use crate::served::{Agent, Served};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// When the first of those that are stored is due: after the scenario.
+/// The stored runs are due after this time, when the scenario is over.
 const QUIET: Duration = Duration::from_secs(1_800);
 
-/// How many are due while the node is away.
+/// Runs that are due while the node is away.
 const DUE: u64 = 1_000;
 
-/// How long it is dead at least.
+/// The least time that the node is away.
 const DEAD: Duration = Duration::from_millis(500);
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("restart")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -33,7 +33,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
             vec![OneShots::new(stored, Order::Random, now.saturating_add(QUIET), SPAN)]
         };
         let begun = Watch::start();
-        let mut stage = Stage::filled(setup, &database, shots).await?;
+        let mut stage = NativeStage::filled(setup, &database, shots).await?;
         let filled = begun.elapsed();
         let agent = Agent::start(&stage.watch).await?;
         let target = json!({"kind": "http", "url": format!("http://{}/", agent.address), "body": {}});
@@ -68,6 +68,6 @@ pub(super) fn run(setup: &Setup) -> Figures {
             .with("first_due_ms", first.as_secs_f64() * 1_000.0)
             .with("last_due_ms", last.as_secs_f64() * 1_000.0)
             .with("filled_s", filled.as_secs_f64());
-        Ok::<_, Failure>(vec![figure])
+        Ok::<_, BenchError>(vec![figure])
     })
 }

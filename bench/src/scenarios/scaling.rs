@@ -1,31 +1,31 @@
-//! One, two and three nodes on one database, each held to the same small share of a core: what a node more brings, how the work
-//! falls to them, and what the database itself takes.
+//! One, two and three nodes on one database, each limited to the same small share of a core: what another node adds, how
+//! the work is distributed, and what the database itself uses.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Setup;
+use super::BenchSetup;
 use super::executors::COUNTING;
 use super::stage::{create_job, hand_over, launch, since_1970, whole};
 use crate::clock::Watch;
-use crate::database::{Database, Wanted};
+use crate::database::{Database, DatabaseChoice};
 use crate::machine::{cpu_seconds, cpu_seconds_of, resident_bytes_of};
-use crate::place::{Place, SHARDS};
+use crate::place::{DatabaseFolder, SHARDS};
 use crate::served::{LOOK_SELDOM, Launch, Native, Served, Share};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// With how many nodes.
+/// The numbers of nodes.
 const NODES: [usize; 3] = [1, 2, 3];
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    // Nodes share a server; where none was named, both kinds in turn.
+pub(super) fn run(setup: &BenchSetup) -> Figures {
+    // Nodes need a server; if none was named, both kinds are measured.
     let wanted = match &setup.database {
-        Wanted::Embedded => vec![Wanted::ScratchPostgres, Wanted::ScratchMariaDb],
+        DatabaseChoice::Embedded => vec![DatabaseChoice::ScratchPostgres, DatabaseChoice::ScratchMariaDb],
         other => vec![other.clone()],
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -33,8 +33,8 @@ pub(super) fn run(setup: &Setup) -> Figures {
     for wanted in wanted {
         let mut alone = None;
         for nodes in NODES {
-            // A server of its own each time: none is measured with what the one before left to be tidied up.
-            let database = Database::start(&wanted, Place::make(&setup.dir, "scaling")?)?;
+            // A new server each time, so that none is measured while it cleans up after the previous case.
+            let database = Database::start(&wanted, DatabaseFolder::make(&setup.dir, "scaling")?)?;
             let figure = runtime.block_on(measure(setup, &database, nodes))?.on(database.kind);
             let rate = figure.rate.unwrap_or(0.0);
             let first = *alone.get_or_insert(rate);
@@ -44,14 +44,14 @@ pub(super) fn run(setup: &Setup) -> Figures {
     Ok(figures)
 }
 
-/// A node, and the group that holds it to its share.
+/// A node and the control group that limits it.
 struct Member {
     node: Served,
     // Dropped after the node.
     share: Option<Share>,
 }
 
-async fn measure(setup: &Setup, database: &Database, nodes: usize) -> Result<Figure, Failure> {
+async fn measure(setup: &BenchSetup, database: &Database, nodes: usize) -> Result<Figure, BenchError> {
     let watch = Arc::new(Watch::start());
     let mut home = database.empty("node").await?;
     let launch = launch(setup, database, &mut home)?;
@@ -66,7 +66,7 @@ async fn measure(setup: &Setup, database: &Database, nodes: usize) -> Result<Fig
     let job = create_job(&mut members[0].node, "bench").await?;
 
     let count = setup.sizes.scaled * nodes as u64;
-    // Handing over takes of the nodes' shares as well, and is not what is measured here.
+    // Submitting uses the nodes' shares too, and is not measured here.
     let lead = setup.sizes.lead + COUNTING + Duration::from_secs(count / 5_000);
     let due = super::cron::next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
     let each = setup.sizes.scaled;
@@ -117,14 +117,14 @@ async fn measure(setup: &Setup, database: &Database, nodes: usize) -> Result<Fig
     Ok(figure)
 }
 
-async fn start(launch: &Launch, number: usize, percent: u64) -> Result<Member, Failure> {
+async fn start(launch: &Launch, number: usize, percent: u64) -> Result<Member, BenchError> {
     let launch = Launch {
         folder: launch.folder.join(number.to_string()),
         name: Some(format!("node-{number}")),
         ..launch.clone()
     };
     std::fs::create_dir_all(&launch.folder)?;
-    // Where no group can be made, the nodes share the machine as they like, and that is said.
+    // Without a control group the nodes are not limited, and the figure says so.
     let share = Share::make(&number.to_string(), percent).ok();
     let mut node = Served::begin(&launch, share.as_ref())?;
     node.wait().await?;
@@ -132,7 +132,7 @@ async fn start(launch: &Launch, number: usize, percent: u64) -> Result<Member, F
 }
 
 /// Waits until every shard has a holder, and each node has some.
-async fn wait_for_shares(members: &mut [Member]) -> Result<(), Failure> {
+async fn wait_for_shares(members: &mut [Member]) -> Result<(), BenchError> {
     let mut last = Vec::new();
     let mut same = 0;
     for _ in 0..600 {
@@ -152,7 +152,7 @@ async fn wait_for_shares(members: &mut [Member]) -> Result<(), Failure> {
     Err(format!("the nodes did not agree about the shards: {last:?}").into())
 }
 
-async fn wait(watch: &Watch, native: &Native, count: u64) -> Result<Duration, Failure> {
+async fn wait(watch: &Watch, native: &Native, count: u64) -> Result<Duration, BenchError> {
     let deadline = watch.elapsed() + PATIENCE;
     while native.counts().1 < count {
         if watch.elapsed() > deadline {

@@ -1,4 +1,4 @@
-//! A whole node with a native executor and a job for it: what most scenarios of one-shots begin with.
+//! A whole node with a native executor and a job for it, as most scenarios of one-shots need it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use punctual_core::model::JobId;
 use punctual_node::ports::Store;
 use serde_json::{Value, json};
 
-use super::Setup;
+use super::BenchSetup;
 use super::cron::next_instant;
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::{Watch, store_clock};
-use crate::database::{Database, Home, Kind};
+use crate::database::{Database, DatabaseKind, Home};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::rows::{OneShots, submit};
 use crate::served::{Arrived, LOOK_OFTEN, Launch, Native, Served};
@@ -20,17 +20,17 @@ use crate::served::{Arrived, LOOK_OFTEN, Launch, Native, Served};
 /// How long what is late may still come.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How many are handed over in one request.
+/// Runs in one request.
 const BATCH: usize = 10_000;
 
-/// How many are written at once by who fills a store.
+/// Runs in one batch when a store is filled.
 const FILL_BATCH: u64 = 2_000;
 
-/// How often the memory of a node is looked at.
+/// The interval between samples of a node's memory.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// A node, its executor, and a job.
-pub(super) struct Stage {
+pub(super) struct NativeStage {
     pub(super) watch: Arc<Watch>,
     pub(super) node: Served,
     pub(super) native: Native,
@@ -38,33 +38,33 @@ pub(super) struct Stage {
     pub(super) launch: Launch,
 }
 
-/// Where a scenario's node is found, and how its store is filled without it.
-pub(super) fn launch(setup: &Setup, database: &Database, home: &mut Home) -> Result<Launch, Failure> {
-    let punctual = setup.punctual.as_deref().ok_or("where is the program punctual?")?;
+/// The settings of a scenario's node, and the address of its database for filling it without the node.
+pub(super) fn launch(setup: &BenchSetup, database: &Database, home: &mut Home) -> Result<Launch, BenchError> {
+    let punctual = setup.punctual.as_deref().ok_or("the path of the program `punctual` is not known")?;
     let mut launch = Launch::new(punctual, database.place().file("data"));
     match home.kind {
-        Kind::Sqlite => home.file = launch.folder.join("punctual.db"),
-        Kind::Postgres | Kind::MariaDb => launch.database = Some(home.address.clone()),
+        DatabaseKind::Sqlite => home.file = launch.folder.join("punctual.db"),
+        DatabaseKind::Postgres | DatabaseKind::MariaDb => launch.database = Some(home.address.clone()),
     }
     Ok(launch)
 }
 
-impl Stage {
+impl NativeStage {
     /// Starts a node on an empty database, and its executor.
-    pub(super) async fn open(setup: &Setup, database: &Database) -> Result<Stage, Failure> {
+    pub(super) async fn open(setup: &BenchSetup, database: &Database) -> Result<NativeStage, BenchError> {
         let mut home = database.empty("node").await?;
         let launch = launch(setup, database, &mut home)?;
         let mut node = Served::start(&launch).await?;
         let job = create_job(&mut node, "bench").await?;
-        Stage::with(launch, node, job).await
+        NativeStage::with(launch, node, job).await
     }
 
-    /// Starts a node in whose store so many one-shots lie before it begins.
+    /// Fills a store with one-shots, then starts a node on it.
     pub(super) async fn filled(
-        setup: &Setup,
+        setup: &BenchSetup,
         database: &Database,
         shots: impl Fn(Timestamp) -> Vec<OneShots>,
-    ) -> Result<Stage, Failure> {
+    ) -> Result<NativeStage, BenchError> {
         let mut home = database.empty("node").await?;
         let launch = launch(setup, database, &mut home)?;
         let mut node = Served::start(&launch).await?;
@@ -72,27 +72,27 @@ impl Stage {
         drop(node);
         fill(&home, &job, shots).await?;
         let node = Served::start(&launch).await?;
-        Stage::with(launch, node, job).await
+        NativeStage::with(launch, node, job).await
     }
 
-    async fn with(launch: Launch, node: Served, job: Value) -> Result<Stage, Failure> {
+    async fn with(launch: Launch, node: Served, job: Value) -> Result<NativeStage, BenchError> {
         let watch = Arc::new(Watch::start());
         let native = Native::start(&watch, node.authority(), node.token(), "bench", LOOK_OFTEN).await?;
-        Ok(Stage { watch, node, native, job, launch })
+        Ok(NativeStage { watch, node, native, job, launch })
     }
 
-    /// The next whole second that lies so far ahead.
+    /// The next whole second after `lead`.
     pub(super) fn second(&self, lead: Duration) -> Timestamp {
         next_instant(self.watch.now().saturating_add(lead), Duration::from_secs(1))
     }
 
-    /// Hands runs over, each due at one of these milliseconds.
-    pub(super) async fn submit(&mut self, dues: impl Iterator<Item = i64>) -> Result<Vec<u64>, Failure> {
+    /// Submits runs, each due at one of these milliseconds.
+    pub(super) async fn submit(&mut self, dues: impl Iterator<Item = i64>) -> Result<Vec<u64>, BenchError> {
         hand_over(&mut self.node, &self.job, dues).await
     }
 
-    /// Waits until the results of so many are kept: when that was, since 1970, and the memory of the node meanwhile.
-    pub(super) async fn wait(&self, count: u64, due_in: Duration) -> Result<(Duration, Memory), Failure> {
+    /// Waits until `count` results are stored. Returns when that was, since 1970, and the node's memory meanwhile.
+    pub(super) async fn wait(&self, count: u64, due_in: Duration) -> Result<(Duration, Memory), BenchError> {
         let deadline = self.watch.elapsed() + due_in + PATIENCE;
         let mut memory = Memory::default();
         let mut sampled = Duration::ZERO;
@@ -112,13 +112,13 @@ impl Stage {
         Ok((self.watch.date(), memory))
     }
 
-    /// The seconds of CPU that the node has taken.
+    /// CPU seconds of the node.
     pub(super) fn cpu(&self) -> f64 {
         cpu_seconds_of(self.node.id())
     }
 }
 
-/// What a node had in memory over a time.
+/// The resident memory of a node over a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     pub(super) first: u64,
@@ -135,24 +135,24 @@ impl Memory {
     }
 }
 
-/// A job that native executors do.
-pub(super) async fn create_job(node: &mut Served, name: &str) -> Result<Value, Failure> {
+/// A job for native executors.
+pub(super) async fn create_job(node: &mut Served, name: &str) -> Result<Value, BenchError> {
     create_job_of(node, "bench", name).await
 }
 
 /// The same in an app of its own.
-pub(super) async fn create_job_of(node: &mut Served, app: &str, name: &str) -> Result<Value, Failure> {
+pub(super) async fn create_job_of(node: &mut Served, app: &str, name: &str) -> Result<Value, BenchError> {
     let target = json!({"kind": "executor", "handler": "bench", "route": "round"});
     let job = json!({"app": app, "name": name, "schedule": {"kind": "manual"}, "target": target});
     Ok(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone())
 }
 
-/// Hands runs over in requests of many; their numbers.
+/// Submits runs in large requests, and returns their ids.
 pub(super) async fn hand_over(
     node: &mut Served,
     job: &Value,
     dues: impl Iterator<Item = i64>,
-) -> Result<Vec<u64>, Failure> {
+) -> Result<Vec<u64>, BenchError> {
     let one = |at: i64| {
         let due = Timestamp::from_millis(at).to_string();
         json!({"job": job, "at": due, "payload": at.to_string()})
@@ -167,7 +167,11 @@ pub(super) async fn hand_over(
 }
 
 /// Writes one-shots of a job into a store that no node has open.
-async fn fill(home: &Home, job: &Value, shots: impl Fn(Timestamp) -> Vec<OneShots>) -> Result<(), Failure> {
+async fn fill(
+    home: &Home,
+    job: &Value,
+    shots: impl Fn(Timestamp) -> Vec<OneShots>,
+) -> Result<(), BenchError> {
     let job = job.as_u64().and_then(|job| u32::try_from(job).ok()).ok_or("the job has no number")?;
     let watch = Arc::new(Watch::start());
     let store: Arc<dyn Store> = home.open(store_clock(&watch), false).await?;
@@ -181,7 +185,7 @@ async fn fill(home: &Home, job: &Value, shots: impl Fn(Timestamp) -> Vec<OneShot
     Ok(())
 }
 
-/// How many are missing, and how many arrived more than once.
+/// Number of missing runs, and number that arrived more than once.
 pub(super) fn whole(arrived: &[Arrived], count: u64) -> (u64, u64) {
     let mut runs: Vec<u64> = arrived.iter().map(|one| one.run).collect();
     runs.sort_unstable();
@@ -189,7 +193,7 @@ pub(super) fn whole(arrived: &[Arrived], count: u64) -> (u64, u64) {
     (count.saturating_sub(runs.len() as u64), arrived.len() as u64 - runs.len() as u64)
 }
 
-/// How late each arrived.
+/// The lateness of each run.
 pub(super) fn lags(arrived: &[Arrived]) -> Vec<Duration> {
     arrived.iter().map(|one| one.at.saturating_sub(since_1970(one.due))).collect()
 }

@@ -1,4 +1,4 @@
-//! Jobs of one app whose calls hang, beside other apps: how late those are meanwhile, and how many are not called at all.
+//! Jobs of one app whose calls hang, beside other apps: the lateness of the others, and how many of their runs are not sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use calendar::Timestamp;
 use serde_json::{Value, json};
 
-use super::Setup;
+use super::BenchSetup;
 use super::cron::next_instant;
 use super::herd::{count_runs, wait_for};
 use super::stage::{lags, launch};
 use crate::clock::Watch;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Agent, HANG, Manner, Served};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// Apps beside the one that hangs.
+/// Apps beside the hanging one.
 const APPS: u64 = 8;
 
-/// How often each of them has a run due.
+/// The interval of each app's runs.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// How long what is late may still come.
+/// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the hanging calls may last: longer than anything here.
+/// The timeout of the hanging calls, longer than the scenario.
 const TIMEOUT: &str = "2h";
 
 /// Which jobs hang.
 struct Case {
     said: &'static str,
-    /// How many jobs of one app hang.
+    /// Number of hanging jobs.
     jobs: u64,
-    /// Over how many hosts of their own; none, if they call the host that the others call.
+    /// Number of hosts that they call; 0 if they call the host of the other apps.
     hosts: usize,
 }
 
@@ -42,12 +42,12 @@ const CASES: [Case; 3] = [
     Case { said: "two jobs on a shared host", jobs: 2, hosts: 0 },
 ];
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     CASES.iter().map(|case| runtime.block_on(starve(setup, case))).collect()
 }
 
-async fn starve(setup: &Setup, case: &Case) -> Result<Figure, Failure> {
+async fn starve(setup: &BenchSetup, case: &Case) -> Result<Figure, BenchError> {
     let database = setup.start("starve")?;
     let watch = Arc::new(Watch::start());
     let agent = Agent::with(&watch, Manner::Timed).await?;
@@ -98,7 +98,7 @@ async fn create(
     (app, name): (&str, &str),
     agent: &Agent,
     path: &str,
-) -> Result<Value, Failure> {
+) -> Result<Value, BenchError> {
     let target = json!({"kind": "http", "url": format!("http://{}{path}", agent.address)});
     let schedule = json!({"kind": "manual"});
     let job = json!({"app": app, "name": name, "schedule": schedule, "target": target, "timeout": TIMEOUT});
@@ -108,7 +108,7 @@ async fn create(
 async fn submit<'a>(
     node: &mut Served,
     runs: impl Iterator<Item = (&'a Value, Timestamp)>,
-) -> Result<(), Failure> {
+) -> Result<(), BenchError> {
     let runs: Vec<Value> = runs.map(|(job, at)| json!({"job": job, "at": at.to_string()})).collect();
     node.ask("POST", "/api/v1/runs", &json!({"runs": runs})).await.map(drop)
 }

@@ -1,37 +1,37 @@
-//! Very many one-shots stored, and so many due every second, to a native executor: how late they are received, and whether the
-//! node's memory stays as it is. `sustained` stores nothing else, and goes on for long at a rate that takes all that there is.
+//! Many one-shots stored and a steady rate of due ones, to a native executor: lateness, and whether the node's memory stays
+//! constant. `sustained` stores nothing else, and runs for long at a rate that saturates the machine.
 
 use std::time::Duration;
 
 use calendar::Timestamp;
 
-use super::Setup;
+use super::BenchSetup;
 use super::insert::SPAN;
-use super::stage::{Stage, lags, since_1970, whole};
+use super::stage::{NativeStage, lags, since_1970, whole};
 use crate::rows::{OneShots, Order};
 use crate::{Figure, Figures};
 
-/// When the first of those that are only stored is due: after the scenario.
+/// The stored runs are due after this time, when the scenario is over.
 const QUIET: Duration = Duration::from_secs(3_600);
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     measure(setup, "stored")
 }
 
-/// Nothing but what is due, as much as a node should do, for long.
-pub(super) fn sustained(setup: &Setup) -> Figures {
+/// Only due runs, at the rate that a node should sustain, for long.
+pub(super) fn sustained(setup: &BenchSetup) -> Figures {
     let (due_rate, steady) = (setup.sizes.sustained_rate, setup.sizes.sustained);
     let sizes = crate::Sizes { stored: 0, due_rate, steady, ..setup.sizes.clone() };
-    measure(&Setup { sizes, ..setup.clone() }, "sustained")
+    measure(&BenchSetup { sizes, ..setup.clone() }, "sustained")
 }
 
-fn measure(setup: &Setup, name: &'static str) -> Figures {
+fn measure(setup: &BenchSetup, name: &'static str) -> Figures {
     let database = setup.start(name)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stored, rate, lasts) = (setup.sizes.stored, setup.sizes.due_rate, setup.sizes.steady);
         let count = rate * lasts.as_secs();
-        // So late that everything is stored and the node has begun.
+        // Late enough that everything is stored and the node has started.
         let lead = 4 * setup.sizes.lead + setup.filling(stored + count);
         let start = std::cell::Cell::new(0_i64);
         let shots = |now: Timestamp| {
@@ -41,7 +41,7 @@ fn measure(setup: &Setup, name: &'static str) -> Figures {
             let due = OneShots::new(count, Order::Rows, from, lasts);
             if stored == 0 { vec![due] } else { vec![quiet, due] }
         };
-        let stage = Stage::filled(setup, &database, shots).await?;
+        let stage = NativeStage::filled(setup, &database, shots).await?;
         let due_in = since_1970(start.get()).saturating_sub(stage.watch.date());
         let is_in_time = f64::from(u8::from(!due_in.is_zero()));
         tokio::time::sleep(due_in).await;

@@ -1,5 +1,5 @@
-//! One-shots handed over through the API, each request waiting for its answer, which comes when they are durable: one a request over
-//! many connections, beside a bare loop of such requests, and many a request over a few.
+//! One-shots submitted through the API, each request waiting until they are durable: one a request over many connections,
+//! beside a bare loop of such requests, and many a request over a few connections.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -11,24 +11,24 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::Setup;
+use super::BenchSetup;
 use super::stage::{create_job, launch};
 use crate::clock::{Watch, store_clock};
 use crate::database::{Database, Home};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Agent, Served, call_in_a_loop};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How many a request, and over how many connections.
+/// Runs in a request, and number of connections.
 const CASES: [(u64, usize); 3] = [(1, 256), (1_000, 4), (10_000, 2)];
 
-/// They are due so far ahead that none begins.
+/// Due far enough ahead that none begins.
 const AHEAD: Duration = Duration::from_secs(3_600);
 
 /// A payload of about a hundred bytes.
 const NOTE: &str = "a no-op of a hundred bytes";
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("submit")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures = Vec::new();
@@ -41,11 +41,11 @@ pub(super) fn run(setup: &Setup) -> Figures {
 }
 
 async fn measure(
-    setup: &Setup,
+    setup: &BenchSetup,
     database: &Database,
     batch: u64,
     connections: usize,
-) -> Result<Figure, Failure> {
+) -> Result<Figure, BenchError> {
     let watch = Arc::new(Watch::start());
     let count = match batch {
         1 => setup.sizes.submitted_alone,
@@ -84,7 +84,7 @@ async fn measure(
     let (cpu, rss) = (cpu_seconds_of(node.id()) - cpu, resident_bytes_of(node.id()));
     let servers = database.cpu_seconds().zip(servers);
     let counts = home.counts().await?.since(before, count as f64);
-    // Killed, so that what was acknowledged has to be in the store.
+    // Killed, so that acknowledged runs have to be in the store.
     node.kill();
     let stored = stored(&home, &watch).await?;
     let case = format!("{batch} a request, {connections} connections");
@@ -104,14 +104,14 @@ async fn measure(
     })
 }
 
-/// Hands over what is next until nothing is left: how long each request took, and how many were accepted.
+/// Submits batches until none is left. Returns the duration of each request, and the number of accepted runs.
 async fn hand_over(
     mut node: Served,
     form: Arc<Form>,
     next: Arc<AtomicU64>,
     count: u64,
     watch: Arc<Watch>,
-) -> Result<(Vec<Duration>, u64), Failure> {
+) -> Result<(Vec<Duration>, u64), BenchError> {
     let (mut took, mut accepted) = (Vec::new(), 0);
     loop {
         let from = next.fetch_add(form.batch, Ordering::Relaxed);
@@ -122,17 +122,17 @@ async fn hand_over(
         let begun = watch.elapsed();
         let answer = node.ask_text("POST", "/api/v1/runs", body).await?;
         took.push(watch.elapsed() - begun);
-        accepted += serde_json::from_slice::<Answer>(&answer)?.accepted;
+        accepted += serde_json::from_slice::<SubmitAnswer>(&answer)?.accepted;
     }
 }
 
-/// What is read of an answer.
+/// The answer to a submission.
 #[derive(Deserialize)]
-struct Answer {
+struct SubmitAnswer {
     accepted: u64,
 }
 
-/// What all requests have in common.
+/// The fields that all requests have in common.
 struct Form {
     job: Value,
     due: String,
@@ -140,7 +140,7 @@ struct Form {
 }
 
 impl Form {
-    /// A request with these runs, written as text.
+    /// The body of a request with these runs.
     fn body(&self, mut numbers: Range<u64>) -> String {
         let mut body = String::with_capacity(300 * (numbers.end - numbers.start) as usize);
         if self.batch == 1 {
@@ -169,7 +169,7 @@ impl Form {
     }
 }
 
-async fn stored(home: &Home, watch: &Arc<Watch>) -> Result<u64, Failure> {
+async fn stored(home: &Home, watch: &Arc<Watch>) -> Result<u64, BenchError> {
     let store = home.open(store_clock(watch), false).await?;
     Ok(store.storage().await?.iter().map(|bucket| bucket.runs).sum())
 }

@@ -1,5 +1,5 @@
-//! A second of looking and planning while very many jobs are stored of which hardly any are due: the cost must follow what is
-//! due, so it is measured with a hundredth of them as well.
+//! A second of planning with many jobs stored of which hardly any are due: the cost must depend on the due jobs only, so it
+//! is measured with a hundredth of the jobs as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use punctual_node::Settings;
 use punctual_node::ports::Store;
 
-use super::Setup;
+use super::BenchSetup;
 use super::plan::{load, plan_all, whole_day};
 use crate::clock::{Hands, Watch};
 use crate::database::Database;
@@ -15,18 +15,18 @@ use crate::filler::fill;
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::outside::{Closed, node};
 use crate::rows::create_jobs;
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
-/// How many jobs are due in each second.
+/// Jobs due in each second.
 const DUE: u64 = 20;
 
-/// Each of them fires every so many seconds.
+/// Seconds between two fire times of such a job.
 const SLOTS: u64 = 30;
 
-/// From when on the others are due.
+/// The other jobs are due after this time.
 const IDLE_FOR: Duration = Duration::from_secs(30 * 86_400);
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let database = setup.start("tick")?;
     let stored = setup.sizes.idle_jobs;
     setup.block_on(async {
@@ -39,10 +39,10 @@ pub(super) fn run(setup: &Setup) -> Figures {
     })
 }
 
-async fn tick(database: &Database, stored: u64, ticks: u64) -> Result<Figure, Failure> {
+async fn tick(database: &Database, stored: u64, ticks: u64) -> Result<Figure, BenchError> {
     let watch = Arc::new(Watch::start());
     let home = database.empty("store").await?;
-    // Noon: the seconds that are planned lie on one day.
+    // Noon, so that all seconds lie on one day.
     let start = whole_day(watch.now()).saturating_add(Duration::from_secs(43_200));
     let hands = Hands::at(start);
     let store: Arc<dyn Store> = home.open(hands.store_clock(), true).await?;
@@ -89,7 +89,7 @@ async fn tick(database: &Database, stored: u64, ticks: u64) -> Result<Figure, Fa
     if let Some((after, before)) = servers {
         figure = figure.with("server_cpu_ms_per_tick", (after - before) * 1_000.0 / ticks as f64);
     }
-    // With the renewal of leases, which comes once a second too.
+    // Including the renewal of leases, which happens once a second too.
     for (name, count) in
         [("statements_per_tick", counts.statements), ("rows_read_per_tick", counts.rows_read)]
     {

@@ -1,7 +1,7 @@
-//! What a node holds in memory with many one-shots loaded, all of them within its window.
+//! The memory of a node with many one-shots loaded, all of them within its window.
 //!
-//! The database is filled by another process, and everything is read once without a node first: what that leaves behind
-//! is SQLite's and the allocator's, what comes on top is the node's.
+//! The database is filled by another process, and everything is read once without a node first: that memory belongs to
+//! SQLite and the allocator, and what is added afterwards to the node.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,23 +14,23 @@ use punctual_core::wheel::Mark;
 use punctual_node::Settings;
 use punctual_node::ports::{Clock, Store};
 
-use super::{Setup, block_on};
+use super::{BenchSetup, block_on};
 use crate::clock::{Hands, Watch};
 use crate::machine::{resident_bytes, resident_bytes_max};
 use crate::outside::{Closed, node};
-use crate::place::{Place, open};
+use crate::place::{DatabaseFolder, open};
 use crate::rows::{OneShots, Order, TERM, create_manual, hold_all, submit};
-use crate::{Failure, Figure, Figures};
+use crate::{BenchError, Figure, Figures};
 
 /// Fixed, so that the process that fills and the one that loads agree.
 const START: &str = "2026-06-01T12:00:00Z";
 
-/// They are due within an hour that lies an hour ahead.
+/// The one-shots are due within an hour that begins an hour ahead.
 const AHEAD: Duration = Duration::from_secs(3_600);
 const SPAN: Duration = Duration::from_secs(3_600);
 
-pub(super) fn run(setup: &Setup) -> Figures {
-    let place = Place::make(&setup.dir, "timers")?;
+pub(super) fn run(setup: &BenchSetup) -> Figures {
+    let place = DatabaseFolder::make(&setup.dir, "timers")?;
     let path = place.file("store.db");
     let count = setup.sizes.loaded;
     match &setup.program {
@@ -46,7 +46,7 @@ pub(super) fn run(setup: &Setup) -> Figures {
 }
 
 /// Fills a database with one-shots.
-pub fn fill(path: &Path, count: u64) -> Result<(), Failure> {
+pub fn fill(path: &Path, count: u64) -> Result<(), BenchError> {
     let watch = Arc::new(Watch::start());
     let start: Timestamp = START.parse()?;
     block_on(async {
@@ -58,7 +58,7 @@ pub fn fill(path: &Path, count: u64) -> Result<(), Failure> {
     })
 }
 
-async fn load(path: &Path, count: u64) -> Result<Figure, Failure> {
+async fn load(path: &Path, count: u64) -> Result<Figure, BenchError> {
     let watch = Watch::start();
     let before = resident_bytes();
     let hands = Hands::at(START.parse()?);
@@ -93,8 +93,8 @@ async fn load(path: &Path, count: u64) -> Result<Figure, Failure> {
         .with("node_bytes_per_timer", of_node as f64 / loaded.max(1) as f64))
 }
 
-/// Reads everything as a node would, and keeps nothing.
-async fn read_through(store: &dyn Store, now: Timestamp, page: usize) -> Result<u64, Failure> {
+/// Reads everything as a node does, and keeps nothing.
+async fn read_through(store: &dyn Store, now: Timestamp, page: usize) -> Result<u64, BenchError> {
     let leases = hold_all(store, NodeId(1), now).await?;
     let (mut count, mut from) = (0, Some(Mark { due: Timestamp::MIN, id: 0 }));
     while let Some(mark) = from {

@@ -1,5 +1,5 @@
-//! The wheel next to an ordered map with an index by id, which is what one would write first. `cargo bench -p
-//! punctual-core` measures the same with more patience.
+//! The wheel beside an ordered map with an index by id, which is the obvious alternative. `cargo bench -p punctual-core`
+//! measures the same with more repetitions.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -8,14 +8,14 @@ use calendar::Timestamp;
 use punctual_core::wheel::{Timer, Wheel};
 use rustc_hash::FxHashMap;
 
-use super::Setup;
+use super::BenchSetup;
 use crate::clock::Watch;
 use crate::rows::{Order, scatter};
 use crate::{Figure, Figures};
 
 const HOUR: u64 = 3_600_000;
 
-pub(super) fn run(setup: &Setup) -> Figures {
+pub(super) fn run(setup: &BenchSetup) -> Figures {
     let watch = Watch::start();
     let count = setup.sizes.timers;
     let mut figures = Vec::new();

@@ -1,5 +1,4 @@
-//! Clients that take from a node what they can get: connections, streams, memory, and its time. Each comes again when it
-//! was sent away.
+//! Clients that exhaust a node's resources: connections, streams, memory and time. Each comes back after it was rejected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,41 +12,41 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::wire::Target;
-use crate::Failure;
+use crate::BenchError;
 
-/// How long an abuser rests before it comes again.
+/// The pause before an abuser comes back.
 const REST: Duration = Duration::from_secs(1);
 
-/// How long it takes until all have come.
+/// The span over which they arrive.
 const COMING: Duration = Duration::from_secs(2);
 
-/// How much of a body is sent by somebody who shows no token.
+/// Bytes of a body that is sent without a token.
 const BODY: usize = 1_250_000;
 
-/// How long the line is that a stream never ends.
+/// Bytes of the line that a stream never ends.
 const HALF_LINE: usize = 64 << 10;
 
-/// How many attempts a callback names.
+/// Attempts named in a callback.
 const NAMED: usize = 300_000;
 
-/// What is done to a node.
+/// A kind of abuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abuse {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silence,
-    /// Speaks HTTP/2, answers pings, and asks for nothing.
+    /// Speaks HTTP/2, answers pings, and sends no request.
     Idle,
-    /// Listens to events.
+    /// Streams events.
     Listen,
-    /// Sends a long body without a token, but for its last byte.
+    /// Sends all but the last byte of a long body, without a token.
     Body,
-    /// Begins a stream of lines and ends no line.
+    /// Streams a line that never ends.
     HalfLine,
-    /// Reports hundreds of thousands of attempts that never were.
+    /// Reports hundreds of thousands of unknown attempts.
     Callback,
 }
 
-/// Those who abuse a node, until the value goes.
+/// The abusers of a node, until this is dropped.
 pub(crate) struct Abusers {
     tasks: JoinSet<()>,
     rounds: Arc<AtomicU64>,
@@ -58,19 +57,19 @@ impl Abusers {
         Abusers { tasks: JoinSet::new(), rounds: Arc::default() }
     }
 
-    /// Lets a number of clients do one thing to a node, again and again.
-    pub(crate) fn join(&mut self, count: u64, abuse: Abuse, target: &Target, tokens: Tokens) {
-        // Made once: who abuses a node on the same machine must not take its cores.
+    /// Starts `count` clients that repeat one kind of abuse.
+    pub(crate) fn join(&mut self, count: u64, abuse: Abuse, target: &Target, tokens: AbuserTokens) {
+        // Built once: abusers on the same machine must not use up its cores.
         let said: Arc<[u8]> = words(abuse, &target.authority, tokens).into();
         for number in 0..count {
-            // Not all in one instant: that would measure how fast this machine makes connections.
+            // Not all at once, which would measure how fast this machine opens connections.
             let begins_after =
                 COMING * u32::try_from(number).unwrap_or(0) / u32::try_from(count).unwrap_or(1);
             let (target, rounds, said) = (target.clone(), Arc::clone(&self.rounds), Arc::clone(&said));
             self.tasks.spawn(async move {
                 tokio::time::sleep(begins_after).await;
                 loop {
-                    // Whatever comes of it, it is tried again: that is what makes it abuse.
+                    // Repeated whatever the result: that makes it abuse.
                     let _ = match abuse {
                         Abuse::Idle => idle(&target).await,
                         _ => write_and_wait(&target, &said).await,
@@ -82,21 +81,21 @@ impl Abusers {
         }
     }
 
-    /// How many attempts were refused or given up.
+    /// Number of connections that were rejected or given up.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
 }
 
-/// What abusers may show, where they show anything.
+/// The tokens of abusers that have one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tokens {
+pub(crate) struct AbuserTokens {
     pub(crate) api: &'static str,
     pub(crate) executor: &'static str,
 }
 
-/// What an abuser says, where it speaks HTTP/1.
-fn words(abuse: Abuse, host: &str, tokens: Tokens) -> Vec<u8> {
+/// The bytes that an abuser sends over HTTP/1.
+fn words(abuse: Abuse, host: &str, tokens: AbuserTokens) -> Vec<u8> {
     let post =
         |path: &str, headers: String| format!("POST {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n\r\n");
     let bearer = format!("authorization: Bearer {}", tokens.api);
@@ -127,8 +126,8 @@ fn words(abuse: Abuse, host: &str, tokens: Tokens) -> Vec<u8> {
     }
 }
 
-/// Says something, and then reads until the node ends the connection.
-async fn write_and_wait(target: &Target, said: &[u8]) -> Result<(), Failure> {
+/// Sends bytes, then reads until the node closes the connection.
+async fn write_and_wait(target: &Target, said: &[u8]) -> Result<(), BenchError> {
     let mut stream = target.connect().await?;
     stream.write_all(said).await?;
     stream.flush().await?;
@@ -137,7 +136,7 @@ async fn write_and_wait(target: &Target, said: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn idle(target: &Target) -> Result<(), Failure> {
+async fn idle(target: &Target) -> Result<(), BenchError> {
     let stream = TokioIo::new(target.connect().await?);
     let (sender, connection) = http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), stream).await?;
     connection.await?;

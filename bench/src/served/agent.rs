@@ -1,4 +1,4 @@
-//! An agent that remembers when each run arrived, and answers at once; calls of `/hang` it never answers.
+//! An agent that records when each run arrived, and answers at once, except to calls of `/hang`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,23 +15,23 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 
-/// Connections that may wait to be taken up.
+/// The backlog of connections that are not accepted yet.
 const BACKLOG: u32 = 1_024;
 
 /// A run that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) run: u64,
-    /// When it was due, in milliseconds since 1970, where that is known.
+    /// The due time in milliseconds since 1970; 0 if it is not known.
     pub(crate) due: i64,
-    /// Since 1970.
+    /// When it arrived, since 1970.
     pub(crate) at: Duration,
 }
 
-/// How an agent treats its callers.
+/// How an agent answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// It answers at once.
@@ -49,17 +49,17 @@ pub(crate) struct Agent {
     hanging: Arc<AtomicUsize>,
 }
 
-/// The path whose calls are taken and never answered.
+/// The path whose calls are never answered.
 pub(crate) const HANG: &str = "/hang";
 
 impl Agent {
-    pub(crate) async fn start(watch: &Arc<Watch>) -> Result<Agent, Failure> {
+    pub(crate) async fn start(watch: &Arc<Watch>) -> Result<Agent, BenchError> {
         Agent::with(watch, Manner::Quick).await
     }
 
-    pub(crate) async fn with(watch: &Arc<Watch>, manner: Manner) -> Result<Agent, Failure> {
-        // With the usual room for 128 connections that nobody has taken up yet, some of a node's 200 are not answered while
-        // both cores are busy, and the system asks again a second later: that would be measured instead of the node.
+    pub(crate) async fn with(watch: &Arc<Watch>, manner: Manner) -> Result<Agent, BenchError> {
+        // With the usual backlog of 128, some of a node's 200 connections are dropped while both cores are busy, and TCP retries
+        // a second later: that would be measured instead of the node.
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let listener = socket.listen(BACKLOG)?;
@@ -71,7 +71,7 @@ impl Agent {
         Ok(Agent { address, arrived, hanging })
     }
 
-    /// How many calls hang, or have hung.
+    /// Number of calls of `/hang` so far.
     pub(crate) fn hanging(&self) -> usize {
         self.hanging.load(Ordering::Relaxed)
     }
@@ -80,13 +80,13 @@ impl Agent {
         self.arrived.lock().expect("nobody panics while holding it").len()
     }
 
-    /// What has arrived since this was last asked.
+    /// The arrivals since the last call.
     pub(crate) fn take(&self) -> Vec<Arrived> {
         std::mem::take(&mut *self.arrived.lock().expect("nobody panics while holding it"))
     }
 }
 
-/// The runs that arrived, and how many calls hang.
+/// The arrivals, and the number of hanging calls.
 type Noted = (Arc<Mutex<Vec<Arrived>>>, Arc<AtomicUsize>);
 
 async fn serve(listener: TcpListener, watch: Arc<Watch>, (arrived, hanging): Noted, manner: Manner) {

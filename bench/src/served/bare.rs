@@ -1,4 +1,4 @@
-//! The bare limit: so many connections, each asking again as soon as it was answered.
+//! The bare limit: connections that each send the next request as soon as the last one was answered.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 
-/// What an agent of a benchmark is sent.
+/// The body that agents are sent.
 pub(crate) const HELLO: &str = r#"{"hello":"agent"}"#;
 
-/// How long `count` requests with such a body take over so many connections.
+/// The duration of `count` requests with this body over a number of connections.
 pub(crate) async fn call_in_a_loop(
     watch: &Watch,
     agent: SocketAddr,
     connections: usize,
     count: u64,
     body: impl Into<Bytes>,
-) -> Result<Duration, Failure> {
+) -> Result<Duration, BenchError> {
     let body = body.into();
     let left = Arc::new(AtomicU64::new(count));
     let mut streams = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) async fn call_in_a_loop(
     Ok(watch.elapsed() - started)
 }
 
-async fn call(stream: TcpStream, left: Arc<AtomicU64>, body: Bytes) -> Result<(), Failure> {
+async fn call(stream: TcpStream, left: Arc<AtomicU64>, body: Bytes) -> Result<(), BenchError> {
     stream.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -57,7 +57,7 @@ async fn call(stream: TcpStream, left: Arc<AtomicU64>, body: Bytes) -> Result<()
         sender.ready().await?;
         sender.send_request(request).await?.into_body().collect().await?;
     }
-    // One that came too late for any request has nothing to end well.
+    // A connection that was opened too late for any request needs no clean end.
     connection.abort();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bare limit of native executors: messages as long as theirs, to and fro over a WebSocket, read by nobody.
+//! The bare limit of native executors: messages of the same length, back and forth over a WebSocket, without parsing them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 
 /// Runs in a message, as many as a node sends at most.
 const BATCH: u64 = 500;
 
-/// Messages on their way, as many as a full executor has.
+/// Messages in flight, as many as a full executor has.
 const IN_FLIGHT: usize = 10;
 
-/// What the same bytes cost without anybody who reads them.
-pub(crate) struct Bare {
+/// The cost of the same bytes without parsing them.
+pub(crate) struct EchoResult {
     pub(crate) took: Duration,
     pub(crate) count: u64,
-    /// Bytes to and fro for each run, where that is known.
+    /// Bytes sent and received for each run, if known.
     pub(crate) wire: Option<f64>,
 }
 
-/// Sends messages with as many runs as `count`, each answered with one of reports.
-pub(crate) async fn echo(watch: &Arc<Watch>, count: u64) -> Result<Bare, Failure> {
+/// Sends messages with `count` runs in all; each message is answered with one of reports.
+pub(crate) async fn echo(watch: &Arc<Watch>, count: u64) -> Result<EchoResult, BenchError> {
     let (runs, reports, kept) = (list("runs", RUN), list("reports", REPORT), list("reports", KEPT));
     let wire = (runs.len() + reports.len() + kept.len()) as f64 / BATCH as f64;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -39,7 +39,7 @@ pub(crate) async fn echo(watch: &Arc<Watch>, count: u64) -> Result<Bare, Failure
         stream.set_nodelay(true)?;
         let (mut sink, mut stream) =
             WebSocketStream::from_raw_socket(stream, Role::Client, None).await.split();
-        // Each `runs` is answered; each `kept` is only read.
+        // Each `runs` is answered, each `kept` only read.
         let mut is_runs = true;
         while let Some(Ok(_)) = stream.next().await {
             if is_runs {
@@ -74,7 +74,7 @@ pub(crate) async fn echo(watch: &Arc<Watch>, count: u64) -> Result<Bare, Failure
     if heard < messages {
         return Err("the echo was cut".into());
     }
-    Ok(Bare { took, count: messages * BATCH, wire: Some(wire) })
+    Ok(EchoResult { took, count: messages * BATCH, wire: Some(wire) })
 }
 
 const RUN: &str = r#"{"run":43083124736001,"job":1,"name":"native","handler":"bench","fire_time":"2026-11-15T09:00:00.000Z","attempt":1,"token":1048577,"timeout_ms":30000,"payload":"1794819600000"}"#;

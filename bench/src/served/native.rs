@@ -1,4 +1,4 @@
-//! An executor made with the SDK, whose handler notes when it began. What is kept the node is asked.
+//! An executor made with the SDK, whose handler records when it began. The number of stored results is read from the node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::agent::Arrived;
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 
-/// How many it takes at once. Its handler does nothing, so this is how many are on their way.
+/// Its capacity. Its handler does nothing, so this is the number of runs in flight.
 const CAPACITY: u32 = 5_000;
 
-/// How often an idle node is asked how many have ended, and one that is held short.
+/// The interval between reads of the number of ended runs: from an idle node, and from one limited to a small share.
 pub(crate) const LOOK_OFTEN: Duration = Duration::from_millis(10);
 pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(100);
 
@@ -28,7 +28,7 @@ pub(crate) const LOOK_SELDOM: Duration = Duration::from_millis(100);
 pub(crate) struct Native {
     arrived: Arc<Mutex<Vec<Arrived>>>,
     ended: Arc<AtomicU64>,
-    /// How many had ended when this was last looked at.
+    /// Ended runs at the last read.
     before: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Native {
         token: &str,
         app: &str,
         look_every: Duration,
-    ) -> Result<Native, Failure> {
+    ) -> Result<Native, BenchError> {
         let arrived: Arc<Mutex<Vec<Arrived>>> = Arc::default();
         let (noted, clock) = (Arc::clone(&arrived), Arc::clone(watch));
         let note = move |context: Context| {
@@ -71,8 +71,8 @@ impl Native {
     }
 }
 
-/// Asks the node how many runs have succeeded, again and again.
-async fn look(node: String, token: String, ended: Arc<AtomicU64>, every: Duration) -> Result<(), Failure> {
+/// Reads the number of succeeded runs from the node, again and again.
+async fn look(node: String, token: String, ended: Arc<AtomicU64>, every: Duration) -> Result<(), BenchError> {
     let stream = TcpStream::connect(&node).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

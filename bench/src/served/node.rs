@@ -1,4 +1,4 @@
-//! A scratch node: the real program, in a folder and on a port of its own.
+//! A scratch node: the real program, with a folder and a port of its own.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use super::share::Share;
 use super::wire::{Certificate, Target};
-use crate::Failure;
+use crate::BenchError;
 
-/// What the first admin shows, in whichever database.
+/// The admin token.
 const TOKEN: &str = "bench-of-a-scratch-node-0123456789";
 
 /// How a node is started.
@@ -27,11 +27,11 @@ pub(crate) struct Launch {
     pub(crate) folder: PathBuf,
     /// The address of its database; none for the embedded store.
     pub(crate) database: Option<String>,
-    /// What it is called among others.
+    /// Its name in a cluster.
     pub(crate) name: Option<String>,
-    /// What executors show.
+    /// The token of executors.
     pub(crate) executor_token: Option<&'static str>,
-    /// Its certificate; none for connections in the clear.
+    /// Its certificate; none for plain connections.
     pub(crate) certificate: Option<Certificate>,
 }
 
@@ -48,27 +48,27 @@ impl Launch {
     }
 }
 
-/// A node that is stopped when the value goes.
+/// A node that is stopped when this is dropped.
 pub(crate) struct Served {
-    /// None for one more connection to a node that somebody else started.
+    /// None for a further connection to the node of another value.
     child: Option<Child>,
     target: Target,
     host: HeaderValue,
     bearer: HeaderValue,
-    /// None until something is asked.
+    /// None before the first request.
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Served {
     /// Starts a node, and waits until it is ready.
-    pub(crate) async fn start(launch: &Launch) -> Result<Served, Failure> {
+    pub(crate) async fn start(launch: &Launch) -> Result<Served, BenchError> {
         let mut served = Served::begin(launch, None)?;
         served.wait().await?;
         Ok(served)
     }
 
-    /// Starts a node that may be held to a share of the machine, and waits until it listens.
-    pub(crate) fn begin(launch: &Launch, share: Option<&Share>) -> Result<Served, Failure> {
+    /// Starts a node that may be limited to a share of the machine, and waits until it listens.
+    pub(crate) fn begin(launch: &Launch, share: Option<&Share>) -> Result<Served, BenchError> {
         let mut command = Command::new(&launch.punctual);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&launch.folder);
         if let Some(database) = &launch.database {
@@ -101,8 +101,8 @@ impl Served {
         Ok(Served { child: Some(child), target, host, bearer, sender: None })
     }
 
-    /// Waits until it can do its work.
-    pub(crate) async fn wait(&mut self) -> Result<(), Failure> {
+    /// Waits until it is ready.
+    pub(crate) async fn wait(&mut self) -> Result<(), BenchError> {
         while self.ask("GET", "/readyz", &Value::Null).await.is_err() {
             if let Some(child) = &mut self.child
                 && let Some(status) = child.try_wait()?
@@ -114,21 +114,20 @@ impl Served {
         Ok(())
     }
 
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, BenchError> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.ask_text(method, path, body).await?;
         Ok(serde_json::from_slice(&answer)
             .unwrap_or_else(|_| String::from_utf8_lossy(&answer).into_owned().into()))
     }
 
-    /// The same for who writes and reads the text itself: on a machine that is shared with the node, trees of JSON cost it
-    /// what they cost us.
+    /// The same with bodies as text: on a machine that is shared with the node, parsing JSON would take its CPU time.
     pub(crate) async fn ask_text(
         &mut self,
         method: &str,
         path: &str,
         body: String,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, BenchError> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -145,8 +144,8 @@ impl Served {
         Ok(body)
     }
 
-    /// Says that an executor is there.
-    pub(crate) async fn beat(&mut self, token: &str, beat: &Value) -> Result<(), Failure> {
+    /// Sends the beat of an executor.
+    pub(crate) async fn beat(&mut self, token: &str, beat: &Value) -> Result<(), BenchError> {
         let request = Request::builder()
             .method("POST")
             .uri("/api/registry")
@@ -159,13 +158,13 @@ impl Served {
         if said["code"] == 200 { Ok(()) } else { Err(format!("the beat was refused: {said}").into()) }
     }
 
-    /// Opens its connection, so that no question waits for it.
-    pub(crate) async fn connect(&mut self) -> Result<(), Failure> {
+    /// Opens its connection, so that no request waits for it.
+    pub(crate) async fn connect(&mut self) -> Result<(), BenchError> {
         self.sender().await.map(drop)
     }
 
-    /// How many runs this node has closed as succeeded since it began.
-    pub(crate) async fn succeeded(&mut self) -> Result<u64, Failure> {
+    /// Number of runs that this node has closed as succeeded since it started.
+    pub(crate) async fn succeeded(&mut self) -> Result<u64, BenchError> {
         let metrics = self.ask("GET", "/metrics", &Value::Null).await?;
         let name = "punctual_runs_closed_total{outcome=\"succeeded\"} ";
         let line = metrics.as_str().and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)));
@@ -178,7 +177,7 @@ impl Served {
         Served { child: None, target, host, bearer, sender: None }
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -186,23 +185,23 @@ impl Served {
         }
     }
 
-    /// What the first admin shows.
+    /// The admin token.
     pub(crate) fn token(&self) -> &'static str {
         TOKEN
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn authority(&self) -> &str {
         &self.target.authority
     }
 
-    /// How it is reached.
+    /// Its address and TLS settings.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The connection, or another where the node has closed it: it does so when nothing is asked for a while.
-    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, Failure> {
+    /// The connection, or a new one if the node has closed it after a time without requests.
+    async fn sender(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, BenchError> {
         let is_open = match &mut self.sender {
             Some(sender) => sender.ready().await.is_ok(),
             None => false,
@@ -227,7 +226,7 @@ impl Drop for Served {
     }
 }
 
-fn address(lines: &mut impl BufRead) -> Result<String, Failure> {
+fn address(lines: &mut impl BufRead) -> Result<String, BenchError> {
     let mut line = String::new();
     while lines.read_line(&mut line)? > 0 {
         if let Some(url) = line.trim().strip_prefix("address") {

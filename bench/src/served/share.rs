@@ -1,21 +1,21 @@
-//! An equal small share of the machine for each node, held by the kernel where it lets us.
+//! An equal small share of the machine for each node, enforced by a control group where that is allowed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Failure;
+use crate::BenchError;
 
-/// How long the kernel counts before it begins again, in microseconds.
+/// The accounting period of the kernel in microseconds.
 const PERIOD: u64 = 100_000;
 
-/// A group of processes that together get a part of one core. It is gone with the value.
+/// A control group whose processes together get a part of one core. Removed when this is dropped.
 pub(crate) struct Share {
     folder: PathBuf,
 }
 
 impl Share {
-    /// Makes a group for so many hundredths of a core.
-    pub(crate) fn make(name: &str, percent: u64) -> Result<Share, Failure> {
+    /// Creates a group for this percentage of a core.
+    pub(crate) fn make(name: &str, percent: u64) -> Result<Share, BenchError> {
         let name = format!("punctual-bench-{}-{name}", std::process::id());
         let quota = PERIOD * percent / 100;
         let (first, second) = (Path::new("/sys/fs/cgroup/cpu"), Path::new("/sys/fs/cgroup"));
@@ -35,8 +35,8 @@ impl Share {
         Ok(share)
     }
 
-    /// Puts a process into it.
-    pub(crate) fn hold(&self, process: u32) -> Result<(), Failure> {
+    /// Adds a process to the group.
+    pub(crate) fn hold(&self, process: u32) -> Result<(), BenchError> {
         let refuse =
             |error| format!("a node cannot be held to its share (one of real time never can): {error}");
         Ok(fs::write(self.folder.join("cgroup.procs"), process.to_string()).map_err(refuse)?)
@@ -45,7 +45,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // Its processes must have ended.
+        // Fails unless its processes have ended.
         let _ = fs::remove_dir(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! The way to a node: in the clear, or with a certificate.
+//! Connections to a node, plain or with TLS.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::Failure;
+use crate::BenchError;
 
-/// A connection, in the clear or not.
+/// A connection, plain or with TLS.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Send> Io for S {}
 
-/// A certificate for 127.0.0.1, and who signed it.
+/// A certificate for 127.0.0.1, and its authority.
 const CERTIFICATE: &str = include_str!("../../../crates/dispatch/tests/data/loopback.pem");
 const KEY: &str = include_str!("../../../crates/dispatch/tests/data/loopback-key.pem");
 const ROOT: &str = include_str!("../../../crates/dispatch/tests/data/root.pem");
@@ -32,7 +32,7 @@ pub(crate) struct Certificate {
 
 impl Certificate {
     /// Writes them into a folder.
-    pub(crate) fn write(folder: &Path) -> Result<Certificate, Failure> {
+    pub(crate) fn write(folder: &Path) -> Result<Certificate, BenchError> {
         let (chain, key) = (folder.join("loopback.pem"), folder.join("loopback-key.pem"));
         std::fs::create_dir_all(folder)?;
         std::fs::write(&chain, CERTIFICATE)?;
@@ -40,13 +40,13 @@ impl Certificate {
         Ok(Certificate { chain, key })
     }
 
-    /// How a node is told of them.
+    /// The variables that tell a node of them.
     pub(super) fn variables(&self) -> [(&'static str, &Path); 2] {
         [("PUNCTUAL_TLS__CERTIFICATE", &self.chain), ("PUNCTUAL_TLS__KEY", &self.key)]
     }
 }
 
-/// Where a node is, and how to get there.
+/// The address of a node, and its TLS settings.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) authority: String,
@@ -54,13 +54,13 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(authority: String, certificate: Option<&Certificate>) -> Result<Target, Failure> {
+    pub(super) fn new(authority: String, certificate: Option<&Certificate>) -> Result<Target, BenchError> {
         let tls = certificate.map(|_| trusting()).transpose()?;
         Ok(Target { authority, tls })
     }
 
     /// A new connection, after its handshake.
-    pub(crate) async fn connect(&self) -> Result<Pin<Box<dyn Io>>, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Pin<Box<dyn Io>>, BenchError> {
         let stream = TcpStream::connect(&self.authority).await?;
         stream.set_nodelay(true)?;
         match &self.tls {
@@ -73,7 +73,7 @@ impl Target {
     }
 }
 
-fn trusting() -> Result<TlsConnector, Failure> {
+fn trusting() -> Result<TlsConnector, BenchError> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ROOT.as_bytes())?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

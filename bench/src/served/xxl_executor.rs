@@ -1,4 +1,4 @@
-//! An executor that speaks XXL-JOB's protocol: it takes every run at once, and calls back in batches as the Java one does.
+//! An executor that speaks XXL-JOB's protocol: it accepts every run at once, and calls back in batches like the Java one.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,40 +17,40 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::agent::Arrived;
-use crate::Failure;
+use crate::BenchError;
 use crate::clock::Watch;
 
-/// As many results as the Java executor puts into one request.
+/// Results in one request, as many as the Java executor sends.
 const BATCH: usize = 50;
 
-/// How often an executor says that it is there.
+/// The interval between beats.
 const BEAT: Duration = Duration::from_secs(30);
 
-/// How many requests with results are on their way at once.
+/// Callbacks in flight at once.
 const CALLERS: usize = 4;
 
 /// An executor on a free port.
-pub(crate) struct Executor {
+pub(crate) struct XxlExecutor {
     pub(crate) address: SocketAddr,
     arrived: Arc<Mutex<Vec<Arrived>>>,
     kept: Arc<AtomicU64>,
     results: mpsc::UnboundedSender<u64>,
 }
 
-/// What the node is told and asked by an executor.
+/// The executor's connection to the node.
 struct Admin {
     sender: SendRequest<Full<Bytes>>,
     authority: String,
 }
 
-impl Executor {
-    /// Starts one that is registered with the node.
-    pub(crate) async fn start(watch: &Arc<Watch>, node: &str, app: &str) -> Result<Executor, Failure> {
+impl XxlExecutor {
+    /// Starts an executor and registers it with the node.
+    pub(crate) async fn start(watch: &Arc<Watch>, node: &str, app: &str) -> Result<XxlExecutor, BenchError> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (results, queue) = mpsc::unbounded_channel();
         let (arrived, kept): (Arc<Mutex<Vec<Arrived>>>, Arc<AtomicU64>) = Default::default();
-        let executor = Executor { address, arrived, kept, results };
+        let executor = XxlExecutor { address, arrived, kept, results };
         let queue = Arc::new(tokio::sync::Mutex::new(queue));
         for _ in 0..CALLERS {
             let admin = Admin::reach(node).await?;
@@ -66,19 +66,19 @@ impl Executor {
         let url = format!("http://{address}/");
         let body = json!({"registryGroup": "EXECUTOR", "registryKey": app, "registryValue": url});
         if !admin.post("registry", &body).await? {
-            return Err("the node does not take the registration".into());
+            return Err("the node refused the registration".into());
         }
         tokio::spawn(beat(node.to_owned(), body));
         Ok(executor)
     }
 
-    /// How many runs have arrived, and of how many the result is kept.
+    /// Number of runs that have arrived, and number of stored results.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let arrived = self.arrived.lock().expect("nobody panics while holding it").len() as u64;
         (arrived, self.kept.load(Ordering::Relaxed))
     }
 
-    /// What has arrived since this was last asked. The run is told by its log, when it was due by what it brought.
+    /// The arrivals since the last call. The log id identifies the run, and the payload holds its due time.
     pub(crate) fn take(&self) -> Vec<Arrived> {
         self.kept.store(0, Ordering::Relaxed);
         std::mem::take(&mut *self.arrived.lock().expect("nobody panics while holding it"))
@@ -86,7 +86,7 @@ impl Executor {
 }
 
 impl Admin {
-    async fn reach(authority: &str) -> Result<Admin, Failure> {
+    async fn reach(authority: &str) -> Result<Admin, BenchError> {
         let stream = TcpStream::connect(authority).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -94,8 +94,8 @@ impl Admin {
         Ok(Admin { sender, authority: authority.to_owned() })
     }
 
-    /// Whether the node said that it is done.
-    async fn post(&mut self, verb: &str, body: &Value) -> Result<bool, Failure> {
+    /// Whether the node accepted the request.
+    async fn post(&mut self, verb: &str, body: &Value) -> Result<bool, BenchError> {
         let request = Request::post(format!("/xxl-job-admin/api/{verb}"))
             .header("host", &self.authority)
             .header("content-type", "application/json;charset=UTF-8")
@@ -106,7 +106,7 @@ impl Admin {
     }
 }
 
-/// Says again and again that the executor is there. The node closes a connection that is quiet for so long.
+/// Sends beats for ever, each over a new connection, because the node closes idle ones.
 async fn beat(node: String, body: Value) {
     loop {
         tokio::time::sleep(BEAT).await;
@@ -116,7 +116,7 @@ async fn beat(node: String, body: Value) {
     }
 }
 
-/// Tells results, again and again until they are taken.
+/// Sends results, and repeats them until they are accepted.
 async fn call_back(
     mut admin: Admin,
     queue: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<u64>>>,
