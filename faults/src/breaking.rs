@@ -1,4 +1,5 @@
-//! The ways to break a cluster. Each breaks, waits for what must follow, mends, and waits until the cluster is whole.
+//! The ways to break a cluster. Each breaks something, waits for the expected reaction, repairs it, and waits until the
+//! cluster is healthy.
 
 pub mod clocks;
 pub mod cuts;

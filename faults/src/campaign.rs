@@ -1,4 +1,4 @@
-//! A cluster under load with everything that belongs to it, from its start to the verdict over what it left.
+//! A cluster under load with its database, agent and clients, from its start to the check of its history.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,33 +16,33 @@ use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::flood::Flood;
 use crate::history::{History, Millis, Submission};
-use crate::node::{Launch, Node};
+use crate::node::{Launch, NodeProcess};
 use crate::proxy::Proxy;
 use crate::receipts::Agent;
-use crate::report::{Report, Sample, measure_returns, measure_work};
-use crate::workload::{Known, Size, Workload};
+use crate::report::{CampaignReport, Sample, measure_returns, measure_work};
+use crate::workload::{ClientRecord, Size, Workload};
 use crate::{clock, dump};
 
-/// How much is received before anything is broken.
+/// Receipts before anything is broken.
 const WARM: usize = 600;
 
-/// Where the cluster keeps everything.
+/// The cluster's database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Database {
-    /// In the one node's own file.
+    /// The file of a single node.
     Embedded,
-    /// In a PostgreSQL.
+    /// A PostgreSQL.
     Postgres,
-    /// In a MariaDB.
+    /// A MariaDB.
     MariaDb,
 }
 
-/// How a campaign is set up.
+/// The settings of a campaign.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct CampaignSetup {
     /// The binary of the nodes.
     pub binary: PathBuf,
-    /// The folder for evidence; what is in it is overwritten.
+    /// The folder for evidence; existing files are overwritten.
     pub evidence: PathBuf,
     pub database: Database,
     pub nodes: usize,
@@ -52,10 +52,10 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
+impl CampaignSetup {
     /// One node with its own file.
-    pub fn embedded(binary: impl Into<PathBuf>, evidence: impl Into<PathBuf>) -> Setup {
-        Setup {
+    pub fn embedded(binary: impl Into<PathBuf>, evidence: impl Into<PathBuf>) -> CampaignSetup {
+        CampaignSetup {
             binary: binary.into(),
             evidence: evidence.into(),
             database: Database::Embedded,
@@ -68,8 +68,12 @@ impl Setup {
     }
 
     /// Three nodes on a database.
-    pub fn cluster(database: Database, binary: impl Into<PathBuf>, evidence: impl Into<PathBuf>) -> Setup {
-        Setup { database, nodes: 3, ..Setup::embedded(binary, evidence) }
+    pub fn cluster(
+        database: Database,
+        binary: impl Into<PathBuf>,
+        evidence: impl Into<PathBuf>,
+    ) -> CampaignSetup {
+        CampaignSetup { database, nodes: 3, ..CampaignSetup::embedded(binary, evidence) }
     }
 }
 
@@ -82,17 +86,17 @@ pub struct Campaign {
     pub database: Option<Server>,
     pub redis: Option<Server>,
     workload: Workload,
-    /// What was handed over beside the workload.
+    /// One-shots that were submitted beside the workload.
     flooded: Vec<Submission>,
     samples: BTreeMap<&'static str, Sample>,
     /// When nodes were killed, and when they were asked to stop.
     kills: Vec<Millis>,
     stops: Vec<Millis>,
-    /// From when to when nodes came back and shards moved to them.
+    /// The spans in which nodes came back and shards moved to them.
     returns: Vec<(Millis, Millis)>,
-    /// Whether a sender was held in the middle of its work, or cut off from what it asked.
+    /// Whether a node was paused, or cut off from its database.
     pub had_pauses: bool,
-    /// Whether a node was killed, held, or cut off alone, and whether one was held.
+    /// Whether a node was killed, paused, or cut off alone, and whether one was paused.
     pub had_losses: bool,
     pub had_holds: bool,
     log: File,
@@ -101,8 +105,8 @@ pub struct Campaign {
 }
 
 impl Campaign {
-    /// Starts everything, and waits until it works.
-    pub async fn start(setup: &Setup) -> Result<Campaign, String> {
+    /// Starts everything, and waits until runs are received.
+    pub async fn start(setup: &CampaignSetup) -> Result<Campaign, String> {
         let started = now();
         let _ = std::fs::remove_dir_all(&setup.evidence);
         let file = |name: &str| setup.evidence.join(name);
@@ -142,59 +146,59 @@ impl Campaign {
             evidence: setup.evidence.clone(),
             started,
         };
-        // Until everybody has known the jobs for two terms, what has no gate may have been sent without one.
+        // Until every node has known the jobs for two lease terms, a run without a gate may have been sent without one.
         campaign.received(WARM).await?;
         Ok(campaign)
     }
 
-    /// Writes down what is done to the cluster.
+    /// Logs what is done to the cluster.
     pub fn note(&mut self, what: &str) {
         let line = json!({"at": now(), "what": what});
         writeln!(self.log, "{line}").expect("a file that can be written");
     }
 
-    /// Writes down how long something took.
+    /// Records a duration.
     pub fn measured(&mut self, what: &'static str, took: Duration) {
         self.note(&format!("{what} took {} ms", took.as_millis()));
         self.samples.entry(what).or_default().add(took);
     }
 
-    /// A node is killed now.
+    /// Records that a node is killed now.
     pub fn killed(&mut self) {
         self.had_losses = true;
         self.kills.push(now());
     }
 
-    /// A node is asked to stop now.
+    /// Records that a node is asked to stop now.
     pub fn asked_to_stop(&mut self) {
         self.stops.push(now());
     }
 
-    /// A node that was started at this moment is back, and nothing was broken since.
+    /// Records that a node that was started at this moment is back, and nothing was broken since.
     pub fn returned(&mut self, started: Millis) {
         self.returns.push((started, now()));
     }
 
-    /// Hands over a great many one-shots.
+    /// Submits a great number of one-shots.
     pub async fn flood(&mut self, flood: Flood) -> Result<(), String> {
         let begun = now();
         self.flooded = flood.hand_over(&self.cluster.client, self.workload.shots()).await?;
         self.measured("the flood was handed over", Duration::from_millis((now() - begun).unsigned_abs()));
         if now() > flood.from {
-            return Err("it took so long to hand everything over that some was due meanwhile".into());
+            return Err("some one-shots were due before all of them were submitted".into());
         }
         Ok(())
     }
 
-    /// Waits until so much more has been received.
+    /// Waits for `more` receipts.
     pub async fn received(&self, more: usize) -> Result<Duration, String> {
         let before = self.agent.count();
         let limit = Duration::from_secs(60);
         clock::until("work goes on", limit, async || self.agent.count() >= before + more).await
     }
 
-    /// Mends everything, lets the work end, and judges what was written down.
-    async fn finish(mut self) -> Result<Report, String> {
+    /// Repairs everything, waits for the work to end, and checks the history.
+    async fn finish(mut self) -> Result<CampaignReport, String> {
         self.note("mended");
         for node in &self.cluster.nodes {
             node.move_clock(0)?;
@@ -207,7 +211,7 @@ impl Campaign {
         let known = self.workload.stop().await?;
         let drained = dump::drained(&self.cluster.client).await?;
         let runs = dump::runs(&self.cluster.client, &self.evidence.join("runs.jsonl")).await?;
-        let Known { jobs, mut submissions } = known;
+        let ClientRecord { jobs, mut submissions } = known;
         submissions.append(&mut self.flooded);
         keep(&self.evidence.join("jobs.jsonl"), &jobs)?;
         let receipts = self.agent.receipts();
@@ -217,7 +221,7 @@ impl Campaign {
         measure_work(&mut self.samples, &history, &self.kills, &self.stops);
         measure_returns(&mut self.samples, &history, &self.returns);
         let misbehaved = self.cluster.nodes.iter().filter_map(misbehaved).collect();
-        Ok(Report::of(
+        Ok(CampaignReport::of(
             &history,
             self.samples,
             misbehaved,
@@ -226,11 +230,11 @@ impl Campaign {
     }
 }
 
-/// Starts a cluster, does to it what the script says, and judges what it left. Whatever goes wrong, the evidence stays.
+/// Starts a cluster, runs the script on it, and checks the history. The evidence stays whatever goes wrong.
 pub async fn run(
-    setup: &Setup,
+    setup: &CampaignSetup,
     script: impl AsyncFnOnce(&mut Campaign) -> Result<(), String>,
-) -> Result<Report, String> {
+) -> Result<CampaignReport, String> {
     let outcome = async {
         let mut campaign = Campaign::start(setup).await?;
         match script(&mut campaign).await {
@@ -250,7 +254,7 @@ pub async fn run(
     }
 }
 
-/// Runs what blocks the thread, such as waiting for a server's process.
+/// Runs work that blocks the thread, such as waiting for a server's process.
 pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }
@@ -265,8 +269,8 @@ fn start_database(database: Database) -> Result<Option<Server>, String> {
     }
 }
 
-/// The address of an empty database, for a user who may do everything in it and nothing else: administrators of a MariaDB
-/// write to it also where it is read-only.
+/// The address of an empty database, for a user with rights on that database only: administrators of a MariaDB can write
+/// to it even while it is read-only.
 fn address(kind: Database, server: &Server) -> Result<String, String> {
     let url = server.database("punctual")?;
     if kind != Database::MariaDb {
@@ -276,15 +280,15 @@ fn address(kind: Database, server: &Server) -> Result<String, String> {
     Ok(url.replacen("root@", "punctual@", 1))
 }
 
-/// Writes facts to a file of the evidence, one a line.
+/// Writes facts into an evidence file, one a line.
 fn keep<T: Serialize>(file: &Path, facts: &[T]) -> Result<(), String> {
     let line = |fact: &T| serde_json::to_string(fact).map(|line| line + "\n");
     let lines = facts.iter().map(line).collect::<Result<String, _>>().map_err(|error| error.to_string())?;
     std::fs::write(file, lines).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What a node did that none may do: end by itself, or panic.
-fn misbehaved(node: &Node) -> Option<String> {
+/// What a node did that no node may do: end by itself, or panic.
+fn misbehaved(node: &NodeProcess) -> Option<String> {
     let log = std::fs::read(node.log()).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let panicked = log.lines().find(|line| line.contains("panicked"));

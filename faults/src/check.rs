@@ -1,5 +1,5 @@
-//! The checker: is what was written down what was promised? It knows the promises from the documents, and no code of
-//! the product.
+//! The checker: compares a recorded history with the promises. It is written from the documents, and uses no code of the
+//! product.
 
 mod decisions;
 mod example;
@@ -12,25 +12,25 @@ use std::fmt;
 
 use crate::history::{History, JobFact, Millis, Receipt, RunRecord};
 
-/// How far two clocks of one machine, told to each other over a network that we slow down, may be apart.
+/// How far the cluster's clock and a client's may differ: they are on one machine, but compared over a network that is
+/// slowed down.
 pub(crate) const CLOCKS_APART: Millis = 50;
 
-/// How long a request may be on its way from the moment that its record names, on a machine that does much else. The
-/// record is made first.
+/// How long after its record a request may arrive on a busy machine. The record is made first.
 pub(crate) const ON_ITS_WAY: Millis = 2_000;
 
-/// What became due this shortly before its job was stopped may not have run, and says that this is why.
+/// A run due this shortly before its job was stopped may be skipped with [`STOPPED`].
 pub(crate) const STOPPING: Millis = 3_000;
 
-/// The reason of what did not run because its job was stopped.
+/// The reason of runs that were skipped because their job was stopped.
 pub(crate) const STOPPED: &str = "job stopped";
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub rule: Rule,
-    /// By what.
+    /// What breaks it.
     pub what: String,
 }
 
@@ -41,17 +41,17 @@ pub enum Rule {
     DecidedOnce,
     /// Every instant that an enabled job names has a record.
     NothingMissing,
-    /// Nothing has a record, or is received, that nobody asked for.
+    /// Nothing is recorded or received that no schedule or client asked for.
     NothingInvented,
-    /// Where every instant is to run, none is skipped.
+    /// No instant of a job that fires all missed instants is skipped.
     PolicyFollowed,
-    /// What was acknowledged is there, once.
+    /// Every acknowledged one-shot exists once.
     AcknowledgedKept,
-    /// What is sent at most once is received at most once.
+    /// Runs that are sent at most once are received at most once.
     AtMostOnce,
-    /// What is sent at least once succeeds, because the agent is content with everything.
+    /// Runs that are sent at least once succeed, because the agent accepts everything.
     AtLeastOnce,
-    /// What succeeded was received.
+    /// Runs that succeeded were received.
     SucceededWasReceived,
     /// All receipts of a run but the first are marked.
     DuplicatesMarked,
@@ -63,12 +63,12 @@ pub enum Rule {
     AttemptsInOrder,
     /// Runs of a serial job do not overlap.
     SerialHolds,
-    /// What was answered is neither sent again nor recorded as lost, unless the node that heard the answer was lost.
+    /// An answered attempt is neither sent again nor recorded as lost, unless the node that received the answer was lost.
     KnownKept,
-    /// An attempt on record that is neither supposed nor refused was received, and the recorded lateness is not less than
-    /// what was seen.
+    /// A recorded attempt that is neither supposed nor refused was received, and the recorded lateness is not less than the
+    /// observed one.
     HonestRecord,
-    /// In the end nothing is open.
+    /// At the end no run is open.
     AllEnded,
 }
 
@@ -78,35 +78,35 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the checker says.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
-    /// What was broken.
+pub struct CheckResult {
+    /// The promises that were broken.
     pub violations: Vec<Violation>,
-    /// How much was looked at.
+    /// The amount of evidence.
     pub covered: Covered,
 }
 
-/// How much evidence there was. A check of nothing finds nothing.
+/// The amount of evidence. A check without evidence proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Covered {
     /// Instants that schedules named while their jobs were enabled.
     pub fires: usize,
-    /// Of these, how many were recorded as not run.
+    /// Those of them that were recorded as not run.
     pub skipped: usize,
     /// One-shots that were acknowledged.
     pub one_shots: usize,
     /// Requests that the agent received.
     pub receipts: usize,
-    /// Runs that were received more than once, as they may be.
+    /// Runs that were received more than once, as is allowed.
     pub duplicates: usize,
     /// Runs that were sent again although their result was known.
     pub known_again: usize,
-    /// Requests that came too late and were refused by their token.
+    /// Late requests that were refused by their token.
     pub refused: usize,
-    /// Runs that ended without anybody knowing how.
+    /// Runs that ended as lost.
     pub lost: usize,
-    /// Runs that ended badly.
+    /// Runs that failed.
     pub failed: usize,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Covered {
 }
 
 /// Judges a history.
-pub fn check(history: &History) -> Verdict {
+pub fn check(history: &History) -> CheckResult {
     let mut judge = Judge::new(history);
     decisions::check(&mut judge);
     once::check(&mut judge);
@@ -132,14 +132,14 @@ pub fn check(history: &History) -> Verdict {
     judge.verdict
 }
 
-/// A history with its indexes, and what was found in it so far.
+/// A history with indexes, and the violations found so far.
 struct Judge<'a> {
     history: &'a History,
     jobs: BTreeMap<u64, &'a JobFact>,
     runs: BTreeMap<u64, &'a RunRecord>,
-    /// What was received of each run, in the order of arrival.
+    /// The receipts of each run in order of arrival.
     receipts: BTreeMap<u64, Vec<&'a Receipt>>,
-    verdict: Verdict,
+    verdict: CheckResult,
 }
 
 impl<'a> Judge<'a> {
@@ -150,15 +150,15 @@ impl<'a> Judge<'a> {
         for receipt in &history.receipts {
             receipts.entry(receipt.run).or_default().push(receipt);
         }
-        Judge { history, jobs, runs, receipts, verdict: Verdict::default() }
+        Judge { history, jobs, runs, receipts, verdict: CheckResult::default() }
     }
 
-    /// What was received of a run.
+    /// The receipts of a run.
     fn receipts_of(&self, run: &RunRecord) -> Vec<&'a Receipt> {
         self.receipts.get(&run.id).cloned().unwrap_or_default()
     }
 
-    /// Did a run not run because its job was stopped just then?
+    /// Whether a run was skipped because its job was stopped shortly after it was due.
     fn was_stopped(&self, run: &RunRecord) -> bool {
         let stopped = self.jobs.get(&run.job).and_then(|job| job.stopped);
         run.reason == STOPPED && stopped.is_some_and(|(asked, _)| run.fire_time > asked - STOPPING)

@@ -1,4 +1,4 @@
-//! Asking nodes over HTTP: one request on one connection, and no patience beyond a limit.
+//! Requests to nodes over HTTP: one request on one connection, with a time limit.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// An answer.
+/// An answer over HTTP.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
-impl Answer {
-    /// Its text.
+impl HttpAnswer {
+    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Its JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 }
 
-/// Asks an address once. An error means that nobody knows whether it was heard.
+/// Sends one request. After an error it is unknown whether it was carried out.
 pub async fn ask(
     address: &str,
     method: &str,
@@ -36,7 +36,7 @@ pub async fn ask(
     headers: &[(&str, &str)],
     body: &str,
     patience: Duration,
-) -> Result<Answer, String> {
+) -> Result<HttpAnswer, String> {
     let mut request = Request::builder().method(method).uri(path).header("host", address);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -47,7 +47,7 @@ pub async fn ask(
     answer.map_err(|_| format!("no answer to {method} {path} within {patience:?}"))?
 }
 
-async fn send(address: &str, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+async fn send(address: &str, request: Request<Full<Bytes>>) -> Result<HttpAnswer, String> {
     let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ async fn send(address: &str, request: Request<Full<Bytes>>) -> Result<Answer, St
     let answered = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes().to_vec();
-        Ok(Answer { status: head.status.as_u16(), body })
+        Ok(HttpAnswer { status: head.status.as_u16(), body })
     };
     let answered = answered.await.map_err(|error: hyper::Error| error.to_string());
     connection.abort();

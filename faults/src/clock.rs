@@ -4,13 +4,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::history::Millis;
 
-/// What the machine's clock says.
+/// The machine's clock.
 pub fn now() -> Millis {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Waits until something holds, and says after how long; an error with the name of what did not happen in time.
+/// Waits until a condition holds, and returns after how long; an error that names the condition after `limit`.
 pub async fn until(what: &str, limit: Duration, holds: impl AsyncFn() -> bool) -> Result<Duration, String> {
     let started = Instant::now();
     loop {
@@ -24,7 +24,7 @@ pub async fn until(what: &str, limit: Duration, holds: impl AsyncFn() -> bool) -
     }
 }
 
-/// Lets time pass. Only where time itself is what is wanted: a node is to be stopped for so long.
+/// Waits. Only where the time itself matters, such as the length of a pause.
 pub async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

@@ -1,4 +1,4 @@
-//! Several nodes on one database, and somebody who asks whichever of them answers.
+//! Several nodes on one database, and a client that asks whichever node answers.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::client::{Answer, ask};
+use crate::client::{HttpAnswer, ask};
 use crate::clock::until;
-use crate::node::{Launch, Node, TOKEN};
+use crate::node::{Launch, NodeProcess, TOKEN};
 use crate::proxy::Proxy;
 
-/// How long one node is waited for before the next is asked.
+/// How long the client waits for one node before it asks the next.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a cluster may take to be whole again after everything that was broken is mended.
+/// How long a cluster may take to be healthy after everything was repaired.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A client that knows every node, and asks the next when one does not answer.
@@ -31,14 +31,14 @@ impl Client {
         Client { addresses: addresses.into(), next: Arc::default() }
     }
 
-    /// Asks until somebody answers with more than "not now". What is asked must bear being asked twice.
+    /// Repeats a request until a node answers with more than "not now". The request must be safe to repeat.
     pub async fn insist(
         &self,
         method: &str,
         path: &str,
         body: Option<&Value>,
         limit: Duration,
-    ) -> Result<Answer, String> {
+    ) -> Result<HttpAnswer, String> {
         let started = Instant::now();
         loop {
             let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.addresses.len();
@@ -56,45 +56,45 @@ impl Client {
     }
 }
 
-/// Asks one node once, as the administrator.
+/// Sends one request to one node, as the administrator.
 pub async fn ask_node(
     address: &str,
     method: &str,
     path: &str,
     body: Option<&Value>,
-) -> Result<Answer, String> {
+) -> Result<HttpAnswer, String> {
     let authorization = format!("Bearer {TOKEN}");
     let headers = [("authorization", authorization.as_str()), ("content-type", "application/json")];
     let body = body.map(Value::to_string).unwrap_or_default();
     ask(address, method, path, &headers, &body, PATIENCE).await
 }
 
-/// What a node says of the cluster: who there is, and who acts for what.
+/// The cluster as a node sees it: the nodes and the holders of shards.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The name of each node's present life, and the node's own name.
+    /// The id of each node's process, and the node's name.
     pub nodes: Vec<(String, String)>,
-    /// Who acts for each shard, if anybody does, and the epoch that says how new this is.
+    /// The epoch and the holder of each shard. The greater epoch is newer.
     pub owners: Vec<(u64, Option<String>)>,
 }
 
 impl View {
-    /// The name of a node's present life.
+    /// The id of a node's process.
     pub fn life_of(&self, name: &str) -> Option<&str> {
         self.nodes.iter().find(|node| node.1 == name).map(|node| node.0.as_str())
     }
 
-    /// How many shards somebody acts for, by the name of a present life.
+    /// Number of shards that a process holds.
     pub fn shards_of(&self, life: &str) -> usize {
         self.owners.iter().filter(|(_, owner)| owner.as_deref() == Some(life)).count()
     }
 
-    /// Does somebody act for every shard?
+    /// Whether every shard has a holder.
     pub fn has_no_orphans(&self) -> bool {
         !self.owners.is_empty() && self.owners.iter().all(|(_, owner)| owner.is_some())
     }
 
-    /// What two nodes know together: of each shard, what is newer.
+    /// Two views merged: for each shard the newer holder.
     fn with(mut self, other: View) -> View {
         for (mine, theirs) in self.owners.iter_mut().zip(other.owners) {
             if (theirs.0, theirs.1.is_some()) > (mine.0, mine.1.is_some()) {
@@ -104,7 +104,7 @@ impl View {
         self
     }
 
-    /// Does somebody whom it knows act for every shard?
+    /// Whether every shard is held by a node in the list.
     fn is_complete(&self) -> bool {
         let lives: BTreeSet<&str> = self.nodes.iter().map(|node| node.0.as_str()).collect();
         let is_known = |owner: &Option<String>| owner.as_deref().is_none_or(|owner| lives.contains(owner));
@@ -115,13 +115,13 @@ impl View {
 /// Nodes on one database.
 pub struct Cluster {
     /// The nodes.
-    pub nodes: Vec<Node>,
-    /// Somebody who asks any of them.
+    pub nodes: Vec<NodeProcess>,
+    /// A client for all of them.
     pub client: Client,
 }
 
 impl Cluster {
-    /// Starts so many nodes, each with a proxy of its own in front of the database, and waits until they are whole.
+    /// Starts nodes, each with a proxy of its own in front of the database, and waits until the cluster is healthy.
     pub async fn start(launch: &Launch, database: Option<&str>, count: usize) -> Result<Cluster, String> {
         let mut nodes = Vec::new();
         for number in 0..count {
@@ -129,9 +129,9 @@ impl Cluster {
                 Some(url) => through_a_proxy(url).await.map(|(url, proxy)| (Some(url), Some(proxy)))?,
                 None => (None, None),
             };
-            nodes.push(Node::new(launch, &format!("node-{number}"), database, proxy)?);
+            nodes.push(NodeProcess::new(launch, &format!("node-{number}"), database, proxy)?);
         }
-        let client = Client::new(nodes.iter().map(Node::address).collect());
+        let client = Client::new(nodes.iter().map(NodeProcess::address).collect());
         let mut cluster = Cluster { nodes, client };
         for node in &mut cluster.nodes {
             node.start()?;
@@ -140,12 +140,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Is there only the embedded store, and so nobody else to look at?
+    /// Whether there is only one node, with the embedded store.
     pub fn is_single(&self) -> bool {
         self.nodes.len() == 1
     }
 
-    /// Waits until every node is ready and has shards, and every shard has somebody who acts for it; says after how long.
+    /// Waits until every node is ready and has shards, and every shard has a holder. Returns after how long.
     pub async fn whole(&self) -> Result<Duration, String> {
         until("every node is ready and has its share", WHOLE_WITHIN, async || {
             for node in &self.nodes {
@@ -159,7 +159,7 @@ impl Cluster {
         .map_err(|reason| format!("{reason}; {}", self.ends()))
     }
 
-    async fn is_well(&self, node: &Node) -> bool {
+    async fn is_well(&self, node: &NodeProcess) -> bool {
         let ready = ask_node(&node.address(), "GET", "/readyz", None).await;
         if !ready.is_ok_and(|answer| answer.status == 200) {
             return false;
@@ -168,12 +168,13 @@ impl Cluster {
             return true;
         }
         let Some(view) = view(&node.address()).await else { return false };
-        let has_share = |node: &Node| view.life_of(node.name()).is_some_and(|life| view.shards_of(life) > 0);
+        let has_share =
+            |node: &NodeProcess| view.life_of(node.name()).is_some_and(|life| view.shards_of(life) > 0);
         view.is_complete() && view.nodes.len() == self.nodes.len() && self.nodes.iter().all(has_share)
     }
 
-    /// What the nodes that are up know together of the cluster, but for this one. A node knows at once what it took
-    /// itself, and a moment later what others took.
+    /// The merged view of all running nodes but this one. A node knows at once what it took itself, and a moment later what
+    /// others took.
     pub async fn view_beside(&self, index: usize) -> Option<View> {
         let mut known: Option<View> = None;
         let others = self.nodes.iter().enumerate().filter(|(other, node)| *other != index && node.is_up());
@@ -188,9 +189,9 @@ impl Cluster {
         known
     }
 
-    /// The nodes that ended by themselves, and how.
+    /// The nodes that ended by themselves, with their exit statuses.
     pub fn ends(&self) -> String {
-        let ended = |node: &Node| {
+        let ended = |node: &NodeProcess| {
             node.ended().map(|status| format!("{} ended with {status}: {}", node.name(), node.last_words()))
         };
         let ends: Vec<String> = self.nodes.iter().filter_map(ended).collect();
@@ -198,7 +199,7 @@ impl Cluster {
     }
 }
 
-/// What a node says of the cluster.
+/// The cluster as a node sees it.
 pub async fn view(address: &str) -> Option<View> {
     let items = async |path: &str| {
         let answer = ask_node(address, "GET", path, None).await.ok()?;

@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed.
+//! Pseudo-random numbers from a seed.
 
 /// A stream of numbers: a counter, stirred.
 #[derive(Clone, Debug)]

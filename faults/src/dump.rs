@@ -1,4 +1,4 @@
-//! What the cluster has in the end, when nothing is open any more: every run with its attempts, page by page.
+//! The final state of the cluster, when no run is open: every run with its attempts, page by page.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,20 +11,20 @@ use crate::clock::{now, until};
 use crate::cluster::Client;
 use crate::history::{Millis, RunRecord, text};
 
-/// How long the last work may take: what waits behind a limit, what was in doubt, what is tried again.
+/// How long the last runs may take: those behind a limit, in doubt, or waiting for a retry.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 const INSISTS: Duration = Duration::from_secs(60);
 
-/// What is younger than this may be on its way, however well everything goes.
+/// Runs younger than this may be in flight in a healthy cluster.
 const YOUNG_MS: Millis = 1_500;
 
-/// Waits until nothing is open; says after how long.
+/// Waits until no run is open. Returns after how long.
 pub async fn drained(client: &Client) -> Result<Duration, String> {
     until("nothing is open", ENDS_WITHIN, async || is_nothing_open(client, "").await).await
 }
 
-/// Waits until nothing is open that has been due for a while; says after how long.
+/// Waits until no run is open that was due a while ago. Returns after how long.
 pub async fn caught_up(client: &Client) -> Result<Duration, String> {
     until("nothing is late", ENDS_WITHIN, async || {
         let to = text(now() - YOUNG_MS);
@@ -42,7 +42,8 @@ async fn is_nothing_open(client: &Client, filter: &str) -> bool {
     true
 }
 
-/// Is nothing on any page of a list? A page may be empty and not the last: a search ends when its time is up.
+/// Whether all pages of a list are empty. An empty page need not be the last, because the server reads a bounded number of
+/// rows for one page.
 async fn is_empty(client: &Client, path: &str) -> bool {
     let mut cursor = String::new();
     loop {
@@ -60,7 +61,7 @@ async fn is_empty(client: &Client, path: &str) -> bool {
     }
 }
 
-/// Reads every run, and writes it to a file as it was shown.
+/// Reads every run, and writes each to a file as the API shows it.
 pub async fn runs(client: &Client, file: &Path) -> Result<Vec<RunRecord>, String> {
     let mut file = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let (mut runs, mut cursor) = (Vec::new(), String::new());

@@ -1,4 +1,4 @@
-//! A great many one-shots that are handed over at the start and come due evenly over some minutes.
+//! A great number of one-shots that are submitted at the start and are due evenly over some minutes.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::clock::now;
 use crate::cluster::Client;
 use crate::history::{Millis, Submission, text};
 
-/// How many are handed over in one request, and by how many clients at once.
+/// One-shots in a request, and number of concurrent clients.
 const BATCH: usize = 1_000;
 const CLIENTS: usize = 4;
 
-/// How long a client insists on one request.
+/// How long a client repeats one request.
 const INSISTS: Duration = Duration::from_secs(120);
 
-/// How many, when the first is due, and over how long they are spread.
+/// The number of one-shots, when the first is due, and the span of due times.
 #[derive(Clone, Copy, Debug)]
 pub struct Flood {
     pub count: usize,
@@ -24,13 +24,13 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// When one of them is due.
+    /// The due time of one of them.
     fn due(&self, number: usize) -> Millis {
         let share = number as u128 * self.over.as_millis() / self.count.max(1) as u128;
         self.from + share as i64
     }
 
-    /// Hands all of them over, each with a key of its own, so that what nobody answered can be asked again.
+    /// Submits all of them, each with a key of its own, so that unanswered requests can be repeated.
     pub async fn hand_over(self, client: &Client, job: u64) -> Result<Vec<Submission>, String> {
         let clients = (0..CLIENTS).map(|first| {
             let client = client.clone();
@@ -67,7 +67,7 @@ impl Flood {
         Ok(batch)
     }
 
-    /// How long it is until so much of it has come due.
+    /// The time until this share of them is due.
     pub fn until(&self, share: f64) -> Duration {
         let moment = self.from + (self.over.as_millis() as f64 * share) as i64;
         Duration::from_millis((moment - now()).max(0).unsigned_abs())

@@ -1,40 +1,40 @@
-//! What was written down while a cluster was being broken, by those around it: clients, the agent, and at the end the
-//! cluster itself. Everything that the checker knows.
+//! The recorded history of a campaign: what clients, the agent and, at the end, the cluster itself recorded. The checker
+//! knows nothing else.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Milliseconds since 1970, by the one clock of the machine that everything ran on.
+/// Milliseconds since 1970 by the machine's clock, which all parts share.
 pub type Millis = i64;
 
 /// All evidence of one campaign.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The jobs that clients made.
+    /// The jobs that clients created.
     pub jobs: Vec<JobFact>,
-    /// The one-shots that clients handed over.
+    /// The one-shots that clients submitted.
     pub submissions: Vec<Submission>,
     /// What the agent received, in the order of arrival.
     pub receipts: Vec<Receipt>,
-    /// Every run that the cluster has at the end.
+    /// Every run in the cluster at the end.
     pub runs: Vec<RunRecord>,
-    /// Whether a sender was stopped in the middle of its work, or cut off from what it asked: only then may it send late
-    /// what another has sent meanwhile.
+    /// Whether a node was paused, or cut off from its database: only then may it send late what another node has sent
+    /// meanwhile.
     pub had_pauses: bool,
-    /// Whether a node was killed, held, or cut off from a database that the others reached: what it knew and had not
-    /// written down may be gone.
+    /// Whether a node was killed, paused, or cut off from a database that the others reached: results that it had not
+    /// written down may be lost.
     pub had_losses: bool,
-    /// Whether a node was held: what it had decided to send went out when it went on.
+    /// Whether a node was paused: what it had decided to send was sent when it went on.
     pub had_holds: bool,
 }
 
-/// A job as its maker knows it.
+/// A job as the client that created it knows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobFact {
     /// Its number.
     pub id: u64,
     /// Its name.
     pub name: String,
-    /// What its schedule names; nothing if it only takes one-shots.
+    /// Its schedule; none for a job that only takes one-shots.
     pub every: Option<Every>,
     /// Whether it is sent at most once.
     pub at_most_once: bool,
@@ -42,44 +42,44 @@ pub struct JobFact {
     pub is_serial: bool,
     /// Whether every instant runs, however late.
     pub fires_all: bool,
-    /// When its creation was asked for, and answered.
+    /// When its creation was requested, and answered.
     pub created: (Millis, Millis),
-    /// When its end was asked for, and answered.
+    /// When its stop was requested, and answered.
     pub stopped: Option<(Millis, Millis)>,
 }
 
 /// A fixed rate.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Every {
-    /// One of its instants.
+    /// One of its fire times.
     pub anchor: Millis,
-    /// From one to the next.
+    /// The time between two fire times.
     pub interval: Millis,
 }
 
 impl Every {
-    /// Is this one of its instants?
+    /// Whether this is one of its fire times.
     pub fn names(self, at: Millis) -> bool {
         (at - self.anchor).rem_euclid(self.interval) == 0
     }
 
-    /// Its instants from `from` to `to`, both included.
+    /// Its fire times from `from` to `to`, both included.
     pub fn between(self, from: Millis, to: Millis) -> impl Iterator<Item = Millis> {
         let first = from + (self.anchor - from).rem_euclid(self.interval);
         (0..).map(move |n| first + n * self.interval).take_while(move |at| *at <= to)
     }
 }
 
-/// A one-shot that a client handed over.
+/// A one-shot that a client submitted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Submission {
-    /// What makes a repetition of it a duplicate.
+    /// The idempotency key.
     pub key: String,
     /// Its job.
     pub job: u64,
-    /// When it is due.
+    /// The due time.
     pub at: Millis,
-    /// The number that was answered; none if nobody ever answered, and then it may be there or not.
+    /// The id in the answer; none without an answer, and then the run may exist or not.
     pub id: Option<u64>,
 }
 
@@ -93,9 +93,9 @@ pub struct Receipt {
     pub token: u64,
     pub possible_duplicate: bool,
     pub received_at: Millis,
-    /// The agent had seen a greater token for this run, and said so.
+    /// Whether the agent had seen a greater token for this run, and refused the request.
     pub is_refused: bool,
-    /// When the agent had done the work.
+    /// When the agent finished the work.
     pub done_at: Option<Millis>,
 }
 
@@ -117,7 +117,7 @@ pub struct RunRecord {
     pub lag_ms: Option<Millis>,
     #[serde(default)]
     pub key: Option<String>,
-    /// For a record of several instants: how many.
+    /// For a record of several instants: their number.
     #[serde(default)]
     pub count: Option<u64>,
     /// For a record of several instants: the last of them.
@@ -139,23 +139,23 @@ pub struct AttemptRecord {
     pub outcome: Option<String>,
     #[serde(default)]
     pub possible_duplicate: bool,
-    /// Whether nobody knows that it was ever sent.
+    /// Whether it is unknown if it was sent.
     #[serde(default)]
     pub supposed: bool,
 }
 
 impl RunRecord {
-    /// Has it neither ended nor been decided not to run?
+    /// Whether it has neither ended nor been skipped.
     pub fn is_open(&self) -> bool {
         matches!(self.state.as_str(), "pending" | "running" | "retrying")
     }
 
-    /// Was it decided not to run?
+    /// Whether it was skipped.
     pub fn is_skipped(&self) -> bool {
         self.state == "skipped"
     }
 
-    /// The last instant it stands for.
+    /// The last instant that the record stands for.
     pub fn last(&self) -> Millis {
         self.until.unwrap_or(self.fire_time)
     }
@@ -166,12 +166,12 @@ impl RunRecord {
     }
 }
 
-/// A time as the API says it.
+/// Parses a time of the API.
 pub fn millis(text: &str) -> Option<Millis> {
     text.parse::<jiff::Timestamp>().ok().map(|time| time.as_millisecond())
 }
 
-/// A time as the API wants it.
+/// Formats a time for the API.
 pub fn text(at: Millis) -> String {
     jiff::Timestamp::from_millisecond(at).map(|time| format!("{time:.3}")).unwrap_or_default()
 }

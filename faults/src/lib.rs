@@ -1,7 +1,7 @@
-//! Clusters of the real binary with everything breaking around them, and the checker of what they leave.
+//! Clusters of the real binary under faults, and the checker of their histories.
 //!
-//! A [`campaign::Campaign`] is a cluster at work. [`breaking`] has the ways to break it. In the end [`check`] judges what
-//! clients, the agent and the cluster wrote down.
+//! A [`campaign::Campaign`] is a cluster under load. [`breaking`] has the ways to break it. At the end [`check`] judges what
+//! clients, the agent and the cluster recorded.
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
 pub mod breaking;

@@ -1,4 +1,4 @@
-//! `faults`: the long set. It breaks clusters for as long as it is told to, and ends at the first promise broken.
+//! `faults`: the long set. It breaks clusters for the given time, and ends at the first broken promise.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a terminal")]
 #![expect(clippy::disallowed_methods, reason = "real programs live in real time")]
 
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use punctual_faults::campaign::{Database, Setup};
+use punctual_faults::campaign::{CampaignSetup, Database};
 use punctual_faults::clock::now;
-use punctual_faults::report::Report;
+use punctual_faults::report::CampaignReport;
 use punctual_faults::sets;
 
 const USAGE: &str = "\
@@ -24,7 +24,7 @@ usage: cargo xtask faults [--minutes N] [--seed N] [--database NAME]... [--redis
   --binary    the `punctual` to break; the one beside this program if not said
   --evidence  where histories, logs and reports go; `faults-evidence` beside this program if not said";
 
-struct Wanted {
+struct FaultArguments {
     minutes: u64,
     seed: u64,
     databases: Vec<Database>,
@@ -57,9 +57,9 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(wanted: &Wanted) -> Result<(), String> {
+async fn run(wanted: &FaultArguments) -> Result<(), String> {
     let (started, all) = (Instant::now(), Duration::from_secs(wanted.minutes * 60));
-    // Every database gets its turn, and no cluster lives so long that its history cannot be looked through.
+    // Every database gets its turn, and no cluster lives so long that its history is too large to check.
     let share = (all / wanted.databases.len() as u32).min(Duration::from_secs(600));
     let (mut turn, mut fires, mut one_shots) = (0, 0, 0);
     while turn == 0 || (wanted.set.is_none() && started.elapsed() < all) {
@@ -79,7 +79,7 @@ async fn run(wanted: &Wanted) -> Result<(), String> {
     Ok(())
 }
 
-async fn once(set: &str, setup: &Setup) -> Result<Report, String> {
+async fn once(set: &str, setup: &CampaignSetup) -> Result<CampaignReport, String> {
     match set {
         "alone" => sets::alone(setup).await,
         "deaths" => sets::deaths(setup, 20, 6).await,
@@ -94,22 +94,22 @@ async fn once(set: &str, setup: &Setup) -> Result<Report, String> {
     }
 }
 
-fn setup(wanted: &Wanted, turn: usize) -> Setup {
+fn setup(wanted: &FaultArguments, turn: usize) -> CampaignSetup {
     let database = wanted.databases[turn % wanted.databases.len()];
     let evidence = wanted.evidence.join(format!("{turn}"));
     let setup = match database {
-        Database::Embedded => Setup::embedded(&wanted.binary, evidence),
-        _ => Setup::cluster(database, &wanted.binary, evidence),
+        Database::Embedded => CampaignSetup::embedded(&wanted.binary, evidence),
+        _ => CampaignSetup::cluster(database, &wanted.binary, evidence),
     };
     let is_cluster = database != Database::Embedded;
     let is_its_turn = (turn / wanted.databases.len()).is_multiple_of(2);
     let has_redis = is_cluster && wanted.redis.unwrap_or(is_its_turn);
-    Setup { seed: wanted.seed + turn as u64, has_redis, has_movable_clock: is_cluster, ..setup }
+    CampaignSetup { seed: wanted.seed + turn as u64, has_redis, has_movable_clock: is_cluster, ..setup }
 }
 
-fn read(words: &[String]) -> Result<Wanted, String> {
+fn read(words: &[String]) -> Result<FaultArguments, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut wanted = Wanted {
+    let mut wanted = FaultArguments {
         minutes: 30,
         seed: now().unsigned_abs(),
         databases: Vec::new(),

@@ -1,4 +1,4 @@
-//! One node: the real binary as a process, with its log, its folder, its clock, and its own way to the database.
+//! One node: the real binary as a process, with its log, its folder, its clock, and its own connection to the database.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::proxy::Proxy;
 /// The token of the first administrator, on all nodes.
 pub const TOKEN: &str = "faults-are-found-by-looking-for-them";
 
-/// How long a node may take to stop when it is asked to.
+/// How long a node may take to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(30);
 
-/// How many lines of its log are told when it ended by itself.
+/// The lines of its log that are reported if it ended by itself.
 const LAST_WORDS: usize = 3;
 
-/// Where Debian and its relatives keep the library that moves clocks, below the folder of the architecture.
+/// The folder of the library that moves clocks, on Debian and its relatives; below it, one for each architecture.
 const LIBRARIES: &str = "/usr/lib";
 const CLOCK_LIBRARY: &str = "faketime/libfaketime.so.1";
 
-/// What all nodes of a cluster are started with.
+/// The settings of all nodes of a cluster.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The binary.
@@ -31,18 +31,18 @@ pub struct Launch {
     pub redis: Option<String>,
     /// Whether clocks can be moved.
     pub has_movable_clock: bool,
-    /// Where logs go.
+    /// The folder for logs.
     pub logs: PathBuf,
 }
 
-/// A node that is running, or could be.
-pub struct Node {
+/// A node that is running or stopped.
+pub struct NodeProcess {
     launch: Launch,
     name: String,
     port: u16,
     /// The database as this node reaches it; none for the embedded store.
     database: Option<String>,
-    /// What stands between the node and the database.
+    /// The proxy between the node and the database.
     pub proxy: Option<Proxy>,
     process: Option<Process>,
     is_paused: bool,
@@ -50,39 +50,48 @@ pub struct Node {
     folder: Folder,
 }
 
-impl Node {
-    /// One that is not started.
+impl NodeProcess {
+    /// A node that is not started.
     pub fn new(
         launch: &Launch,
         name: &str,
         database: Option<String>,
         proxy: Option<Proxy>,
-    ) -> Result<Node, String> {
+    ) -> Result<NodeProcess, String> {
         let folder = Folder::new("node")?;
         let watchdog = Watchdog::start(folder.path(), Signal::KILL)?;
         let (launch, name, port) = (launch.clone(), name.to_owned(), free_port());
-        let node =
-            Node { launch, name, port, database, proxy, process: None, is_paused: false, watchdog, folder };
+        let node = NodeProcess {
+            launch,
+            name,
+            port,
+            database,
+            proxy,
+            process: None,
+            is_paused: false,
+            watchdog,
+            folder,
+        };
         node.move_clock(0)?;
         Ok(node)
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Is it to be expected that it answers?
+    /// Whether it should answer.
     pub fn is_up(&self) -> bool {
         self.process.is_some() && !self.is_paused
     }
 
-    /// Starts it on what it had. It is not ready yet.
+    /// Starts it with its existing data. It is not ready yet when this returns.
     pub fn start(&mut self) -> Result<(), String> {
         if self.process.is_some() {
             return Ok(());
@@ -94,7 +103,7 @@ impl Node {
         Ok(())
     }
 
-    /// Pulls its plug.
+    /// Kills it.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -102,14 +111,14 @@ impl Node {
         self.watchdog.tell(0);
     }
 
-    /// Asks it to stop. It is still there until [`Node::stopped`].
+    /// Sends SIGTERM. The process may run until [`NodeProcess::stopped`] returns.
     pub fn ask_to_stop(&self) {
         if let Some(process) = &self.process {
             process.signal(Signal::TERM);
         }
     }
 
-    /// Waits until it has stopped, and says how it ended; an error if it had to be killed.
+    /// Waits until it has stopped, and returns its exit status; an error if it had to be killed.
     pub fn stopped(&mut self) -> Result<ExitStatus, String> {
         let process = self.process.take().ok_or_else(|| format!("{} does not run", self.name))?;
         let ended = process.stop(Signal::TERM, STOPS_WITHIN);
@@ -117,39 +126,39 @@ impl Node {
         ended.ok_or_else(|| format!("{} did not stop within {STOPS_WITHIN:?}", self.name))
     }
 
-    /// Holds it in the middle of whatever it does.
+    /// Pauses the process.
     pub fn pause(&mut self) {
         self.is_paused = true;
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn resume(&mut self) {
         self.is_paused = false;
         self.signal(Signal::CONT);
     }
 
-    /// Moves its clock so many seconds away from the machine's, while it runs.
+    /// Moves its clock by this many seconds from the machine's, while it runs.
     pub fn move_clock(&self, seconds: i64) -> Result<(), String> {
         let path = self.clock_file();
-        // Renamed into its place, because it is read at any moment.
+        // Renamed into place, because it can be read at any moment.
         let new = path.with_extension("new");
         std::fs::write(&new, format!("{seconds:+}\n"))
             .and_then(|()| std::fs::rename(&new, &path))
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// How it ended by itself, if it did.
+    /// Its exit status, if it ended by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.process.as_ref().and_then(Process::ended)
     }
 
-    /// Where its log is.
+    /// The path of its log.
     pub fn log(&self) -> PathBuf {
         self.launch.logs.join(format!("{}.log", self.name))
     }
 
-    /// The last that it said.
+    /// The last lines of its log.
     pub fn last_words(&self) -> String {
         let log = std::fs::read(self.log()).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -190,7 +199,7 @@ impl Node {
         Ok(command)
     }
 
-    /// The clock on the wall is read from a file, the one that counts on is left alone.
+    /// Fakes the wall clock from a file; the monotonic clock stays real.
     fn fake_clock(&self, command: &mut Command) -> Result<(), String> {
         let library = clock_library().ok_or_else(|| format!("there is no {LIBRARIES}/*/{CLOCK_LIBRARY}"))?;
         command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.clock_file());
@@ -200,7 +209,7 @@ impl Node {
     }
 }
 
-/// Nothing that was meant for us reaches a node.
+/// Removes this process's own `PUNCTUAL_` variables from a node's environment.
 fn without_ours(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PUNCTUAL_") {

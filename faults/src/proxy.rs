@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks what passes through it: slow, cut, or silent in one direction or both, switched while it runs.
+//! A TCP proxy with faults: slow, cut, or silent in one direction or both, switched while it runs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,31 +10,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What happens to bytes that go one way.
+/// What happens to bytes in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// They pass.
+    /// They are passed on.
     Open,
-    /// They pass later.
+    /// They are passed on later.
     Slow(Duration),
-    /// They stay where they are and the sockets stay open, as behind a route that swallows packets. When it opens again
-    /// they pass, as packets that are sent again do.
+    /// They are held back and the sockets stay open, as behind a route that drops packets. When the direction opens again
+    /// they are passed on, like retransmitted packets.
     Silent,
 }
 
-/// What the proxy does.
+/// The state of the proxy.
 #[derive(Clone, Copy, Debug)]
 struct Switch {
-    /// Where new connections lead.
+    /// The target of new connections.
     server: SocketAddr,
     to_server: Way,
     to_client: Way,
     takes_new: bool,
-    /// Rises when everything that is connected is to be cut.
+    /// Increases when all connections are to be cut.
     cuts: u64,
 }
 
-/// A proxy that lives as long as the value.
+/// A proxy that runs until this is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -43,7 +43,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of a server.
+    /// Starts a proxy in front of a server.
     pub async fn start(server: SocketAddr) -> io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -54,32 +54,32 @@ impl Proxy {
         Ok(Proxy { address, switch, task })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Decides for both directions, for what is connected and for what comes.
+    /// Sets both directions, for existing and new connections.
     pub fn set(&self, to_server: Way, to_client: Way) {
         self.switch.send_modify(|switch| (switch.to_server, switch.to_client) = (to_server, to_client));
     }
 
-    /// Leads new connections to another server, as an address that is moved does. What is connected stays where it is.
+    /// Sends new connections to another server, as moving an address does. Existing connections stay.
     pub fn redirect(&self, server: SocketAddr) {
         self.switch.send_modify(|switch| switch.server = server);
     }
 
-    /// Resets everything that is connected.
+    /// Resets all connections.
     pub fn cut(&self) {
         self.switch.send_modify(|switch| switch.cuts += 1);
     }
 
-    /// Takes nobody any more, or everybody again. What is connected stays.
+    /// Refuses or accepts new connections. Existing ones stay.
     pub fn take_new(&self, takes_new: bool) {
         self.switch.send_modify(|switch| switch.takes_new = takes_new);
     }
 
-    /// Everything passes again.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.take_new(true);
         self.set(Way::Open, Way::Open);
@@ -104,7 +104,7 @@ async fn take(listener: TcpListener, switch: watch::Sender<Switch>) {
     }
 }
 
-/// Carries bytes between a client and the server until one of them ends, or the connection is cut.
+/// Copies bytes between a client and the server until one of them closes or the connection is cut.
 async fn carry(mut client: TcpStream, server: SocketAddr, mut told: watch::Receiver<Switch>) {
     let before = told.borrow().cuts;
     let Ok(mut server) = TcpStream::connect(server).await else { return reset(client) };
@@ -135,7 +135,7 @@ async fn pump(
     loop {
         passable(&mut told, way).await?;
         let count = from.read(&mut bytes).await?;
-        // What was read in the moment before it fell silent stays here.
+        // Bytes read just before the direction fell silent are held back.
         if let Way::Slow(delay) = passable(&mut told, way).await? {
             tokio::time::sleep(delay).await;
         }
@@ -146,13 +146,13 @@ async fn pump(
     }
 }
 
-/// Waits until bytes may pass, and says how.
+/// Waits until bytes may pass, and returns the state of the direction.
 async fn passable(told: &mut watch::Receiver<Switch>, way: fn(&Switch) -> Way) -> io::Result<Way> {
     let switch = told.wait_for(|switch| way(switch) != Way::Silent).await;
     switch.map(|switch| way(&switch)).map_err(|_| io::Error::other("the proxy is gone"))
 }
 
-/// Ends a connection at once, without a farewell.
+/// Closes a connection with a reset.
 fn reset(stream: TcpStream) {
     let _ = stream.set_zero_linger();
 }

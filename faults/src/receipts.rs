@@ -1,5 +1,5 @@
-//! The agent: an HTTP server that writes down what it receives before it answers, and is content with everything but
-//! what was overtaken.
+//! The agent: an HTTP server that records every request before it answers, and accepts all but those with an outdated
+//! token.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,14 +22,14 @@ use tokio::task::JoinHandle;
 use crate::clock::now;
 use crate::history::{Receipt, millis};
 
-/// An agent that lives as long as the value.
+/// An agent that runs until this is dropped.
 pub struct Agent {
     address: SocketAddr,
     book: Arc<Book>,
     task: JoinHandle<()>,
 }
 
-/// What was received, in memory and in a file.
+/// The receipts, in memory and in a file.
 struct Book {
     pages: Mutex<Pages>,
 }
@@ -42,7 +42,7 @@ struct Pages {
 }
 
 impl Agent {
-    /// Starts one that writes to a file.
+    /// Starts an agent that records into a file.
     pub async fn start(file: &Path) -> std::io::Result<Agent> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -52,17 +52,17 @@ impl Agent {
         Ok(Agent { address, book, task })
     }
 
-    /// An address that takes so long to do its work.
+    /// A URL whose work takes this long.
     pub fn url(&self, takes: Duration) -> String {
         format!("http://{}/{}", self.address, takes.as_millis())
     }
 
-    /// Everything received so far.
+    /// All receipts so far.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.book.pages.lock().expect("no panic").receipts.clone()
     }
 
-    /// How much was received so far.
+    /// Number of receipts so far.
     pub fn count(&self) -> usize {
         self.book.pages.lock().expect("no panic").receipts.len()
     }
@@ -75,7 +75,7 @@ impl Drop for Agent {
 }
 
 impl Book {
-    /// Writes a request down, and says its place; the request is refused if its token was overtaken.
+    /// Records a request, and returns its index and whether it is refused because of an outdated token.
     fn write(&self, headers: &HeaderMap) -> Option<(usize, bool)> {
         let mut receipt = read(headers)?;
         let mut pages = self.pages.lock().expect("no panic");
@@ -89,7 +89,7 @@ impl Book {
         Some((place, is_refused))
     }
 
-    /// The work of a request is done.
+    /// Records that the work of a request is done.
     fn done(&self, place: usize) {
         let mut pages = self.pages.lock().expect("no panic");
         let at = now();
@@ -133,7 +133,7 @@ async fn answer(request: Request<Incoming>, book: Arc<Book>) -> Result<Response<
     if is_refused {
         return Ok(say(StatusCode::CONFLICT, "a later attempt was here before"));
     }
-    // In a task of its own: work goes on when nobody waits for its answer any more.
+    // In a task of its own, because work goes on when the caller hangs up.
     let work = tokio::spawn(async move {
         tokio::time::sleep(takes(&head.uri)).await;
         book.done(place);

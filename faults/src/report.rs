@@ -1,4 +1,4 @@
-//! What a campaign found out: the verdict, and figures: how long things took, and how late work was around a moment.
+//! The report of a campaign: the result of the check, and figures such as takeover times and lateness around faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,23 +7,28 @@ use std::time::Duration;
 use crate::check::{Covered, check};
 use crate::history::{History, Millis, Receipt};
 
-/// Durations by what they are of.
+/// Durations by name.
 pub type Samples = BTreeMap<&'static str, Sample>;
 
-/// What a campaign found out.
+/// The report of a campaign.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CampaignReport {
     pub covered: Covered,
     pub samples: Samples,
-    /// How many promises were broken.
+    /// Number of broken promises.
     pub broken: usize,
-    /// All of it, for people.
+    /// The whole report, for people.
     pub text: String,
 }
 
-impl Report {
-    /// Judges a history; what nodes did that none may do counts as well.
-    pub fn of(history: &History, samples: Samples, misbehaved: Vec<String>, took: Duration) -> Report {
+impl CampaignReport {
+    /// Checks a history. Misbehaviour of nodes counts as a broken promise too.
+    pub fn of(
+        history: &History,
+        samples: Samples,
+        misbehaved: Vec<String>,
+        took: Duration,
+    ) -> CampaignReport {
         let verdict = check(history);
         let mut broken: Vec<String> = verdict.violations.iter().map(ToString::to_string).collect();
         broken.extend(misbehaved);
@@ -35,13 +40,13 @@ impl Report {
         for what in &broken {
             text += &format!("BROKEN {what}\n");
         }
-        Report { covered: verdict.covered, samples, broken: broken.len(), text }
+        CampaignReport { covered: verdict.covered, samples, broken: broken.len(), text }
     }
 }
 
-/// Adds how work went on after nodes were killed, and when they were asked to stop.
+/// Adds how long work was interrupted after nodes were killed and stopped.
 pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], stops: &[Millis]) {
-    // What is serial waits for work that nobody hears of any more, which says nothing about takeover.
+    // Serial runs wait for a lost attempt of their job, which says nothing about takeover.
     let waits: BTreeSet<u64> = history.jobs.iter().filter(|job| job.is_serial).map(|job| job.id).collect();
     let mut free = history.receipts.clone();
     free.retain(|receipt| !waits.contains(&receipt.job));
@@ -56,7 +61,7 @@ pub fn measure_work(samples: &mut Samples, history: &History, kills: &[Millis], 
     }
 }
 
-/// Adds how late work was while nodes came back and shards moved to them, as planned.
+/// Adds how late runs were while nodes came back and shards moved to them.
 pub fn measure_returns(samples: &mut Samples, history: &History, returns: &[(Millis, Millis)]) {
     let waits: BTreeSet<u64> = history.jobs.iter().filter(|job| job.is_serial).map(|job| job.id).collect();
     let is_within = |at: Millis| returns.iter().any(|(from, to)| (*from..*to).contains(&at));
@@ -94,7 +99,7 @@ impl Sample {
         self.0.last().copied().unwrap_or_default()
     }
 
-    /// The smallest value that so many percent do not exceed.
+    /// The smallest value that `percent` per cent do not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
@@ -109,7 +114,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// The first receipts of what came due in the second after a moment.
+/// The first receipts of runs that were due in the second after a moment.
 fn due_after(receipts: &[Receipt], moment: Millis) -> impl Iterator<Item = &Receipt> {
     let mut first: BTreeMap<u64, &Receipt> = BTreeMap::new();
     for receipt in receipts {
@@ -120,13 +125,13 @@ fn due_after(receipts: &[Receipt], moment: Millis) -> impl Iterator<Item = &Rece
     first.into_values()
 }
 
-/// How long after a moment the last of what came due in the second after it was received: until then some of the work
-/// of a node that was lost at that moment waited.
+/// How long after a moment the last run due in the following second was received: until then work of a node that was lost
+/// at that moment waited.
 fn work_resumed(receipts: &[Receipt], moment: Millis) -> Duration {
     longest(due_after(receipts, moment).map(|receipt| receipt.received_at - moment))
 }
 
-/// The greatest lateness of what came due in the second after a moment.
+/// The greatest lateness of runs that were due in the second after a moment.
 fn lateness(receipts: &[Receipt], moment: Millis) -> Duration {
     longest(due_after(receipts, moment).map(|receipt| receipt.received_at - receipt.fire_time))
 }

@@ -1,28 +1,29 @@
-//! What is broken in which order: the short sets of the test command, and the long one that goes on and on.
+//! Sets of faults in order: the short ones of the test command, and the long one, which repeats.
 
 use std::time::{Duration, Instant};
 
 use crate::breaking::cuts::{self, Cut};
 use crate::breaking::servers::{self, Away};
 use crate::breaking::{clocks, kills, pauses, switches};
-use crate::campaign::{Campaign, Database, Setup, run};
+use crate::campaign::{Campaign, CampaignSetup, Database, run};
 use crate::clock::{now, pass};
 use crate::flood::Flood;
-use crate::report::Report;
+use crate::report::CampaignReport;
 
 /// The two lengths of a pause: longer than a lease, and much longer.
 pub const PAUSE: Duration = Duration::from_secs(8);
 pub const LONG_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long nobody reaches the database: a node goes on with what it has for one term, and then 5 s are on time.
+/// How long no node reaches the database: longer than one lease term, for which nodes go on, plus the 5 s that count as on
+/// time.
 pub const OUTAGE: Duration = Duration::from_secs(14);
 
-/// How long before it comes due a flood is handed over: so long at least, and so long for each of it.
+/// The time between the submission of a flood and its first due time: this much at least, plus this much for each run.
 const FLOOD_AHEAD: Duration = Duration::from_secs(10);
 const FLOOD_MICROS: u64 = 120;
 
-/// One node on its own: it is killed, held and stopped, and loses nothing.
-pub async fn alone(setup: &Setup) -> Result<Report, String> {
+/// A single node is killed, paused and stopped, and loses nothing.
+pub async fn alone(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         kills::kill(campaign, 5).await?;
         pauses::pause(campaign, PAUSE).await?;
@@ -32,8 +33,8 @@ pub async fn alone(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
-/// Nodes are killed so often, and asked to stop so often.
-pub async fn deaths(setup: &Setup, killed: usize, stopped: usize) -> Result<Report, String> {
+/// Nodes are killed and stopped, this many times each.
+pub async fn deaths(setup: &CampaignSetup, killed: usize, stopped: usize) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         kills::kill(campaign, killed).await?;
         kills::stop(campaign, stopped).await?;
@@ -42,8 +43,8 @@ pub async fn deaths(setup: &Setup, killed: usize, stopped: usize) -> Result<Repo
     .await
 }
 
-/// Nodes are held, and their clocks go wrong.
-pub async fn times(setup: &Setup) -> Result<Report, String> {
+/// Nodes are paused, and their clocks are set wrong.
+pub async fn times(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         pauses::pause(campaign, PAUSE).await?;
         pauses::pause(campaign, LONG_PAUSE).await?;
@@ -53,13 +54,13 @@ pub async fn times(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
-/// Nodes are cut off, and servers go away.
-pub async fn absences(setup: &Setup) -> Result<Report, String> {
+/// Nodes are cut off, and servers are stopped.
+pub async fn absences(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         for how in Cut::ALL {
             cuts::cut(campaign, how).await?;
         }
-        // Longer than what still counts as on time, so that what is late is late by every job's own policy.
+        // Longer than what counts as on time, so that every job's own policy decides about late runs.
         cuts::cut_all(campaign, Cut::Both, OUTAGE).await?;
         servers::database(campaign, Away::Restarted).await?;
         servers::database(campaign, Away::Killed).await?;
@@ -72,9 +73,9 @@ pub async fn absences(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
-/// The database is killed for long and stands still, so many times each; where it is more than once, another server takes
-/// over between the rounds. No node is touched, so nothing that a node knows may be forgotten.
-pub async fn outages(setup: &Setup, rounds: usize) -> Result<Report, String> {
+/// The database is killed for long and frozen, `rounds` times each, with a switch-over between the rounds. No node is
+/// touched, so no result that a node knows may be lost.
+pub async fn outages(setup: &CampaignSetup, rounds: usize) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         for round in 0..rounds {
             if round > 0 {
@@ -88,8 +89,8 @@ pub async fn outages(setup: &Setup, rounds: usize) -> Result<Report, String> {
     .await
 }
 
-/// Another database server takes over, twice, while the old one lives on; once with nodes that die meanwhile.
-pub async fn switch_overs(setup: &Setup) -> Result<Report, String> {
+/// Two switch-overs to another database server while the old one lives on, one of them while nodes die.
+pub async fn switch_overs(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         switches::switch_over(campaign).await?;
         kills::kill(campaign, 1).await?;
@@ -99,8 +100,13 @@ pub async fn switch_overs(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
-/// So many one-shots come due evenly over some minutes, while nodes are killed so often.
-pub async fn million(setup: &Setup, count: usize, over: Duration, killed: usize) -> Result<Report, String> {
+/// `count` one-shots are due evenly over some minutes, while nodes are killed.
+pub async fn million(
+    setup: &CampaignSetup,
+    count: usize,
+    over: Duration,
+    killed: usize,
+) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         let ahead = FLOOD_AHEAD + Duration::from_micros(count as u64 * FLOOD_MICROS);
         let from = now() + ahead.as_millis() as i64;
@@ -117,7 +123,7 @@ pub async fn million(setup: &Setup, count: usize, over: Duration, killed: usize)
 }
 
 /// A little of everything.
-pub async fn some(setup: &Setup) -> Result<Report, String> {
+pub async fn some(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
         kills::kill(campaign, 4).await?;
         kills::stop(campaign, 1).await?;
@@ -129,8 +135,8 @@ pub async fn some(setup: &Setup) -> Result<Report, String> {
     .await
 }
 
-/// Whatever the dice say, for so long. The dice start from the seed.
-pub async fn long(setup: &Setup, duration: Duration) -> Result<Report, String> {
+/// Random faults for `duration`, drawn from the seed.
+pub async fn long(setup: &CampaignSetup, duration: Duration) -> Result<CampaignReport, String> {
     let started = Instant::now();
     run(setup, async |campaign: &mut Campaign| {
         while started.elapsed() < duration {

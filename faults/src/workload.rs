@@ -1,5 +1,5 @@
-//! Work for a cluster while it is being broken: jobs at fixed rates of every kind, and a steady stream of one-shots.
-//! What clients were told is written down.
+//! The load of a campaign: jobs at fixed rates of every kind, and a steady stream of one-shots. Clients record the answers
+//! that they get.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,21 +17,21 @@ use crate::dice::Dice;
 use crate::history::{Every, JobFact, Submission, text};
 use crate::receipts::Agent;
 
-/// How long clients insist. Longer than anything that is broken stays broken.
+/// How long clients repeat a request: longer than any fault lasts.
 const INSISTS: Duration = Duration::from_secs(120);
 
-/// From one batch of one-shots to the next, how many there are in it, and until when they are due.
+/// The interval between batches of one-shots, their size, and the span of due times.
 const BATCH_EVERY: Duration = Duration::from_millis(600);
 const BATCH: u64 = 4;
 const DUE_WITHIN_MS: u64 = 6_000;
 
-/// How many clients hand over one-shots: one that waits for a node that is silent does not keep the others waiting.
+/// Number of clients that submit one-shots, so that one that waits for a silent node does not block the stream.
 const CLIENTS: u64 = 3;
 
-/// One batch in so many is handed over twice.
+/// One batch in this number is submitted twice.
 const REPEATS: u64 = 6;
 
-/// How much work.
+/// The number of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Jobs that run every instant, every second.
@@ -40,7 +40,7 @@ pub struct Size {
     pub latest: usize,
     /// Jobs that are sent at most once, every second.
     pub at_most_once: usize,
-    /// Jobs whose runs follow each other, every second.
+    /// Jobs with `block: serial`, every second.
     pub serial: usize,
 }
 
@@ -50,7 +50,7 @@ impl Default for Size {
     }
 }
 
-/// Jobs that were made, and one-shots that are being handed over.
+/// The jobs and the running streams of one-shots.
 pub struct Workload {
     client: Client,
     jobs: Vec<JobFact>,
@@ -58,14 +58,14 @@ pub struct Workload {
     streams: Vec<JoinHandle<Result<Vec<Submission>, String>>>,
 }
 
-/// What clients know in the end.
-pub struct Known {
+/// What clients recorded.
+pub struct ClientRecord {
     pub jobs: Vec<JobFact>,
     pub submissions: Vec<Submission>,
 }
 
 impl Workload {
-    /// Makes the jobs and starts the streams. What clients are told goes to a file.
+    /// Creates the jobs and starts the streams. Answers are recorded in a file.
     pub async fn start(
         client: &Client,
         agent: &Agent,
@@ -79,7 +79,8 @@ impl Workload {
             jobs.push(make(client, wanted).await?);
         }
         let shots =
-            make(client, Wanted { every: None, ..Wanted::new("shots", &agent.url(Duration::ZERO)) }).await?;
+            make(client, JobSpec { every: None, ..JobSpec::new("shots", &agent.url(Duration::ZERO)) })
+                .await?;
         let file = File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let is_over: Arc<AtomicBool> = Arc::default();
         let mut streams = Vec::new();
@@ -103,8 +104,8 @@ impl Workload {
         self.jobs.last().map_or(0, |job| job.id)
     }
 
-    /// Ends the streams, stops the jobs, and says what clients know.
-    pub async fn stop(self) -> Result<Known, String> {
+    /// Ends the streams, stops the jobs, and returns what clients recorded.
+    pub async fn stop(self) -> Result<ClientRecord, String> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut submissions = Vec::new();
         for stream in self.streams {
@@ -121,13 +122,13 @@ impl Workload {
             }
             job.stopped = Some((asked, now()));
         }
-        Ok(Known { jobs, submissions })
+        Ok(ClientRecord { jobs, submissions })
     }
 }
 
-/// A job to be made.
+/// A job to create.
 #[derive(Clone)]
-struct Wanted {
+struct JobSpec {
     name: String,
     url: String,
     every: Option<Every>,
@@ -136,10 +137,10 @@ struct Wanted {
     is_serial: bool,
 }
 
-impl Wanted {
-    fn new(name: &str, url: &str) -> Wanted {
+impl JobSpec {
+    fn new(name: &str, url: &str) -> JobSpec {
         let (name, url) = (name.to_owned(), url.to_owned());
-        Wanted { name, url, every: None, misfire: "fire_all", at_most_once: false, is_serial: false }
+        JobSpec { name, url, every: None, misfire: "fire_all", at_most_once: false, is_serial: false }
     }
 
     fn job(&self) -> Value {
@@ -162,25 +163,25 @@ impl Wanted {
     }
 }
 
-fn wanted(agent: &Agent, size: Size, dice: &mut Dice) -> Vec<Wanted> {
+fn wanted(agent: &Agent, size: Size, dice: &mut Dice) -> Vec<JobSpec> {
     let (quick, slow) = (agent.url(Duration::from_millis(5)), agent.url(Duration::from_millis(250)));
     let mut wanted = Vec::new();
-    let mut add = |count: usize, name: &str, interval: i64, like: Wanted| {
+    let mut add = |count: usize, name: &str, interval: i64, like: JobSpec| {
         for number in 0..count {
-            // Spread over the second, so that there is no instant at which nothing is due.
+            // Spread over the second, so that something is due at every instant.
             let anchor = now() / 1_000 * 1_000 + dice.below(interval as u64) as i64;
             let every = Some(Every { anchor, interval });
-            wanted.push(Wanted { name: format!("{name}-{number}"), every, ..like.clone() });
+            wanted.push(JobSpec { name: format!("{name}-{number}"), every, ..like.clone() });
         }
     };
-    add(size.all, "all", 1_000, Wanted::new("", &quick));
-    add(size.latest, "latest", 500, Wanted { misfire: "fire_once", ..Wanted::new("", &quick) });
-    add(size.at_most_once, "once", 1_000, Wanted { at_most_once: true, ..Wanted::new("", &quick) });
-    add(size.serial, "serial", 1_000, Wanted { is_serial: true, ..Wanted::new("", &slow) });
+    add(size.all, "all", 1_000, JobSpec::new("", &quick));
+    add(size.latest, "latest", 500, JobSpec { misfire: "fire_once", ..JobSpec::new("", &quick) });
+    add(size.at_most_once, "once", 1_000, JobSpec { at_most_once: true, ..JobSpec::new("", &quick) });
+    add(size.serial, "serial", 1_000, JobSpec { is_serial: true, ..JobSpec::new("", &slow) });
     wanted
 }
 
-async fn make(client: &Client, wanted: Wanted) -> Result<JobFact, String> {
+async fn make(client: &Client, wanted: JobSpec) -> Result<JobFact, String> {
     let asked = now();
     let answer = client.insist("POST", "/api/v1/jobs", Some(&wanted.job()), INSISTS).await?;
     let id = answer.json()["id"].as_u64();
@@ -197,7 +198,7 @@ async fn make(client: &Client, wanted: Wanted) -> Result<JobFact, String> {
     })
 }
 
-/// A client that hands over one-shots until it is told to end.
+/// A client that submits one-shots until it is stopped.
 struct Stream {
     name: u64,
     client: Client,
@@ -220,7 +221,7 @@ impl Stream {
             }
             self.note("answered", &batch);
             if self.dice.below(REPEATS) == 0 && self.hand_over(&batch).await? != ids {
-                return Err(format!("a batch that was handed over twice has other numbers than {ids:?}"));
+                return Err(format!("a batch that was submitted twice has other ids than {ids:?}"));
             }
             submissions.extend(batch);
             tokio::time::sleep(BATCH_EVERY).await;

@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use punctual_faults::campaign::{Database, Setup};
-use punctual_faults::report::Report;
+use punctual_faults::campaign::{CampaignSetup as Setup, Database};
+use punctual_faults::report::CampaignReport as Report;
 use punctual_faults::sets;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_punctual");

@@ -1,11 +1,11 @@
-//! Clocks on the wall that go wrong. What counts on, without a wall, goes right.
+//! Nodes whose wall clock is wrong. Their monotonic clock stays right.
 
 use crate::campaign::Campaign;
 
 /// An hour.
 const HOUR: i64 = 3_600;
 
-/// Moves the clock of a node forward by an hour, back by two, and home, while work goes on.
+/// Moves the clock of a node forward by an hour, back by two, and back to normal, while work goes on.
 pub async fn shift(campaign: &mut Campaign) -> Result<(), String> {
     let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
     for seconds in [HOUR, -HOUR, 0] {

@@ -1,4 +1,4 @@
-//! Nodes that cannot reach the database, in every way in which a network can fail.
+//! Nodes that cannot reach the database, in each way in which a network can fail.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use crate::clock::pass;
 use crate::node::TOKEN;
 use crate::proxy::{Proxy, Way};
 
-/// How a node is cut off.
+/// The way in which a node is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// What it asks does not arrive.
+    /// Its requests do not arrive.
     Questions,
-    /// What it is answered does not arrive: it asked, it was done, and it does not know.
+    /// The answers do not arrive: its request was carried out, and it does not know.
     Answers,
     /// Nothing arrives either way, and the sockets stay open.
     Both,
-    /// Its connections are reset, and it gets no new ones.
+    /// Its connections are reset, and new ones are refused.
     Reset,
 }
 
@@ -41,14 +41,14 @@ impl Cut {
     }
 }
 
-/// How long a node that is cut off may take to say so to whoever asks it.
+/// A node that is cut off has to answer 503 within this time.
 const SAYS_SO_WITHIN: Duration = Duration::from_secs(20);
 
-/// Cuts a node off until the others have taken over and it says that it cannot work, then lets it back.
+/// Cuts a node off until the others have taken over and it answers that it is not ready, then reconnects it.
 pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
     let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
     let Some(life) = life_of(campaign, index).await? else {
-        return Err("there is nobody to take over".into());
+        return Err("there is no other node to take over".into());
     };
     (campaign.had_pauses, campaign.had_losses) = (true, true);
     campaign.note(&format!("cut {} off: {how:?}", campaign.cluster.nodes[index].name()));
@@ -64,7 +64,7 @@ pub async fn cut(campaign: &mut Campaign, how: Cut) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the way of every node to the database slow for a while.
+/// Slows every node's connection to the database for a while.
 pub async fn slow(campaign: &mut Campaign, delay: Duration, receipts: usize) -> Result<(), String> {
     campaign.note(&format!("every way to the database takes {delay:?} longer"));
     each_proxy(campaign, |proxy| proxy.set(Way::Slow(delay), Way::Slow(delay)));
@@ -76,7 +76,7 @@ pub async fn slow(campaign: &mut Campaign, delay: Duration, receipts: usize) -> 
     Ok(())
 }
 
-/// Cuts every node off for so long: there is nobody to take over, and then everybody wants to.
+/// Cuts every node off: no node can take over, and afterwards all of them want to.
 pub async fn cut_all(campaign: &mut Campaign, how: Cut, duration: Duration) -> Result<(), String> {
     campaign.had_pauses = true;
     campaign.note(&format!("cut every node off: {how:?}, for {duration:?}"));
@@ -98,7 +98,7 @@ fn with_proxy(campaign: &Campaign, index: usize, act: impl Fn(&Proxy)) -> Result
     proxy.map(act).ok_or_else(|| "the node has no proxy".into())
 }
 
-/// Who cannot keep what it is given says so, and not nothing: 503, and when to come back. Says how long that took.
+/// Checks that a node without its database answers 503 with `Retry-After`. Returns how long the answer took.
 async fn refuses(campaign: &Campaign, index: usize) -> Result<Duration, String> {
     let started = Instant::now();
     let address = campaign.cluster.nodes[index].address();

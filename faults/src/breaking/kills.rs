@@ -1,17 +1,17 @@
-//! Nodes that are killed, and nodes that are asked to stop.
+//! Nodes that are killed, and nodes that are stopped.
 
 use std::time::Duration;
 
 use crate::campaign::{Campaign, blocking};
 use crate::clock::{now, pass, until};
 
-/// How long the others may take to act for everything that a lost node had. What is promised is less, and measured.
+/// The other nodes have to hold all shards of a lost node within this time. The promise is shorter, and measured.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long nothing is broken after a node has returned, so that what is late in this time is late by its return.
+/// Nothing is broken for this time after a node has returned, so that late runs in it are late because of the return.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Kills one node after another, each at a moment that nobody can foresee.
+/// Kills one node after another, each at a random moment.
 pub async fn kill(campaign: &mut Campaign, times: usize) -> Result<(), String> {
     for _ in 0..times {
         let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
@@ -33,7 +33,7 @@ pub async fn kill(campaign: &mut Campaign, times: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks one node after another to stop.
+/// Stops one node after another.
 pub async fn stop(campaign: &mut Campaign, times: usize) -> Result<(), String> {
     for turn in 0..times {
         let index = turn % campaign.cluster.nodes.len();
@@ -53,14 +53,14 @@ pub async fn stop(campaign: &mut Campaign, times: usize) -> Result<(), String> {
         campaign.cluster.nodes[index].start()?;
         let whole = campaign.cluster.whole().await?;
         campaign.measured("whole after a stop", whole);
-        // The cluster is whole when the first shards have moved; the others follow.
+        // The cluster counts as healthy when the first shards have moved; the others follow.
         pass(CALM).await;
         campaign.returned(started);
     }
     Ok(())
 }
 
-/// The name of a node's present life, as another node knows it; none where there is no other.
+/// The id of a node's process, as another node knows it; none where there is no other.
 pub(super) async fn life_of(campaign: &Campaign, index: usize) -> Result<Option<String>, String> {
     if campaign.cluster.is_single() {
         return Ok(None);
@@ -71,8 +71,7 @@ pub(super) async fn life_of(campaign: &Campaign, index: usize) -> Result<Option<
     Ok(Some(life.to_owned()))
 }
 
-/// Waits until another node says that this life acts for nothing any more and somebody does for everything; says how
-/// long that took.
+/// Waits until another node lists no shard for this process and a holder for every shard. Returns how long that took.
 pub(super) async fn taken_over(campaign: &Campaign, index: usize, life: &str) -> Result<Duration, String> {
     until(&format!("{life} has no shard"), TAKEN_OVER_WITHIN, async || {
         let view = campaign.cluster.view_beside(index).await;

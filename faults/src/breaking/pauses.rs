@@ -1,4 +1,4 @@
-//! Nodes that are held in the middle of whatever they do, as a machine does that is suspended or starved.
+//! Nodes that are paused at any moment, like a machine that is suspended or starved.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::kills::{life_of, taken_over};
 use crate::campaign::Campaign;
 use crate::clock::pass;
 
-/// Holds a node for so long, and lets it go on.
+/// Pauses a node for `duration`.
 pub async fn pause(campaign: &mut Campaign, duration: Duration) -> Result<(), String> {
     let index = campaign.dice.below(campaign.cluster.nodes.len() as u64) as usize;
     let life = life_of(campaign, index).await?;

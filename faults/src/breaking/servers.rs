@@ -1,4 +1,4 @@
-//! The database and Redis: restarted, killed, away for a while.
+//! The database and Redis: restarted, killed, or frozen for a while.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::clock::pass;
 pub enum Away {
     /// It is stopped in order, and started again at once.
     Restarted,
-    /// It is killed, and recovers.
+    /// It is killed, and recovers at once.
     Killed,
     /// It is killed, and stays away for longer than a lease.
     KilledForLong,
-    /// It stands still with every connection open, for longer than a lease, and then does what it was asked.
+    /// It is frozen with every connection open, for longer than a lease, and then carries out what it was sent.
     Frozen,
 }
 
-/// How long a killed database stays away, and how long a frozen one stands still.
+/// How long a killed database stays away, and how long a frozen one is frozen.
 const AWAY: Duration = Duration::from_secs(3);
 const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
 const FROZEN: Duration = Duration::from_secs(8);
@@ -51,7 +51,7 @@ pub async fn database(campaign: &mut Campaign, how: Away) -> Result<(), String> 
     Ok(())
 }
 
-/// Holds Redis, which then takes questions and answers none, until work has gone on without it, and lets it go on.
+/// Freezes Redis, which then accepts commands and answers none, until work has gone on without it.
 pub async fn hold_redis(campaign: &mut Campaign) -> Result<(), String> {
     campaign.note("redis is held");
     campaign.redis.as_ref().ok_or("there is no redis")?.signal(Signal::STOP);
@@ -63,7 +63,7 @@ pub async fn hold_redis(campaign: &mut Campaign) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes Redis away until work has gone on without it, and brings it back.
+/// Kills Redis until work has gone on without it, and starts it again.
 pub async fn kill_redis(campaign: &mut Campaign) -> Result<(), String> {
     campaign.note("redis is killed");
     blocking(|| campaign.redis.as_mut().ok_or("there is no redis").map(|server| server.kill()))?;

@@ -1,5 +1,5 @@
-//! A planned switch-over: a standby becomes the primary and gets the address, and the old primary lives on, read-only, behind
-//! every connection that was open.
+//! A planned switch-over: a standby becomes the primary and takes over the address, and the old primary lives on, read-only,
+//! behind every open connection.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use punctual_scratch::{MariaDb, Postgres, Server, until};
 use crate::campaign::{Campaign, Database, blocking};
 use crate::clock::pass;
 
-/// How long a standby may take to have everything.
+/// How long a standby may take to catch up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// By then no node has a lease that it has not renewed since.
+/// Longer than a lease: afterwards every lease was renewed at the new primary.
 const LEASES_OVER: Duration = Duration::from_secs(8);
 
-/// Lets another server take over from the database, as an orchestrator does it.
+/// Switches over to another server, as an orchestrator does.
 pub async fn switch_over(campaign: &mut Campaign) -> Result<(), String> {
     campaign.had_pauses = true;
     let kind = campaign.kind;
@@ -29,25 +29,25 @@ pub async fn switch_over(campaign: &mut Campaign) -> Result<(), String> {
     }
     campaign.note("the new primary has the address");
     campaign.database = Some(standby);
-    // Nodes go on for a lease term without the store. What arrives after that comes from nodes that left the old primary.
+    // Nodes go on for a lease term without the store. Later receipts come from nodes that left the old primary.
     pass(LEASES_OVER).await;
     let went_on = campaign.received(100).await?;
     campaign.measured("work goes on after a switch-over", went_on);
     let whole = campaign.cluster.whole().await?;
     campaign.measured("whole after a switch-over", whole);
-    // Until here: only who left the old primary by itself has gone on.
+    // Kept until here, so that only a node that left the old primary by itself could go on.
     blocking(|| drop(old));
     Ok(())
 }
 
-/// A standby that has everything that the primary acknowledges.
+/// Starts a synchronous standby.
 fn follow(kind: Database, primary: &Server) -> Result<Server, String> {
     match kind {
         Database::Embedded => Err("one file has no standby".into()),
         Database::Postgres => {
             let standby = Postgres { fsync: true, primary: Some(primary.port()), ..Postgres::default() };
             let standby = standby.start()?;
-            // From here on what is acknowledged is on both.
+            // From here on every acknowledged commit is on both.
             say(kind, primary, "alter system set synchronous_standby_names = '*'")?;
             say(kind, primary, "select pg_reload_conf()")?;
             comes(kind, primary, "select count(*) from pg_stat_replication where sync_state = 'sync'", "1")?;
@@ -92,14 +92,14 @@ fn promote(kind: Database, old: &Server, standby: &Server) -> Result<(), String>
     }
 }
 
-/// What a MariaDB needs to be followed.
+/// Settings that replication of a MariaDB needs.
 pub fn logged(number: &str) -> Vec<(String, String)> {
     let settings =
         [("server-id", number), ("log-bin", "binlog"), ("log-slave-updates", "1"), ("binlog-format", "row")];
     settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// Waits until a MariaDB has what its primary has logged by now.
+/// Waits until a MariaDB has applied what its primary has logged by now.
 fn caught_up(primary: &Server, standby: &Server) -> Result<(), String> {
     let kind = Database::MariaDb;
     let place = say(kind, primary, "select @@gtid_binlog_pos")?;
@@ -113,13 +113,13 @@ fn caught_up(primary: &Server, standby: &Server) -> Result<(), String> {
     }
 }
 
-/// Waits until a server answers a question like this.
+/// Waits until a query has this answer.
 fn comes(kind: Database, server: &Server, question: &str, answer: &str) -> Result<(), String> {
     let is_so = || say(kind, server, question).is_ok_and(|said| said == answer);
     if until(PATIENCE, is_so) { Ok(()) } else { Err(format!("still not {answer}: {question}")) }
 }
 
-/// Lets the server's own client say something as the administrator; what was answered.
+/// Executes a statement as the administrator by the server's own client, and returns its output.
 pub fn say(kind: Database, server: &Server, statement: &str) -> Result<String, String> {
     let mut command = match kind {
         Database::MariaDb => {

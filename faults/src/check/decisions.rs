@@ -1,4 +1,4 @@
-//! What became of the instants that schedules name: each decided once, none missing, none invented.
+//! The instants that schedules name: each decided once, none missing, none invented.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ fn check_job(judge: &mut Judge, job: &JobFact, runs: &[&RunRecord]) {
     check_expected(judge, job, every, runs);
 }
 
-/// Why a run should not be there, if so.
+/// Why a run should not exist, if so.
 fn invented(job: &JobFact, every: Every, run: &RunRecord) -> Option<String> {
     let (from, to) = (run.fire_time, run.last());
     let instants = every.between(from, to).count() as u64;
@@ -66,12 +66,12 @@ fn invented(job: &JobFact, every: Every, run: &RunRecord) -> Option<String> {
     if from < job.created.0 - CLOCKS_APART {
         return Some(format!("{} is {} ms before the job was made", text(from), job.created.0 - from));
     }
-    // What was planned ahead of a stop is recorded as skipped.
+    // Runs that were planned ahead of a stop are recorded as skipped.
     let is_over = job.stopped.is_some_and(|(_, answered)| from > answered + CLOCKS_APART);
     (is_over && !run.is_skipped()).then(|| format!("{} is after the job was stopped", text(from)))
 }
 
-/// Every instant between the answer to the creation and the wish to stop has a record.
+/// Every instant between the answer to the creation and the request to stop has a record.
 fn check_expected(judge: &mut Judge, job: &JobFact, every: Every, runs: &[&RunRecord]) {
     let Some((stop, _)) = job.stopped else {
         judge
@@ -99,7 +99,7 @@ fn check_skipped(judge: &mut Judge, job: &JobFact, run: &RunRecord, at: Millis) 
     }
 }
 
-/// The record that stands for an instant; runs come in the order of their instants.
+/// The record of an instant; `runs` are in the order of their instants.
 fn record_of<'a>(runs: &[&'a RunRecord], at: Millis) -> Option<&'a RunRecord> {
     let after = runs.partition_point(|run| run.fire_time <= at);
     let before = runs.get(after.checked_sub(1)?)?;

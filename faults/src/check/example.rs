@@ -1,10 +1,10 @@
-//! A small history that is as it should be, and for every rule a way to spoil it that the checker must find.
+//! A small correct history, and for every rule a violation that the checker must find.
 #![cfg(test)]
 
-use super::{Covered, Rule, Verdict, check};
+use super::{CheckResult, Covered, Rule, check};
 use crate::history::{AttemptRecord, Every, History, JobFact, Receipt, RunRecord, Submission};
 
-/// The place of the first job.
+/// The index of the first job.
 const TICK: usize = 0;
 
 fn job(id: u64, name: &str) -> JobFact {
@@ -95,7 +95,7 @@ impl History {
         self.receipts.iter_mut().find(|receipt| receipt.run == run).expect("a receipt of the example")
     }
 
-    /// Run 12 was in doubt because its node was killed, and came again, as it should.
+    /// Run 12 was in doubt because its node was killed, and was correctly sent again.
     fn repeat(&mut self) {
         self.had_losses = true;
         let run = self.run(12);
@@ -115,13 +115,13 @@ impl History {
     }
 }
 
-fn judged(spoil: impl FnOnce(&mut History)) -> Verdict {
+fn judged(spoil: impl FnOnce(&mut History)) -> CheckResult {
     let mut history = good();
     spoil(&mut history);
     check(&history)
 }
 
-/// The checker finds that this breaks one rule, and no other.
+/// The checker finds that `spoil` breaks this rule and no other.
 fn spoiled(rule: Rule, spoil: impl FnOnce(&mut History)) {
     let violations = judged(spoil).violations;
     assert!(!violations.is_empty(), "nothing was found, and {rule:?} is broken");

@@ -1,4 +1,4 @@
-//! What the record claims beside what the agent saw: nothing that was known is forgotten, nothing is made up.
+//! The recorded history against the agent's: no known result is forgotten, and no send is made up.
 
 use super::{Judge, ON_ITS_WAY, Rule};
 use crate::history::{AttemptRecord, Receipt, RunRecord};
@@ -12,7 +12,7 @@ pub(super) fn check(judge: &mut Judge) {
     }
 }
 
-/// What was answered is known to the node that asked, and it did not die: it writes it down when it can.
+/// The node that received an answer and did not die writes it down when it can.
 fn check_known(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     check_not_lost(judge, run, receipts);
     let answered = receipts.iter().filter(|one| !one.is_refused).filter_map(|one| one.done_at).min();
@@ -43,8 +43,7 @@ fn check_not_lost(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     }
 }
 
-/// Who says that something was sent names a send that arrived. An agent that is always there sees every one. What
-/// succeeded is looked at elsewhere.
+/// Every recorded send was received, since the agent is always reachable. Successful runs are checked elsewhere.
 fn check_sends(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     let claims_a_send = |attempt: &&AttemptRecord| {
         let is_other = |outcome: &str| matches!(outcome, "refused" | "succeeded");
@@ -62,7 +61,7 @@ fn check_sends(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     }
 }
 
-/// The lateness on record is at least what was seen.
+/// The recorded lateness is at least the observed one.
 fn check_lateness(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     let Some(first) = receipts.iter().map(|one| one.received_at).min() else { return };
     let seen = first - run.fire_time;

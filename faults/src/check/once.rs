@@ -1,4 +1,4 @@
-//! What was acknowledged to clients: every one-shot is there, once, and ended.
+//! Acknowledged one-shots: each exists once, and has ended.
 
 use std::collections::BTreeMap;
 

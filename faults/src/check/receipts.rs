@@ -1,4 +1,4 @@
-//! What the agent received: only what it should, no more often than allowed, and marked where it may be a repetition.
+//! The agent's receipts: only existing runs, no more often than allowed, and marked where they may be repetitions.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) fn check(judge: &mut Judge) {
     check_serial(judge);
 }
 
-/// It is a run that exists, at the time that the run has, and not before.
+/// A receipt is of an existing run, with the run's fire time, and not before it.
 fn check_belongs(judge: &mut Judge, receipt: &Receipt) {
     let Some(run) = judge.runs.get(&receipt.run).copied() else {
         return judge
@@ -58,7 +58,7 @@ fn check_count(judge: &mut Judge, job: &JobFact, run: &RunRecord, receipts: &[&R
     }
 }
 
-/// What is received again says so, and has a greater token.
+/// A repeated receipt is marked and has a greater token.
 fn check_repetitions(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     let taken: Vec<&Receipt> = receipts.iter().filter(|one| !one.is_refused).copied().collect();
     judge.verdict.covered.duplicates += usize::from(taken.len() > 1);
@@ -67,7 +67,7 @@ fn check_repetitions(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) 
             let what = format!("run {}: token {} after {}", run.id, pair[1].token, pair[0].token);
             judge.broken(Rule::TokensRise, what);
         }
-        // After an answered failure the next attempt repeats nothing.
+        // The next attempt after an answered failure is no duplicate.
         let has_failed =
             run.attempt(pair[0].attempt).and_then(|attempt| attempt.outcome.as_deref()) == Some("failed");
         if !pair[1].possible_duplicate && !has_failed {
@@ -103,7 +103,7 @@ fn check_attempts(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     }
 }
 
-/// At most once holds for the instant too, whatever run it is received as.
+/// At most once also holds for the instant, whichever run it is received as.
 fn check_instants_once(judge: &mut Judge) {
     let mut runs_of: BTreeMap<(u64, i64), u64> = BTreeMap::new();
     for receipt in &judge.history.receipts {
@@ -116,8 +116,8 @@ fn check_instants_once(judge: &mut Judge) {
     }
 }
 
-/// Work of a serial job begins when the work before it has ended, as the agent saw it; unless nobody knew any more that
-/// there was work.
+/// A run of a serial job begins after the run before it has ended, as the agent saw it, unless no node could know any
+/// more that it was running.
 fn check_serial(judge: &mut Judge) {
     let mut by_job: BTreeMap<u64, Vec<&Receipt>> = BTreeMap::new();
     for receipt in judge.history.receipts.iter().filter(|receipt| !receipt.is_refused) {
@@ -139,7 +139,7 @@ fn check_serial(judge: &mut Judge) {
     }
 }
 
-/// Was the attempt's end known, so that nothing excuses what began before it?
+/// Whether a node knew the end of the attempt, so that an overlap has no excuse.
 fn is_known(judge: &Judge, receipt: &Receipt) -> bool {
     let run = judge.runs.get(&receipt.run);
     let outcome =
