@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 
 use crate::counters::Counters;
 use crate::link::{Micros, Reply};
-use crate::store::{Answer, Request};
+use crate::store::{Request, StoreAnswer as Answer};
 
 pub use doubts::{Admitted, Executors};
 pub use jobs::JobFacts;

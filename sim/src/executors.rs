@@ -9,7 +9,7 @@ use crate::setup::Character;
 
 /// One executor.
 #[derive(Debug)]
-pub struct Executor {
+pub struct SimExecutor {
     /// What it is like.
     pub character: Character,
     /// Whether its process runs.
@@ -70,7 +70,7 @@ pub fn at(address: &str) -> Option<usize> {
 
 /// What an executor makes of an attempt that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Reception {
     /// It runs it, and says this after this long.
     Runs(Micros, AttemptOutcome),
     /// It runs it and will never say anything.
@@ -81,10 +81,10 @@ pub enum Verdict {
     RefusesToken,
 }
 
-impl Executor {
+impl SimExecutor {
     /// An executor of this character that has just started.
-    pub fn new(character: Character) -> Executor {
-        Executor {
+    pub fn new(character: Character) -> SimExecutor {
+        SimExecutor {
             character,
             is_up: true,
             life: 0,
@@ -119,13 +119,13 @@ impl Executor {
     }
 
     /// Takes an attempt, or does not.
-    pub fn take(&mut self, seed: u64, now: Micros, offer: Offer) -> Verdict {
+    pub fn take(&mut self, seed: u64, now: Micros, offer: Offer) -> Reception {
         let Offer { run, job, attempt, token, log, is_http } = offer;
         let character = self.character;
         if character.checks_tokens && !is_http {
             let greatest = self.accepted.entry(run).or_default();
             if token <= *greatest {
-                return Verdict::RefusesToken;
+                return Reception::RefusesToken;
             }
         }
         let roll = |what: u64| {
@@ -133,14 +133,14 @@ impl Executor {
         };
         let is_bad = !self.is_well;
         if is_bad && is_hit(roll(1), character.declines) {
-            return Verdict::Declines;
+            return Reception::Declines;
         }
         if character.checks_tokens && !is_http {
             self.accepted.insert(run, token);
         }
         self.running.insert((run, attempt, token), Running { job, log, since: now });
         if is_bad && is_hit(roll(2), character.hangs) {
-            return Verdict::Hangs;
+            return Reception::Hangs;
         }
         let outcome = match is_bad && is_hit(roll(3), character.fails) {
             true if is_hit(roll(5), 100_000) => AttemptOutcome::TimedOut,
@@ -154,7 +154,7 @@ impl Executor {
         if now < self.slow_until && is_bad {
             length = length * 30 + 2_000_000;
         }
-        Verdict::Runs(length, outcome)
+        Reception::Runs(length, outcome)
     }
 
     /// Whether it lies about this attempt: it says something else a little later.
@@ -168,12 +168,12 @@ impl Executor {
 mod tests {
     use super::*;
     use crate::dice::Dice;
-    use crate::setup::{SIX_HOURS, Setup};
+    use crate::setup::{SIX_HOURS, WorldSetup};
 
-    fn careful() -> Executor {
+    fn careful() -> SimExecutor {
         let _ = Dice::seeded(1);
-        let character = Setup::new(1, SIX_HOURS).executors[0];
-        let mut executor = Executor::new(Character { checks_tokens: true, says_idle: false, ..character });
+        let character = WorldSetup::new(1, SIX_HOURS).executors[0];
+        let mut executor = SimExecutor::new(Character { checks_tokens: true, says_idle: false, ..character });
         executor.is_well = true;
         executor
     }
@@ -190,14 +190,14 @@ mod tests {
             is_http,
         };
         let mut take = |token, is_http| executor.take(1, 0, offer(token, is_http));
-        assert!(matches!(take(9, false), Verdict::Runs(..)));
-        assert_eq!(take(9, false), Verdict::RefusesToken);
-        assert_eq!(take(8, false), Verdict::RefusesToken);
-        assert!(matches!(take(8, true), Verdict::Runs(..)));
+        assert!(matches!(take(9, false), Reception::Runs(..)));
+        assert_eq!(take(9, false), Reception::RefusesToken);
+        assert_eq!(take(8, false), Reception::RefusesToken);
+        assert!(matches!(take(8, true), Reception::Runs(..)));
         assert!(executor.says_it_has(JobId(1)) && !executor.says_it_has(JobId(2)));
         executor.crash();
         assert!(!executor.says_it_has(JobId(1)));
-        assert_eq!(executor.take(1, 0, offer(9, false)), Verdict::RefusesToken);
+        assert_eq!(executor.take(1, 0, offer(9, false)), Reception::RefusesToken);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             let (run, job) = (RunId(run), JobId(1));
             let offer = Offer { run, job, attempt: Attempt(1), token: Token(1), log: None, is_http: false };
             match executor.take(1, 0, offer) {
-                Verdict::Runs(length, AttemptOutcome::Succeeded) => assert!(length <= 20_001, "{length}"),
+                Reception::Runs(length, AttemptOutcome::Succeeded) => assert!(length <= 20_001, "{length}"),
                 other => panic!("{other:?}"),
             }
         }

@@ -9,7 +9,7 @@ const SECOND: Micros = 1_000_000;
 
 /// The kinds of faults. A swarm switches each on or off for a whole world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FaultKind {
     /// A node's process is killed at any moment.
     Crash,
     /// It is killed around its next write: before it is applied, after it, or with it still on its way.
@@ -54,30 +54,30 @@ pub enum Kind {
     Hints,
 }
 
-impl Kind {
+impl FaultKind {
     /// All of them.
-    pub const ALL: [Kind; 21] = [
-        Kind::Crash,
-        Kind::CrashAtWrite,
-        Kind::Pause,
-        Kind::CleanStop,
-        Kind::LostRequest,
-        Kind::LostAnswer,
-        Kind::LateCommit,
-        Kind::Stall,
-        Kind::Disconnect,
-        Kind::Full,
-        Kind::Cut,
-        Kind::ClockStep,
-        Kind::ClockLeap,
-        Kind::ClockBack,
-        Kind::LostSends,
-        Kind::LateSends,
-        Kind::DoubledSends,
-        Kind::LostReports,
-        Kind::ExecutorCrash,
-        Kind::ExecutorSlow,
-        Kind::Hints,
+    pub const ALL: [FaultKind; 21] = [
+        FaultKind::Crash,
+        FaultKind::CrashAtWrite,
+        FaultKind::Pause,
+        FaultKind::CleanStop,
+        FaultKind::LostRequest,
+        FaultKind::LostAnswer,
+        FaultKind::LateCommit,
+        FaultKind::Stall,
+        FaultKind::Disconnect,
+        FaultKind::Full,
+        FaultKind::Cut,
+        FaultKind::ClockStep,
+        FaultKind::ClockLeap,
+        FaultKind::ClockBack,
+        FaultKind::LostSends,
+        FaultKind::LateSends,
+        FaultKind::DoubledSends,
+        FaultKind::LostReports,
+        FaultKind::ExecutorCrash,
+        FaultKind::ExecutorSlow,
+        FaultKind::Hints,
     ];
 
     /// Its name on the command line.
@@ -93,18 +93,22 @@ impl Kind {
     }
 
     /// The kind of that name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<FaultKind> {
+        FaultKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// The shortest and the longest mean time between two of them, in seconds.
     fn gap_s(self) -> (u64, u64) {
         match self {
-            Kind::Crash | Kind::CrashAtWrite | Kind::Pause | Kind::CleanStop | Kind::Cut => (40, 2_400),
-            Kind::LostRequest | Kind::LostAnswer | Kind::LateCommit => (10, 1_200),
-            Kind::Stall | Kind::Disconnect | Kind::Full => (120, 3_600),
-            Kind::ClockStep | Kind::ClockBack => (600, 7_200),
-            Kind::ClockLeap => (3_600, 14_400),
+            FaultKind::Crash
+            | FaultKind::CrashAtWrite
+            | FaultKind::Pause
+            | FaultKind::CleanStop
+            | FaultKind::Cut => (40, 2_400),
+            FaultKind::LostRequest | FaultKind::LostAnswer | FaultKind::LateCommit => (10, 1_200),
+            FaultKind::Stall | FaultKind::Disconnect | FaultKind::Full => (120, 3_600),
+            FaultKind::ClockStep | FaultKind::ClockBack => (600, 7_200),
+            FaultKind::ClockLeap => (3_600, 14_400),
             _ => (30, 1_800),
         }
     }
@@ -112,16 +116,16 @@ impl Kind {
     /// How long one of them lasts, in milliseconds: from, to.
     fn length_ms(self) -> (u64, u64) {
         match self {
-            Kind::Crash | Kind::CrashAtWrite | Kind::CleanStop => (100, 120_000),
-            Kind::Pause => (50, 60_000),
-            Kind::LateCommit => (2_000, 40_000),
-            Kind::Stall => (100, 20_000),
-            Kind::Full => (500, 60_000),
-            Kind::Cut => (500, 90_000),
-            Kind::ClockStep => (10, 5_000),
-            Kind::ClockLeap => (6_000, 7_200_000),
-            Kind::ClockBack => (10, 7_200_000),
-            Kind::ExecutorCrash => (100, 240_000),
+            FaultKind::Crash | FaultKind::CrashAtWrite | FaultKind::CleanStop => (100, 120_000),
+            FaultKind::Pause => (50, 60_000),
+            FaultKind::LateCommit => (2_000, 40_000),
+            FaultKind::Stall => (100, 20_000),
+            FaultKind::Full => (500, 60_000),
+            FaultKind::Cut => (500, 90_000),
+            FaultKind::ClockStep => (10, 5_000),
+            FaultKind::ClockLeap => (6_000, 7_200_000),
+            FaultKind::ClockBack => (10, 7_200_000),
+            FaultKind::ExecutorCrash => (100, 240_000),
             _ => (1_000, 60_000),
         }
     }
@@ -133,25 +137,25 @@ pub struct Kinds(u32);
 
 impl Kinds {
     /// Whether a kind is on.
-    pub fn has(self, kind: Kind) -> bool {
+    pub fn has(self, kind: FaultKind) -> bool {
         self.0 & (1 << kind as u32) != 0
     }
 
     /// With a kind on.
     #[must_use]
-    pub fn with(self, kind: Kind) -> Kinds {
+    pub fn with(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 | 1 << kind as u32)
     }
 
     /// With a kind off.
     #[must_use]
-    pub fn without(self, kind: Kind) -> Kinds {
+    pub fn without(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 & !(1 << kind as u32))
     }
 
     /// Those that are on.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
+    pub fn iter(self) -> impl Iterator<Item = FaultKind> {
+        FaultKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 
@@ -167,7 +171,7 @@ pub struct Fault {
     /// When.
     pub at: Micros,
     /// What.
-    pub kind: Kind,
+    pub kind: FaultKind,
     /// To which node or executor, modulo how many there are.
     pub whom: usize,
     /// How long, or by how much.
@@ -187,9 +191,10 @@ impl fmt::Display for Fault {
 pub fn swarm(dice: &mut Dice) -> Kinds {
     let chance = dice.pick(&[0, 12, 30, 30, 50, 50, 50, 80]);
     let mut kinds = Kinds::default();
-    for kind in Kind::ALL {
+    for kind in FaultKind::ALL {
         // A clock that leaps excuses a lot, so it must not be in half of all worlds.
-        let chance = if matches!(kind, Kind::ClockStep | Kind::ClockLeap) { chance / 3 } else { chance };
+        let chance =
+            if matches!(kind, FaultKind::ClockStep | FaultKind::ClockLeap) { chance / 3 } else { chance };
         if dice.percent(chance) {
             kinds = kinds.with(kind);
         }
@@ -200,7 +205,7 @@ pub fn swarm(dice: &mut Dice) -> Kinds {
 /// Everything that goes wrong in a world of this length, in the order of time.
 pub fn plan(dice: &mut Dice, kinds: Kinds, length: Micros) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for kind in Kind::ALL {
+    for kind in FaultKind::ALL {
         // Drawn for every kind, so that one switched off does not shift the others.
         let mut dice = Dice::seeded(dice.roll());
         if kinds.has(kind) {
@@ -211,7 +216,7 @@ pub fn plan(dice: &mut Dice, kinds: Kinds, length: Micros) -> Vec<Fault> {
     faults
 }
 
-fn plan_kind(dice: &mut Dice, kind: Kind, length: Micros, faults: &mut Vec<Fault>) {
+fn plan_kind(dice: &mut Dice, kind: FaultKind, length: Micros, faults: &mut Vec<Fault>) {
     let (least, most) = kind.gap_s();
     let mean = dice.scaled(least, most) * SECOND;
     let burst = dice.pick(&[0, 0, 20, 50]);
@@ -234,18 +239,18 @@ mod tests {
     #[test]
     fn a_kind_switched_off_does_not_shift_the_others() {
         let dice = Dice::new(5, Stream::Faults);
-        let all = Kind::ALL.into_iter().fold(Kinds::default(), Kinds::with);
+        let all = FaultKind::ALL.into_iter().fold(Kinds::default(), Kinds::with);
         let of = |kinds: Kinds| plan(&mut dice.clone(), kinds, 3_600 * SECOND);
-        let fewer = of(all.without(Kind::Crash));
-        let kept: Vec<Fault> = of(all).into_iter().filter(|fault| fault.kind != Kind::Crash).collect();
+        let fewer = of(all.without(FaultKind::Crash));
+        let kept: Vec<Fault> = of(all).into_iter().filter(|fault| fault.kind != FaultKind::Crash).collect();
         assert!(!kept.is_empty() && kept == fewer);
     }
 
     #[test]
     fn every_kind_has_a_name_that_reads_back() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_name(&kind.name()), Some(kind));
+        for kind in FaultKind::ALL {
+            assert_eq!(FaultKind::from_name(&kind.name()), Some(kind));
         }
-        assert_eq!(Kind::CrashAtWrite.name(), "crash-at-write");
+        assert_eq!(FaultKind::CrashAtWrite.name(), "crash-at-write");
     }
 }

@@ -19,13 +19,13 @@ use punctual_node::ports::{
 use rustc_hash::FxHashMap;
 
 use crate::dice::{Stream, named};
-use crate::store::{Answer, Request};
+use crate::store::{Request, StoreAnswer};
 
 /// Virtual time in microseconds since the world began. Nothing in the world can see it.
 pub type Micros = u64;
 
 /// What a store answers.
-pub type Reply = Result<Answer, StoreError>;
+pub type Reply = Result<StoreAnswer, StoreError>;
 
 /// Something that a node asked of a port.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum Outgoing {
 
 /// What all ports of a world have in common.
 #[derive(Debug, Default)]
-pub struct Link {
+pub struct WorldLink {
     now: AtomicU64,
     store_now: AtomicI64,
     last_request: AtomicU64,
@@ -54,7 +54,7 @@ pub struct Link {
     replies: Mutex<FxHashMap<u64, Reply>>,
 }
 
-impl Link {
+impl WorldLink {
     /// Virtual time.
     pub fn now(&self) -> Micros {
         self.now.load(Ordering::Relaxed)
@@ -91,10 +91,10 @@ impl Link {
     }
 
     /// Asks the store and waits for what the world makes of it.
-    pub fn ask(self: &Arc<Link>, request: Request) -> Asked {
+    pub fn ask(self: &Arc<WorldLink>, request: Request) -> PendingReply {
         let number = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
         self.put(Outgoing::Request(number, request));
-        Asked { link: self.clone(), number }
+        PendingReply { link: self.clone(), number }
     }
 }
 
@@ -103,12 +103,12 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A question that waits for its answer. The world polls it again when there is one.
-pub struct Asked {
-    link: Arc<Link>,
+pub struct PendingReply {
+    link: Arc<WorldLink>,
     number: u64,
 }
 
-impl Future for Asked {
+impl Future for PendingReply {
     type Output = Reply;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
@@ -149,7 +149,7 @@ impl Drift {
 /// A node's ports: its clock, its randomness, and the way to executors and to other nodes.
 #[derive(Debug)]
 pub struct NodePorts {
-    link: Arc<Link>,
+    link: Arc<WorldLink>,
     drift: Drift,
     entropy: u64,
     drawn: AtomicU64,
@@ -157,7 +157,7 @@ pub struct NodePorts {
 
 impl NodePorts {
     /// The ports of one life of a node.
-    pub fn new(link: Arc<Link>, drift: Drift, seed: u64, life: u64) -> NodePorts {
+    pub fn new(link: Arc<WorldLink>, drift: Drift, seed: u64, life: u64) -> NodePorts {
         let entropy = named(seed, Stream::Entropy, life, 0);
         NodePorts { link, drift, entropy, drawn: AtomicU64::new(0) }
     }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use punctual_sim::faults::Kind;
+use punctual_sim::faults::FaultKind;
 use punctual_sim::link::Micros;
-use punctual_sim::setup::{Cut, SIX_HOURS, Setup, Shape};
+use punctual_sim::setup::{Cut, SIX_HOURS, Shape, WorldSetup};
 use punctual_sim::sweep::{Swept, run_traced, sweep, sweep_range};
 use punctual_sim::{planted, shrink};
 
@@ -28,7 +28,7 @@ what a small world leaves out, for --seed:
 
 /// What was asked.
 #[derive(Default)]
-struct Asked {
+struct SimArguments {
     seed: Option<u64>,
     seeds: Option<u64>,
     from: u64,
@@ -64,8 +64,8 @@ fn main() -> ExitCode {
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn read(words: &[String]) -> Result<Asked, String> {
-    let mut asked = Asked::default();
+fn read(words: &[String]) -> Result<SimArguments, String> {
+    let mut asked = SimArguments::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
@@ -87,8 +87,9 @@ fn read(words: &[String]) -> Result<Asked, String> {
             "--nodes" => asked.cut.nodes = Some(number(value()?)? as usize),
             "--jobs" => asked.cut.jobs = Some(number(value()?)? as usize),
             "--without" => {
-                let kind =
-                    |name: &str| Kind::from_name(name).ok_or(format!("no kind of fault is called {name}"));
+                let kind = |name: &str| {
+                    FaultKind::from_name(name).ok_or(format!("no kind of fault is called {name}"))
+                };
                 asked.cut.without = value()?.split(',').map(kind).collect::<Result<_, _>>()?;
             }
             "--faults" => asked.cut.faults = Some(list(value()?)?),
@@ -121,16 +122,16 @@ fn list(word: &str) -> Result<Vec<usize>, String> {
     word.split(',').map(|one| number(one).map(|one| one as usize)).collect()
 }
 
-fn make(seed: u64, asked: &Asked) -> Setup {
+fn make(seed: u64, asked: &SimArguments) -> WorldSetup {
     let length = asked.hours.map_or(SIX_HOURS, |hours| (hours * 3.6e9) as Micros);
-    let setup = Setup::new(seed, length).shaped(asked.shape.unwrap_or(Shape::Drawn));
+    let setup = WorldSetup::new(seed, length).shaped(asked.shape.unwrap_or(Shape::Drawn));
     match asked.plant.as_deref().and_then(planted::named) {
         Some(bug) => bug.plant(setup),
         None => setup,
     }
 }
 
-fn replay(seed: u64, asked: &Asked) -> bool {
+fn replay(seed: u64, asked: &SimArguments) -> bool {
     let setup = make(seed, asked).cut(&asked.cut);
     println!(
         "seed {seed}: {} nodes, {} shards, {} jobs, {} faults, {} commands, {:?}",
@@ -161,7 +162,7 @@ fn replay(seed: u64, asked: &Asked) -> bool {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person says for how many minutes, and is told the time")]
-fn many(asked: &Asked) -> bool {
+fn many(asked: &SimArguments) -> bool {
     let started = Instant::now();
     let progress = Mutex::new((started, asked.from));
     let limit = asked.minutes.map(|minutes| Duration::from_secs(minutes * 60));

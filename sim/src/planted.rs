@@ -2,7 +2,7 @@
 
 use punctual_node::Planted;
 
-use crate::setup::{Plant, Setup, Shape};
+use crate::setup::{Plant, Shape, WorldSetup};
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Bug {
     }
 
     /// The world with this bug.
-    pub fn plant(self, setup: Setup) -> Setup {
+    pub fn plant(self, setup: WorldSetup) -> WorldSetup {
         let setup = setup.shaped(self.shape());
         match self {
             Bug::Node(bug) => setup.planted(bug),

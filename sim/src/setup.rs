@@ -81,7 +81,7 @@ pub struct Latency {
 
 /// A whole world before it starts.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct WorldSetup {
     /// The number it all follows from.
     pub seed: u64,
     /// What the store's clock shows at the beginning.
@@ -195,16 +195,16 @@ pub struct Cut {
     /// Only the first so many jobs.
     pub jobs: Option<usize>,
     /// Without these kinds of faults.
-    pub without: Vec<faults::Kind>,
+    pub without: Vec<faults::FaultKind>,
     /// Only these faults, by their place in the list.
     pub faults: Option<Vec<usize>>,
     /// Only these commands, by their place in the list, and the creations.
     pub commands: Option<Vec<usize>>,
 }
 
-impl Setup {
+impl WorldSetup {
     /// The world of a seed.
-    pub fn new(seed: u64, length: Micros) -> Setup {
+    pub fn new(seed: u64, length: Micros) -> WorldSetup {
         let dice = &mut Dice::new(seed, Stream::Setup);
         let nodes = dice.pick(&[1, 1, 2, 2, 3, 3, 3, 4, 5]);
         let shards = dice.pick(&[1, 1, 2, 4, 8, 16]);
@@ -229,7 +229,7 @@ impl Setup {
         let jobs = workload::draw(work, count, apps, start, SIX_HOURS.max(length));
         let commands = workload::plan(work, &jobs, SIX_HOURS.max(length));
         let faults = faults::plan(&mut Dice::new(seed, Stream::Faults), kinds, SIX_HOURS.max(length));
-        let mut setup = Setup {
+        let mut setup = WorldSetup {
             seed,
             start,
             length,
@@ -263,7 +263,7 @@ impl Setup {
 
     /// The world with parts left out.
     #[must_use]
-    pub fn cut(mut self, cut: &Cut) -> Setup {
+    pub fn cut(mut self, cut: &Cut) -> WorldSetup {
         if let Some(kept) = &cut.faults {
             self.faults = kept.iter().filter_map(|index| self.faults.get(*index).copied()).collect();
         }
@@ -271,7 +271,7 @@ impl Setup {
             let mut index = 0;
             self.commands.retain(|command| {
                 index += 1;
-                command.ask == workload::Ask::Create || kept.contains(&(index - 1))
+                command.ask == workload::ClientRequest::Create || kept.contains(&(index - 1))
             });
         }
         self.faults.retain(|fault| !cut.without.contains(&fault.kind));
@@ -295,14 +295,14 @@ impl Setup {
 
     /// The world with a bug in every node.
     #[must_use]
-    pub fn planted(mut self, bug: Planted) -> Setup {
+    pub fn planted(mut self, bug: Planted) -> WorldSetup {
         self.settings.planted = Some(bug);
         self
     }
 
     /// The world in another shape.
     #[must_use]
-    pub fn shaped(self, shape: Shape) -> Setup {
+    pub fn shaped(self, shape: Shape) -> WorldSetup {
         match shape {
             Shape::Drawn => self,
             Shape::Narrow => self.narrow(),
@@ -312,21 +312,21 @@ impl Setup {
     }
 
     /// The same with few places for HTTP sends and little room in memory.
-    fn narrow(mut self) -> Setup {
+    fn narrow(mut self) -> WorldSetup {
         (self.settings.limits, self.settings.due_max) = (NARROW, NARROW_DUE);
         self.settings.wheel_capacity = self.settings.wheel_capacity.min(100);
         self
     }
 
     /// The same with [`CROWDED`] places, and room in memory for all that waits for them.
-    fn crowded(mut self) -> Setup {
+    fn crowded(mut self) -> WorldSetup {
         let Settings { due_max, wheel_capacity, known_max, .. } = Settings::default();
         self.settings = Settings { limits: CROWDED, due_max, wheel_capacity, known_max, ..self.settings };
         self
     }
 
     /// The same with an app that answers no call: the last one. Its jobs call over HTTP, side by side, and wait long.
-    fn with_hung_app(mut self) -> Setup {
+    fn with_hung_app(mut self) -> WorldSetup {
         if self.apps == 1 {
             self.apps = 2;
             self.manual.push(false);
@@ -349,7 +349,7 @@ impl Setup {
 
     /// The world with a bug at the seam.
     #[must_use]
-    pub fn with_plant(mut self, plant: Plant) -> Setup {
+    pub fn with_plant(mut self, plant: Plant) -> WorldSetup {
         self.plant = Some(plant);
         self
     }
@@ -459,14 +459,14 @@ mod tests {
 
     #[test]
     fn a_seed_is_one_world_and_another_seed_another() {
-        let of = |seed| format!("{:?}", Setup::new(seed, SIX_HOURS));
+        let of = |seed| format!("{:?}", WorldSetup::new(seed, SIX_HOURS));
         assert_eq!(of(3), of(3));
         assert_ne!(of(3), of(4));
     }
 
     #[test]
     fn a_shorter_world_begins_like_a_longer_one() {
-        let (long, short) = (Setup::new(9, SIX_HOURS), Setup::new(9, SIX_HOURS));
+        let (long, short) = (WorldSetup::new(9, SIX_HOURS), WorldSetup::new(9, SIX_HOURS));
         let short = short.cut(&Cut { length: Some(HOUR), ..Cut::default() });
         assert!(short.faults.iter().zip(&long.faults).all(|(short, long)| short == long));
         assert!(short.faults.iter().all(|fault| fault.at < HOUR));
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_cut_keeps_what_it_names() {
-        let all = (0..99).map(|seed| Setup::new(seed, SIX_HOURS)).find(|setup| setup.faults.len() > 9);
+        let all = (0..99).map(|seed| WorldSetup::new(seed, SIX_HOURS)).find(|setup| setup.faults.len() > 9);
         let setup = all.expect("some world has many faults");
         let cut = Cut { faults: Some(vec![1, 5]), nodes: Some(1), jobs: Some(1), ..Cut::default() };
         let small = setup.clone().cut(&cut);

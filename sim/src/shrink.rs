@@ -6,9 +6,9 @@
 //! little else.
 
 use crate::check::Violation;
-use crate::faults::Kind;
+use crate::faults::FaultKind;
 use crate::link::Micros;
-use crate::setup::{Cut, Setup};
+use crate::setup::{Cut, WorldSetup};
 use crate::sweep::run;
 
 /// How many worlds are tried at most.
@@ -28,7 +28,7 @@ pub struct Shrunk {
 }
 
 struct Shrinker<'a> {
-    make: &'a dyn Fn() -> Setup,
+    make: &'a dyn Fn() -> WorldSetup,
     rule: &'static str,
     cut: Cut,
     violation: Violation,
@@ -37,7 +37,7 @@ struct Shrinker<'a> {
 }
 
 /// Makes a world small that breaks a promise; nothing if it does not.
-pub fn shrink(make: &dyn Fn() -> Setup) -> Option<Shrunk> {
+pub fn shrink(make: &dyn Fn() -> WorldSetup) -> Option<Shrunk> {
     let (failed_at, violation) = run(make()).violation?;
     let rule = violation.rule;
     let mut shrinker = Shrinker { make, rule, cut: Cut::default(), violation, failed_at, tries: 1 };
@@ -51,7 +51,7 @@ pub fn shrink(make: &dyn Fn() -> Setup) -> Option<Shrunk> {
     shrinker.fewer();
     let small = make().cut(&shrinker.cut);
     let creations =
-        small.commands.iter().filter(|command| command.ask == crate::workload::Ask::Create).count();
+        small.commands.iter().filter(|command| command.ask == crate::workload::ClientRequest::Create).count();
     let left = (small.faults.len(), small.commands.len() - creations);
     Some(Shrunk { cut: shrinker.cut, violation: shrinker.violation, tries: shrinker.tries, left })
 }
@@ -93,7 +93,7 @@ impl Shrinker<'_> {
     }
 
     fn switch_off(&mut self) {
-        for kind in Kind::ALL {
+        for kind in FaultKind::ALL {
             if (self.make)().cut(&self.cut).faults.iter().any(|fault| fault.kind == kind) {
                 let mut cut = self.cut.clone();
                 cut.without.push(kind);
@@ -137,7 +137,7 @@ impl Shrinker<'_> {
             let command = &setup.commands[*index];
             self.cut.jobs.is_none_or(|jobs| command.job < jobs)
                 && self.cut.length.is_none_or(|length| command.at < length)
-                && command.ask != crate::workload::Ask::Create
+                && command.ask != crate::workload::ClientRequest::Create
         };
         let all = (0..setup.commands.len()).filter(is_left).collect();
         self.ddmin(all, &|cut, kept| cut.commands = Some(kept));

@@ -18,7 +18,7 @@ use punctual_node::ports::{
 };
 use punctual_store::memory::Memory;
 
-use crate::link::{Link, Reply};
+use crate::link::{Reply, WorldLink};
 
 /// A job's row, or why it cannot be read.
 pub type ReadJob = (JobId, Result<JobRow, StoreError>);
@@ -86,7 +86,7 @@ pub enum Request {
 
 /// What the store says to a request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum StoreAnswer {
     /// To [`Request::Renew`].
     Renew(Renewed),
     /// To [`Request::Acquire`].
@@ -213,36 +213,42 @@ impl Request {
 /// Applies a request to a store whose futures are ready at their first poll.
 pub fn apply(store: &Memory, request: Request) -> Reply {
     match request {
-        Request::Renew(renewal) => ready(store.renew(renewal)).map(Answer::Renew),
-        Request::Acquire(node, shards) => ready(store.acquire(node, shards)).map(Answer::Acquire),
-        Request::Release(node, leases, mark) => ready(store.release(node, leases, mark)).map(Answer::Done),
-        Request::Due(leases, until, max) => ready(store.due(&leases, until, max)).map(Answer::Due),
-        Request::Jobs(ids) => ready(store.jobs(&ids)).map(Answer::Jobs),
-        Request::Plan(plans) => ready(store.plan(plans)).map(Answer::Plan),
-        Request::Load(leases, from, until, max) => {
-            ready(store.load(&leases, from, until, max)).map(Answer::Load)
+        Request::Renew(renewal) => ready(store.renew(renewal)).map(StoreAnswer::Renew),
+        Request::Acquire(node, shards) => ready(store.acquire(node, shards)).map(StoreAnswer::Acquire),
+        Request::Release(node, leases, mark) => {
+            ready(store.release(node, leases, mark)).map(StoreAnswer::Done)
         }
-        Request::Adopt(leases) => ready(store.adopt(&leases)).map(Answer::Adopt),
-        Request::Unpark(unpark) => ready(store.unpark(&unpark)).map(Answer::Unpark),
-        Request::Fetch(runs) => ready(store.fetch(&runs)).map(Answer::Fetch),
-        Request::Gate(gates) => ready(store.gate(gates)).map(Answer::Gate),
-        Request::Split(splits) => ready(store.split(splits)).map(Answer::Gate),
-        Request::Sent(logs) => ready(store.sent(&logs)).map(Answer::Sent),
-        Request::OpenParts(run) => ready(store.open_parts(run)).map(Answer::OpenParts),
-        Request::OpenRuns(job, after, max) => ready(store.open_runs(job, after, max)).map(Answer::OpenRuns),
-        Request::Settle(settlements) => ready(store.settle(settlements)).map(Answer::Settle),
-        Request::Allot(day, count) => ready(store.allot(day, count)).map(Answer::Allot),
-        Request::Accept(runs, left) => ready(store.accept(runs, left)).map(Answer::Accept),
-        Request::Arrivals(leases, max) => ready(store.arrivals(&leases, max)).map(Answer::Arrivals),
-        Request::Consume(arrivals) => ready(store.consume(&arrivals)).map(Answer::Done),
-        Request::Change(change) => ready(store.change(*change)).map(Answer::Change),
-        Request::IsInForce(change) => ready(store.is_in_force(change)).map(Answer::IsInForce),
-        Request::Prune(keep) => ready(store.prune(&keep)).map(Answer::Prune),
-        Request::Thin(keep, day, from, max) => ready(store.thin(&keep, day, from, max)).map(Answer::Thin),
-        Request::Registered => ready(store.registered()).map(Answer::Registered),
-        Request::Beat(beats) => ready(Apps::beat(store, beats)).map(Answer::Done),
-        Request::Leave(app, address) => ready(Apps::leave(store, &app, &address)).map(Answer::Leave),
-        Request::Bury(dead) => ready(store.bury(dead)).map(Answer::Bury),
+        Request::Due(leases, until, max) => ready(store.due(&leases, until, max)).map(StoreAnswer::Due),
+        Request::Jobs(ids) => ready(store.jobs(&ids)).map(StoreAnswer::Jobs),
+        Request::Plan(plans) => ready(store.plan(plans)).map(StoreAnswer::Plan),
+        Request::Load(leases, from, until, max) => {
+            ready(store.load(&leases, from, until, max)).map(StoreAnswer::Load)
+        }
+        Request::Adopt(leases) => ready(store.adopt(&leases)).map(StoreAnswer::Adopt),
+        Request::Unpark(unpark) => ready(store.unpark(&unpark)).map(StoreAnswer::Unpark),
+        Request::Fetch(runs) => ready(store.fetch(&runs)).map(StoreAnswer::Fetch),
+        Request::Gate(gates) => ready(store.gate(gates)).map(StoreAnswer::Gate),
+        Request::Split(splits) => ready(store.split(splits)).map(StoreAnswer::Gate),
+        Request::Sent(logs) => ready(store.sent(&logs)).map(StoreAnswer::Sent),
+        Request::OpenParts(run) => ready(store.open_parts(run)).map(StoreAnswer::OpenParts),
+        Request::OpenRuns(job, after, max) => {
+            ready(store.open_runs(job, after, max)).map(StoreAnswer::OpenRuns)
+        }
+        Request::Settle(settlements) => ready(store.settle(settlements)).map(StoreAnswer::Settle),
+        Request::Allot(day, count) => ready(store.allot(day, count)).map(StoreAnswer::Allot),
+        Request::Accept(runs, left) => ready(store.accept(runs, left)).map(StoreAnswer::Accept),
+        Request::Arrivals(leases, max) => ready(store.arrivals(&leases, max)).map(StoreAnswer::Arrivals),
+        Request::Consume(arrivals) => ready(store.consume(&arrivals)).map(StoreAnswer::Done),
+        Request::Change(change) => ready(store.change(*change)).map(StoreAnswer::Change),
+        Request::IsInForce(change) => ready(store.is_in_force(change)).map(StoreAnswer::IsInForce),
+        Request::Prune(keep) => ready(store.prune(&keep)).map(StoreAnswer::Prune),
+        Request::Thin(keep, day, from, max) => {
+            ready(store.thin(&keep, day, from, max)).map(StoreAnswer::Thin)
+        }
+        Request::Registered => ready(store.registered()).map(StoreAnswer::Registered),
+        Request::Beat(beats) => ready(Apps::beat(store, beats)).map(StoreAnswer::Done),
+        Request::Leave(app, address) => ready(Apps::leave(store, &app, &address)).map(StoreAnswer::Leave),
+        Request::Bury(dead) => ready(store.bury(dead)).map(StoreAnswer::Bury),
     }
 }
 
@@ -256,12 +262,12 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
 
 /// The store at the end of a line that the world holds.
 pub struct Distant {
-    link: Arc<Link>,
+    link: Arc<WorldLink>,
 }
 
 impl Distant {
     /// The store behind this link.
-    pub fn new(link: Arc<Link>) -> Distant {
+    pub fn new(link: Arc<WorldLink>) -> Distant {
         Distant { link }
     }
 }
@@ -279,27 +285,27 @@ macro_rules! expect {
 #[async_trait]
 impl Store for Distant {
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
-        expect!(self.link.ask(Request::Renew(renewal)), Answer::Renew)
+        expect!(self.link.ask(Request::Renew(renewal)), StoreAnswer::Renew)
     }
 
     async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
-        expect!(self.link.ask(Request::Acquire(node, shards)), Answer::Acquire)
+        expect!(self.link.ask(Request::Acquire(node, shards)), StoreAnswer::Acquire)
     }
 
     async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
-        expect!(self.link.ask(Request::Release(node, leases, mark)), Answer::Done)
+        expect!(self.link.ask(Request::Release(node, leases, mark)), StoreAnswer::Done)
     }
 
     async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
-        expect!(self.link.ask(Request::Due(leases.to_vec(), until, max)), Answer::Due)
+        expect!(self.link.ask(Request::Due(leases.to_vec(), until, max)), StoreAnswer::Due)
     }
 
     async fn jobs(&self, ids: &[JobId]) -> Result<Vec<ReadJob>, StoreError> {
-        expect!(self.link.ask(Request::Jobs(ids.to_vec())), Answer::Jobs)
+        expect!(self.link.ask(Request::Jobs(ids.to_vec())), StoreAnswer::Jobs)
     }
 
     async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
-        expect!(self.link.ask(Request::Plan(plans)), Answer::Plan)
+        expect!(self.link.ask(Request::Plan(plans)), StoreAnswer::Plan)
     }
 
     async fn load(
@@ -309,19 +315,19 @@ impl Store for Distant {
         until: Timestamp,
         max: usize,
     ) -> Result<Loaded, StoreError> {
-        expect!(self.link.ask(Request::Load(leases.to_vec(), from, until, max)), Answer::Load)
+        expect!(self.link.ask(Request::Load(leases.to_vec(), from, until, max)), StoreAnswer::Load)
     }
 
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
-        expect!(self.link.ask(Request::Adopt(leases.to_vec())), Answer::Adopt)
+        expect!(self.link.ask(Request::Adopt(leases.to_vec())), StoreAnswer::Adopt)
     }
 
     async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
-        expect!(self.link.ask(Request::Unpark(unpark.clone())), Answer::Unpark)
+        expect!(self.link.ask(Request::Unpark(unpark.clone())), StoreAnswer::Unpark)
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        expect!(self.link.ask(Request::Fetch(runs.to_vec())), Answer::Fetch)
+        expect!(self.link.ask(Request::Fetch(runs.to_vec())), StoreAnswer::Fetch)
     }
 
     async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
@@ -330,31 +336,31 @@ impl Store for Distant {
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
-        expect!(self.link.ask(Request::Gate(gates)), Answer::Gate)
+        expect!(self.link.ask(Request::Gate(gates)), StoreAnswer::Gate)
     }
 
     async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
-        expect!(self.link.ask(Request::Split(splits)), Answer::Gate)
+        expect!(self.link.ask(Request::Split(splits)), StoreAnswer::Gate)
     }
 
     async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
-        expect!(self.link.ask(Request::Sent(logs.to_vec())), Answer::Sent)
+        expect!(self.link.ask(Request::Sent(logs.to_vec())), StoreAnswer::Sent)
     }
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
-        expect!(self.link.ask(Request::OpenParts(run)), Answer::OpenParts)
+        expect!(self.link.ask(Request::OpenParts(run)), StoreAnswer::OpenParts)
     }
 
     async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
-        expect!(self.link.ask(Request::OpenRuns(job, after, max)), Answer::OpenRuns)
+        expect!(self.link.ask(Request::OpenRuns(job, after, max)), StoreAnswer::OpenRuns)
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        expect!(self.link.ask(Request::Settle(settlements)), Answer::Settle)
+        expect!(self.link.ask(Request::Settle(settlements)), StoreAnswer::Settle)
     }
 
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
-        expect!(self.link.ask(Request::Allot(day, count)), Answer::Allot)
+        expect!(self.link.ask(Request::Allot(day, count)), StoreAnswer::Allot)
     }
 
     async fn accept(
@@ -362,51 +368,51 @@ impl Store for Distant {
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        expect!(self.link.ask(Request::Accept(runs, left)), Answer::Accept)
+        expect!(self.link.ask(Request::Accept(runs, left)), StoreAnswer::Accept)
     }
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
-        expect!(self.link.ask(Request::Arrivals(leases.to_vec(), max)), Answer::Arrivals)
+        expect!(self.link.ask(Request::Arrivals(leases.to_vec(), max)), StoreAnswer::Arrivals)
     }
 
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
-        expect!(self.link.ask(Request::Consume(arrivals.to_vec())), Answer::Done)
+        expect!(self.link.ask(Request::Consume(arrivals.to_vec())), StoreAnswer::Done)
     }
 
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {
-        expect!(self.link.ask(Request::Change(Box::new(change))), Answer::Change)
+        expect!(self.link.ask(Request::Change(Box::new(change))), StoreAnswer::Change)
     }
 
     async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
-        expect!(self.link.ask(Request::IsInForce(change)), Answer::IsInForce)
+        expect!(self.link.ask(Request::IsInForce(change)), StoreAnswer::IsInForce)
     }
 
     async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
-        expect!(self.link.ask(Request::Prune(Box::new(keep.clone()))), Answer::Prune)
+        expect!(self.link.ask(Request::Prune(Box::new(keep.clone()))), StoreAnswer::Prune)
     }
 
     async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
-        expect!(self.link.ask(Request::Thin(Box::new(keep.clone()), day, from, max)), Answer::Thin)
+        expect!(self.link.ask(Request::Thin(Box::new(keep.clone()), day, from, max)), StoreAnswer::Thin)
     }
 }
 
 #[async_trait]
 impl Apps for Distant {
     async fn registered(&self) -> Result<Registered, StoreError> {
-        expect!(self.link.ask(Request::Registered), Answer::Registered)
+        expect!(self.link.ask(Request::Registered), StoreAnswer::Registered)
     }
 
     async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
-        expect!(self.link.ask(Request::Beat(beats)), Answer::Done)
+        expect!(self.link.ask(Request::Beat(beats)), StoreAnswer::Done)
     }
 
     async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
         let (app, address) = (app.to_owned().into(), address.to_owned().into());
-        expect!(self.link.ask(Request::Leave(app, address)), Answer::Leave)
+        expect!(self.link.ask(Request::Leave(app, address)), StoreAnswer::Leave)
     }
 
     async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
-        expect!(self.link.ask(Request::Bury(dead)), Answer::Bury)
+        expect!(self.link.ask(Request::Bury(dead)), StoreAnswer::Bury)
     }
 
     async fn put_app(&self, _: AppRow, _: Option<u64>) -> Result<u64, StoreError> {

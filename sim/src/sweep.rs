@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::check::Violation;
 use crate::counters::Counters;
 use crate::link::Micros;
-use crate::setup::Setup;
-use crate::world::{Outcome, World};
+use crate::setup::WorldSetup;
+use crate::world::{World, WorldOutcome};
 
 /// What became of many worlds.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl Swept {
         self.simulated as f64 / 3.6e9 / self.cpu_s.max(1e-9)
     }
 
-    fn add(&mut self, seed: u64, outcome: Outcome, cpu_s: f64) {
+    fn add(&mut self, seed: u64, outcome: WorldOutcome, cpu_s: f64) {
         self.worlds += 1;
         self.simulated += outcome.lasted;
         self.cpu_s += cpu_s;
@@ -44,21 +44,21 @@ impl Swept {
 }
 
 /// Runs one world. A panic is a broken promise like any other.
-pub fn run(setup: Setup) -> Outcome {
+pub fn run(setup: WorldSetup) -> WorldOutcome {
     run_world(World::new(setup))
 }
 
 /// Runs one world and writes down what happens in it.
-pub fn run_traced(setup: Setup, only: Option<String>) -> Outcome {
+pub fn run_traced(setup: WorldSetup, only: Option<String>) -> WorldOutcome {
     run_world(World::new(setup).traced(only))
 }
 
-fn run_world(world: World) -> Outcome {
+fn run_world(world: World) -> WorldOutcome {
     catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let said = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
         let violation = Violation { rule: "I27", what: format!("a panic: {said}") };
-        Outcome {
+        WorldOutcome {
             violation: Some((0, violation)),
             hash: 0,
             events: 0,
@@ -72,7 +72,7 @@ fn run_world(world: World) -> Outcome {
 /// Runs worlds from a seed on, on two threads, until `is_enough` says so; it is asked with every world that is done.
 pub fn sweep(
     from: u64,
-    make: &(dyn Fn(u64) -> Setup + Sync),
+    make: &(dyn Fn(u64) -> WorldSetup + Sync),
     is_enough: &(dyn Fn(u64, &Swept) -> bool + Sync),
 ) -> Swept {
     let (next, swept) = (AtomicU64::new(from), Mutex::new(Swept::default()));
@@ -100,7 +100,7 @@ pub fn sweep(
 }
 
 /// Runs exactly these worlds.
-pub fn sweep_range(from: u64, count: u64, make: &(dyn Fn(u64) -> Setup + Sync)) -> Swept {
+pub fn sweep_range(from: u64, count: u64, make: &(dyn Fn(u64) -> WorldSetup + Sync)) -> Swept {
     // The other thread may be a world ahead when the last of ours is done, so the limit is in the making.
     let end = from + count;
     let (next, swept) = (AtomicU64::new(from), Mutex::new(Swept::default()));

@@ -20,12 +20,12 @@ pub struct Command {
     /// Of which job, by its place in the list.
     pub job: usize,
     /// What.
-    pub ask: Ask,
+    pub ask: ClientRequest,
 }
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum ClientRequest {
     /// Create the job.
     Create,
     /// Give it another definition; 0 is the one it was created with.
@@ -59,22 +59,22 @@ pub enum Ask {
     Poison(u64),
 }
 
-impl Ask {
+impl ClientRequest {
     /// For counting.
     pub fn name(&self) -> &'static str {
         match self {
-            Ask::Create => "create",
-            Ask::Edit(..) => "edit",
-            Ask::Stop => "stop",
-            Ask::Start => "start",
-            Ask::Delete => "delete",
-            Ask::RunNow => "run now",
-            Ask::Submit { .. } => "submit",
-            Ask::Cancel(..) => "cancel",
-            Ask::Reschedule(..) => "reschedule",
-            Ask::Backfill(..) => "backfill",
-            Ask::Retry(..) => "retry",
-            Ask::Poison(..) => "poison",
+            ClientRequest::Create => "create",
+            ClientRequest::Edit(..) => "edit",
+            ClientRequest::Stop => "stop",
+            ClientRequest::Start => "start",
+            ClientRequest::Delete => "delete",
+            ClientRequest::RunNow => "run now",
+            ClientRequest::Submit { .. } => "submit",
+            ClientRequest::Cancel(..) => "cancel",
+            ClientRequest::Reschedule(..) => "reschedule",
+            ClientRequest::Backfill(..) => "backfill",
+            ClientRequest::Retry(..) => "retry",
+            ClientRequest::Poison(..) => "poison",
         }
     }
 }
@@ -87,29 +87,29 @@ pub fn plan(dice: &mut Dice, jobs: &[JobPlan], length: Micros) -> Vec<Command> {
             at: plan.created_at,
             via: dice.between(0, 59) as usize,
             job,
-            ask: Ask::Create,
+            ask: ClientRequest::Create,
         });
     }
-    let asks: [fn(&mut Dice) -> Ask; 11] = [
-        |dice| Ask::Edit(dice.between(0, 5)),
-        |_| Ask::Stop,
-        |_| Ask::Start,
-        |_| Ask::Delete,
-        |_| Ask::RunNow,
+    let asks: [fn(&mut Dice) -> ClientRequest; 11] = [
+        |dice| ClientRequest::Edit(dice.between(0, 5)),
+        |_| ClientRequest::Stop,
+        |_| ClientRequest::Start,
+        |_| ClientRequest::Delete,
+        |_| ClientRequest::RunNow,
         submit,
-        |dice| Ask::Cancel(dice.roll()),
-        |dice| Ask::Reschedule(dice.roll(), dice.scaled(1, 600_000) as i64),
-        |dice| Ask::Backfill(dice.between(0, 600_000) as i64, dice.scaled(1_000, 3_600_000) as i64),
-        |dice| Ask::Retry(dice.roll()),
-        |dice| Ask::Poison(dice.roll()),
+        |dice| ClientRequest::Cancel(dice.roll()),
+        |dice| ClientRequest::Reschedule(dice.roll(), dice.scaled(1, 600_000) as i64),
+        |dice| ClientRequest::Backfill(dice.between(0, 600_000) as i64, dice.scaled(1_000, 3_600_000) as i64),
+        |dice| ClientRequest::Retry(dice.roll()),
+        |dice| ClientRequest::Poison(dice.roll()),
     ];
     for draw in asks {
         let mut dice = Dice::seeded(dice.roll());
         let sample = draw(&mut dice);
         let (least, most) = match sample {
-            Ask::Delete => (600, 14_400),
-            Ask::Poison(..) => (3_600, 43_200),
-            Ask::Submit { .. } => (15, 900),
+            ClientRequest::Delete => (600, 14_400),
+            ClientRequest::Poison(..) => (3_600, 43_200),
+            ClientRequest::Submit { .. } => (15, 900),
             _ => (30, 3_600),
         };
         if dice.percent(30) {
@@ -126,30 +126,31 @@ pub fn plan(dice: &mut Dice, jobs: &[JobPlan], length: Micros) -> Vec<Command> {
         }
     }
     // What comes before a job's creation would only be refused.
-    commands.retain(|command| command.ask == Ask::Create || jobs[command.job].created_at < command.at);
+    commands
+        .retain(|command| command.ask == ClientRequest::Create || jobs[command.job].created_at < command.at);
     commands.sort_by_key(|command| command.at);
     commands
 }
 
 /// A second command that meets the first: an edit taken back inside the horizon, a stop that was not meant, the same
 /// backfill again.
-fn follow_up(dice: &mut Dice, commands: &mut Vec<Command>, at: Micros, job: usize, ask: Ask) {
+fn follow_up(dice: &mut Dice, commands: &mut Vec<Command>, at: Micros, job: usize, ask: ClientRequest) {
     let soon = at + dice.scaled(20_000, 6 * SECOND);
     let (chance, next) = match ask {
-        Ask::Edit(_) => (60, Ask::Edit(0)),
-        Ask::Stop => (80, Ask::Start),
-        Ask::Backfill(..) => (30, ask),
-        Ask::Submit { key: Some(_), .. } => (50, ask),
-        Ask::RunNow => (20, Ask::RunNow),
+        ClientRequest::Edit(_) => (60, ClientRequest::Edit(0)),
+        ClientRequest::Stop => (80, ClientRequest::Start),
+        ClientRequest::Backfill(..) => (30, ask),
+        ClientRequest::Submit { key: Some(_), .. } => (50, ask),
+        ClientRequest::RunNow => (20, ClientRequest::RunNow),
         _ => (0, ask),
     };
     if dice.percent(chance) {
-        let later = if ask == Ask::Stop { at + dice.scaled(SECOND, 600 * SECOND) } else { soon };
+        let later = if ask == ClientRequest::Stop { at + dice.scaled(SECOND, 600 * SECOND) } else { soon };
         commands.push(Command { at: later, via: dice.between(0, 59) as usize, job, ask: next });
     }
 }
 
-fn submit(dice: &mut Dice) -> Ask {
+fn submit(dice: &mut Dice) -> ClientRequest {
     let count = if dice.percent(15) { dice.scaled(2, 60) as u32 } else { 1 };
     let key = dice.percent(50).then(|| dice.between(0, 40) as u32);
     let in_ms = match dice.between(0, 9) {
@@ -158,5 +159,5 @@ fn submit(dice: &mut Dice) -> Ask {
         4..=7 => dice.scaled(1, 20_000) as i64,
         _ => dice.scaled(1_000, 7_200_000) as i64,
     };
-    Ask::Submit { count, key, in_ms }
+    ClientRequest::Submit { count, key, in_ms }
 }

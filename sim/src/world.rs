@@ -1,7 +1,7 @@
 //! A world: virtual time, and everything that happens in it, one thing after another on one thread.
 //!
 //! What is to happen lies in a queue ordered by time and then by when it was put there. Nodes are futures that the world
-//! polls; whatever they ask of their ports goes through [`Link`] and comes back to the queue. So the same setup always
+//! polls; whatever they ask of their ports goes through [`WorldLink`] and comes back to the queue. So the same setup always
 //! gives the same history, whatever machine it runs on.
 
 mod clients;
@@ -26,15 +26,15 @@ use rustc_hash::FxHashMap;
 use crate::check::{Checked, Checker, Moment, Violation, Who};
 use crate::counters::Counters;
 use crate::dice::{Stream, named, within};
-use crate::executors::Executor;
-use crate::link::{Link, Micros, Outgoing};
-use crate::setup::{PEACE, Setup};
+use crate::executors::SimExecutor;
+use crate::link::{Micros, Outgoing, WorldLink};
+use crate::setup::{PEACE, WorldSetup};
 
 use clients::Client;
 use executing::Asking;
 use faulty::Planting;
 use machines::{Machine, Task};
-use network::{Message, Told};
+use network::{ExecutorMessage, Message};
 use requests::Pending;
 
 /// Something that happens at its time. The numbers are places in the world's lists.
@@ -94,27 +94,27 @@ enum Event {
 
 /// Something that will happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct ScheduledEvent {
     at: Micros,
     order: u64,
     event: Event,
 }
 
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> Ordering {
+impl Ord for ScheduledEvent {
+    fn cmp(&self, other: &ScheduledEvent) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+impl PartialOrd for ScheduledEvent {
+    fn partial_cmp(&self, other: &ScheduledEvent) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 /// What became of a world.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct WorldOutcome {
     /// The first promise that was broken, and when.
     pub violation: Option<(Micros, Violation)>,
     /// A number that is the same for the same history.
@@ -143,15 +143,15 @@ struct Troubles {
 
 /// A world.
 pub struct World {
-    setup: Arc<Setup>,
-    link: Arc<Link>,
+    setup: Arc<WorldSetup>,
+    link: Arc<WorldLink>,
     store: Memory,
     zones: Arc<Zones>,
     now: Micros,
     /// By how much the store's clock was set, in milliseconds.
     clock_set: i64,
     order: u64,
-    queue: BinaryHeap<Reverse<Entry>>,
+    queue: BinaryHeap<Reverse<ScheduledEvent>>,
     machines: Vec<Machine>,
     lives: u64,
     known: FxHashMap<NodeId, Who>,
@@ -161,9 +161,9 @@ pub struct World {
     /// Deaths to come: machine, life, and for how long it is down.
     deaths: Vec<(usize, u64, Micros)>,
     outbox: Vec<Outgoing>,
-    executors: Vec<Executor>,
+    executors: Vec<SimExecutor>,
     messages: Vec<Message>,
-    told: Vec<Told>,
+    told: Vec<ExecutorMessage>,
     hints: Vec<(Who, Hint)>,
     kills: Vec<(Who, Kill)>,
     /// Questions on their way to executors, and their answers on the way back. Taken when they arrive.
@@ -195,8 +195,8 @@ const TRACE_MAX: usize = 200_000;
 
 impl World {
     /// A world that has not begun.
-    pub fn new(setup: Setup) -> World {
-        let link = Arc::new(Link::default());
+    pub fn new(setup: WorldSetup) -> World {
+        let link = Arc::new(WorldLink::default());
         let clock = {
             let link = link.clone();
             Arc::new(move || link.store_now()) as Arc<dyn Fn() -> Timestamp + Send + Sync>
@@ -222,7 +222,7 @@ impl World {
             pending: FxHashMap::default(),
             deaths: Vec::new(),
             outbox: Vec::new(),
-            executors: setup.executors.iter().map(|character| Executor::new(*character)).collect(),
+            executors: setup.executors.iter().map(|character| SimExecutor::new(*character)).collect(),
             messages: Vec::new(),
             told: Vec::new(),
             hints: Vec::new(),
@@ -280,7 +280,7 @@ impl World {
     }
 
     /// Lets everything happen.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> WorldOutcome {
         let (mut second, mut in_second) = (0, 0);
         while let Some(Reverse(entry)) = self.queue.pop() {
             in_second = if entry.at / 1_000_000 == second { in_second + 1 } else { 0 };
@@ -298,7 +298,7 @@ impl World {
                 break;
             }
         }
-        Outcome {
+        WorldOutcome {
             violation: self.violation,
             hash: self.hash,
             events: self.events,
@@ -340,7 +340,7 @@ impl World {
 
     fn at(&mut self, at: Micros, event: Event) {
         self.order += 1;
-        self.queue.push(Reverse(Entry { at: at.max(self.now), order: self.order, event }));
+        self.queue.push(Reverse(ScheduledEvent { at: at.max(self.now), order: self.order, event }));
     }
 
     fn after(&mut self, delay: Micros, event: Event) {
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, entry: &Entry) {
+    fn note(&mut self, entry: &ScheduledEvent) {
         let kind = match entry.event {
             Event::Step { machine, step, .. } => 1 | u64::from(machine) << 8 | u64::from(step) << 16,
             Event::Apply(request) => 2 | request << 8,

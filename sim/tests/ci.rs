@@ -1,7 +1,7 @@
 //! The simulation as it runs with every push: 150 worlds of six hours each, and the seeds that once failed.
 #![expect(clippy::print_stderr, reason = "what was simulated is told")]
 
-use punctual_sim::setup::{SIX_HOURS, Setup, Shape};
+use punctual_sim::setup::{SIX_HOURS, Shape, WorldSetup};
 use punctual_sim::shrink;
 use punctual_sim::sweep::{Swept, run, sweep_range};
 
@@ -11,12 +11,12 @@ const WORLDS: u64 = 150;
 /// How many worlds of each other shape.
 const SHAPED: u64 = 12;
 
-fn world(seed: u64) -> Setup {
-    Setup::new(seed, SIX_HOURS)
+fn world(seed: u64) -> WorldSetup {
+    WorldSetup::new(seed, SIX_HOURS)
 }
 
 /// Fails with the seed, the promise and the smallest world that breaks it.
-fn expect_clean(swept: &Swept, world: &dyn Fn(u64) -> Setup) {
+fn expect_clean(swept: &Swept, world: &dyn Fn(u64) -> WorldSetup) {
     let Some((seed, violation)) = swept.failures.first() else { return };
     let all: Vec<u64> = swept.failures.iter().map(|(seed, _)| *seed).collect();
     let small = shrink::shrink(&|| world(*seed));
@@ -42,7 +42,7 @@ fn many_worlds_keep_every_promise_and_see_everything_happen() {
 #[test]
 fn worlds_with_an_app_that_hangs_keep_every_promise() {
     for shape in [Shape::Hung, Shape::Crowded] {
-        let shaped = |seed| Setup::new(seed, SIX_HOURS / 6).shaped(shape);
+        let shaped = |seed| WorldSetup::new(seed, SIX_HOURS / 6).shaped(shape);
         expect_clean(&sweep_range(0, SHAPED, &shaped), &shaped);
     }
 }

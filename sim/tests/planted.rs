@@ -2,7 +2,7 @@
 
 use punctual_node::Planted;
 use punctual_sim::planted::Bug;
-use punctual_sim::setup::{Plant, SIX_HOURS, Setup};
+use punctual_sim::setup::{Plant, SIX_HOURS, WorldSetup};
 use punctual_sim::sweep::{Swept, sweep};
 
 /// Runs worlds with a bug until one breaks the promise that the bug is about, or any promise where none is named; fails
@@ -11,7 +11,7 @@ fn expect_found(bug: Bug, within: u64, by: Option<&str>) {
     let is_it = |seed: u64, rule: &str| seed < within && by.is_none_or(|by| rule == by);
     let has_it = |swept: &Swept| swept.failures.iter().any(|(seed, broken)| is_it(*seed, broken.rule));
     let is_enough = |_: u64, swept: &Swept| has_it(swept) || swept.worlds >= within;
-    let swept = sweep(0, &|seed| bug.plant(Setup::new(seed, SIX_HOURS / 2)), &is_enough);
+    let swept = sweep(0, &|seed| bug.plant(WorldSetup::new(seed, SIX_HOURS / 2)), &is_enough);
     let others: Vec<_> = swept.failures.iter().take(5).collect();
     assert!(has_it(&swept), "{} was not found by {by:?} within {within} seeds: {others:?}", bug.name());
 }

@@ -11,7 +11,7 @@ use punctual_node::{Backfill, ByHand, Cancelled, DeskError, Submission};
 use super::{Event, World};
 use crate::dice::{Stream, named};
 use crate::link::Micros;
-use crate::workload::{Ask, variant};
+use crate::workload::{ClientRequest, variant};
 
 /// How often a client asks again.
 const TRIES_MAX: u32 = 6;
@@ -61,7 +61,7 @@ impl World {
         if self.clients[index].is_done || self.clients[index].is_waiting {
             return;
         }
-        if let Ask::Poison(choice) = command.ask {
+        if let ClientRequest::Poison(choice) = command.ask {
             return self.poison(command.job, choice);
         }
         self.clients[index].tries += 1;
@@ -77,7 +77,7 @@ impl World {
         let by = Text::Borrowed("client");
         let job = self.jobs[command.job];
         let plan = &setup.jobs[command.job];
-        if command.ask == Ask::Create {
+        if command.ask == ClientRequest::Create {
             let mut definition = plan.definition.clone();
             if let Some((parent, when)) = plan.after {
                 let Some(parent) = self.jobs[parent] else {
@@ -100,30 +100,30 @@ impl World {
         self.clients[index].is_waiting = true;
         self.clients[index].asked = Some(machine);
         match command.ask {
-            Ask::Edit(number) => {
+            ClientRequest::Edit(number) => {
                 let mut definition = variant(&plan.definition, number, setup.start);
                 let current = self.checker.job(job).map(|facts| facts.current().definition.after.clone());
                 definition.after = current.unwrap_or_default();
                 let asking = async move { Said::Changed(node.change(job, None, definition, by).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Stop => {
+            ClientRequest::Stop => {
                 let asking = async move { Said::Changed(node.stop(job, by).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Start => {
+            ClientRequest::Start => {
                 let asking = async move { Said::Changed(node.start(job, by).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Delete => {
+            ClientRequest::Delete => {
                 let asking = async move { Said::Changed(node.delete(job, by).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::RunNow => {
+            ClientRequest::RunNow => {
                 let asking = async move { Said::Run(node.run_now(job, ByHand::default()).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Submit { count, key, in_ms } => {
+            ClientRequest::Submit { count, key, in_ms } => {
                 let at = Some(shift(in_ms));
                 let one = |number: u32| Submission {
                     job,
@@ -137,14 +137,14 @@ impl World {
                 let asking = async move { Said::Submitted(node.submit(submissions).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Cancel(choice) => match self.some_run(job, choice, true) {
+            ClientRequest::Cancel(choice) => match self.some_run(job, choice, true) {
                 Some(run) => {
                     let asking = async move { Said::Cancelled(node.cancel(run).await) };
                     self.begin_command(machine, index, Box::pin(asking));
                 }
                 None => self.clients[index].is_waiting = false,
             },
-            Ask::Reschedule(choice, in_ms) => match self.some_run(job, choice, true) {
+            ClientRequest::Reschedule(choice, in_ms) => match self.some_run(job, choice, true) {
                 Some(run) => {
                     let at = shift(in_ms);
                     let asking = async move { Said::Cancelled(node.reschedule(run, at).await) };
@@ -152,19 +152,19 @@ impl World {
                 }
                 None => self.clients[index].is_waiting = false,
             },
-            Ask::Backfill(ago, long) => {
+            ClientRequest::Backfill(ago, long) => {
                 let (from, to) = (shift(-ago - long), shift(-ago));
                 let asking = async move { Said::Backfilled(node.backfill(job, from, to, false).await) };
                 self.begin_command(machine, index, Box::pin(asking));
             }
-            Ask::Retry(choice) => match self.some_run(job, choice, false) {
+            ClientRequest::Retry(choice) => match self.some_run(job, choice, false) {
                 Some(run) => {
                     let asking = async move { Said::Run(node.retry(run).await) };
                     self.begin_command(machine, index, Box::pin(asking));
                 }
                 None => self.clients[index].is_waiting = false,
             },
-            Ask::Create | Ask::Poison(_) => unreachable!("seen to above"),
+            ClientRequest::Create | ClientRequest::Poison(_) => unreachable!("seen to above"),
         }
     }
 
@@ -209,8 +209,11 @@ impl World {
 
     fn again(&mut self, index: usize) {
         let is_safe = match self.setup.commands[index].ask {
-            Ask::Submit { key, .. } => key.is_some(),
-            Ask::Create | Ask::Backfill(..) | Ask::Stop | Ask::Delete => true,
+            ClientRequest::Submit { key, .. } => key.is_some(),
+            ClientRequest::Create
+            | ClientRequest::Backfill(..)
+            | ClientRequest::Stop
+            | ClientRequest::Delete => true,
             _ => false,
         };
         if is_safe {
@@ -274,7 +277,7 @@ impl World {
 
     /// The client was told that nothing was written.
     fn refused(&mut self, index: usize) {
-        let Ask::Submit { count, key, .. } = self.setup.commands[index].ask else { return };
+        let ClientRequest::Submit { count, key, .. } = self.setup.commands[index].ask else { return };
         // What has a key is handed over again with the same payload, so an earlier try may have written it.
         if key.is_none() {
             let tries = self.clients[index].tries;

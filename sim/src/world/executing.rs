@@ -179,7 +179,7 @@ impl World {
     }
 
     /// The executor at an address, if it can be asked and heard now.
-    fn reached(&self, address: &Address) -> Option<&executors::Executor> {
+    fn reached(&self, address: &Address) -> Option<&executors::SimExecutor> {
         let index = executors::at(&address.url)?;
         let roll = |what: u64| self.roll(index as u64 | what << 32, 27);
         let is_trouble = self.troubles.sends_lost.max(self.troubles.reports_lost) > self.now;

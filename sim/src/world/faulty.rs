@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 use super::{Event, World};
 use crate::check::Begun;
 use crate::dice::{Stream, named, within};
-use crate::faults::{Fault, Kind};
+use crate::faults::{Fault, FaultKind};
 use crate::link::{Micros, Reply};
 use crate::setup::Plant;
-use crate::store::{self, Answer, Request};
+use crate::store::{self, Request, StoreAnswer};
 
 /// What a planted bug has to remember.
 #[derive(Debug, Default)]
@@ -32,42 +32,45 @@ impl World {
         let until = self.now + fault.length;
         self.say(|| format!("FAULT {fault}"));
         match fault.kind {
-            Kind::Crash => self.crash(machine, Some(fault.length)),
-            Kind::CrashAtWrite | Kind::LostRequest | Kind::LostAnswer | Kind::LateCommit => {
+            FaultKind::Crash => self.crash(machine, Some(fault.length)),
+            FaultKind::CrashAtWrite
+            | FaultKind::LostRequest
+            | FaultKind::LostAnswer
+            | FaultKind::LateCommit => {
                 self.machines[machine].ambushes.push(fault);
             }
-            Kind::Pause => self.pause(machine, fault.length),
-            Kind::CleanStop => self.stop_cleanly(machine, fault.length),
-            Kind::Stall => self.troubles.stalled = self.troubles.stalled.max(until),
-            Kind::Disconnect => {
+            FaultKind::Pause => self.pause(machine, fault.length),
+            FaultKind::CleanStop => self.stop_cleanly(machine, fault.length),
+            FaultKind::Stall => self.troubles.stalled = self.troubles.stalled.max(until),
+            FaultKind::Disconnect => {
                 self.planting.has_failed_over = true;
                 self.disconnect(fault.choice);
             }
-            Kind::Full => self.troubles.full = self.troubles.full.max(until),
-            Kind::Cut => self.machines[machine].cut_until = until,
-            Kind::ClockStep | Kind::ClockLeap => {
+            FaultKind::Full => self.troubles.full = self.troubles.full.max(until),
+            FaultKind::Cut => self.machines[machine].cut_until = until,
+            FaultKind::ClockStep | FaultKind::ClockLeap => {
                 self.checker.counters.clock_forward += 1;
                 self.set_clock(fault.length as i64 / 1_000);
             }
-            Kind::ClockBack => {
+            FaultKind::ClockBack => {
                 self.checker.counters.clock_back += 1;
                 let was_pruned = self.checker.counters.pruned > 0;
                 self.checker.counters.clock_back_after_prune += u64::from(was_pruned);
                 self.set_clock(-(fault.length as i64) / 1_000);
             }
-            Kind::LostSends => self.troubles.sends_lost = until,
-            Kind::LateSends => self.troubles.sends_late = until,
-            Kind::DoubledSends => self.troubles.sends_doubled = until,
-            Kind::LostReports => self.troubles.reports_lost = until,
-            Kind::ExecutorCrash => {
+            FaultKind::LostSends => self.troubles.sends_lost = until,
+            FaultKind::LateSends => self.troubles.sends_late = until,
+            FaultKind::DoubledSends => self.troubles.sends_doubled = until,
+            FaultKind::LostReports => self.troubles.reports_lost = until,
+            FaultKind::ExecutorCrash => {
                 let says_goodbye = fault.choice.is_multiple_of(3);
                 self.executor_crashes(fault.whom % self.executors.len(), fault.length, says_goodbye);
             }
-            Kind::ExecutorSlow => {
+            FaultKind::ExecutorSlow => {
                 let index = fault.whom % self.executors.len();
                 self.executors[index].slow_until = until;
             }
-            Kind::Hints => self.troubles.hints = until,
+            FaultKind::Hints => self.troubles.hints = until,
         }
     }
 
@@ -80,11 +83,11 @@ impl World {
     /// What is to be seen of a request that was applied, apart from promises.
     pub(super) fn witness(&mut self, begun: Begun, request: Option<&Request>, reply: &Reply) {
         match (request, reply) {
-            (Some(Request::Change(change)), Ok(Answer::Change(changed))) if change.job.is_none() => {
+            (Some(Request::Change(change)), Ok(StoreAnswer::Change(changed))) if change.job.is_none() => {
                 let name = change.definition.as_ref().map(|definition| definition.name.clone());
                 self.created(&name.unwrap_or_default(), changed.job);
             }
-            (Some(Request::Acquire(..)), Ok(Answer::Acquire(acquired))) if !acquired.is_empty() => {
+            (Some(Request::Acquire(..)), Ok(StoreAnswer::Acquire(acquired))) if !acquired.is_empty() => {
                 let shards: Vec<_> = acquired.iter().map(|one| one.lease.shard).collect();
                 self.checker.taken_over(self.now, &shards, self.setup.settings.term.as_micros() as Micros);
                 let machine = begun.by.node;
@@ -122,13 +125,13 @@ impl World {
             }
             (Some(Plant::GateWithoutKey), Request::Gate(gates)) => {
                 let reply = store::apply(&self.store, Request::Gate(gates.clone()));
-                let Ok(Answer::Gate(mut answers)) = reply else { return reply };
+                let Ok(StoreAnswer::Gate(mut answers)) = reply else { return reply };
                 for answer in &mut answers {
                     if matches!(answer, Gated::Taken(_) | Gated::Closed) {
                         *answer = Gated::Through(LogId(1));
                     }
                 }
-                let reply = Ok(Answer::Gate(answers));
+                let reply = Ok(StoreAnswer::Gate(answers));
                 let checked = self.checker.applied(self.moment(), begun, &Request::Gate(gates), &reply);
                 self.judge(checked);
                 reply
@@ -144,7 +147,7 @@ impl World {
             }
             (Some(Plant::LateResultWins), Request::Settle(settlements)) => {
                 let reply = store::apply(&self.store, Request::Settle(settlements.clone()));
-                let Ok(Answer::Settle(mut answers)) = reply else { return reply };
+                let Ok(StoreAnswer::Settle(mut answers)) = reply else { return reply };
                 for (settlement, answer) in settlements.iter().zip(&mut answers) {
                     if settlement.attempt.is_some() {
                         let is_stale = *answer == Settled::Stale;
@@ -155,7 +158,7 @@ impl World {
                         };
                     }
                 }
-                let reply = Ok(Answer::Settle(answers));
+                let reply = Ok(StoreAnswer::Settle(answers));
                 let checked =
                     self.checker.applied(self.moment(), begun, &Request::Settle(settlements), &reply);
                 self.judge(checked);
@@ -166,7 +169,7 @@ impl World {
                 let is_close = |settlement: &Settlement| matches!(settlement.then, Then::Close(_));
                 let closes: Vec<bool> = settlements.iter().map(is_close).collect();
                 let mut reply = self.apply_seen(begun, Request::Settle(settlements));
-                let Ok(Answer::Settle(answers)) = &mut reply else { return reply };
+                let Ok(StoreAnswer::Settle(answers)) = &mut reply else { return reply };
                 for ((answer, whole), is_close) in answers.iter_mut().zip(wholes).zip(closes) {
                     if let (Settled::Done { joined, .. }, Some(whole), true) = (answer, whole, is_close) {
                         joined.get_or_insert((whole, Join { total: 1, open: 0, succeeded: 1 }));
@@ -180,11 +183,11 @@ impl World {
                     let left = unpark.max - called.len();
                     let one = Unpark::of(unpark.lease, *job, (*most).min(left), unpark.at);
                     match store::apply(&self.store, Request::Unpark(one)) {
-                        Ok(Answer::Unpark(more)) => called.extend(more),
+                        Ok(StoreAnswer::Unpark(more)) => called.extend(more),
                         reply => return reply,
                     }
                 }
-                let (request, reply) = (Request::Unpark(unpark), Ok(Answer::Unpark(called)));
+                let (request, reply) = (Request::Unpark(unpark), Ok(StoreAnswer::Unpark(called)));
                 let checked = self.checker.applied(self.moment(), begun, &request, &reply);
                 self.judge(checked);
                 reply
@@ -192,10 +195,10 @@ impl World {
             (Some(Plant::NumbersReused), Request::Allot(day, count)) => {
                 if let Some(first) = self.planting.numbers.get(&day).filter(|_| self.planting.has_failed_over)
                 {
-                    return Ok(Answer::Allot(*first));
+                    return Ok(StoreAnswer::Allot(*first));
                 }
                 let reply = self.apply_seen(begun, Request::Allot(day, count));
-                if let Ok(Answer::Allot(first)) = reply {
+                if let Ok(StoreAnswer::Allot(first)) = reply {
                     self.planting.numbers.entry(day).or_insert(first);
                 }
                 reply
@@ -211,7 +214,7 @@ impl World {
         }
         let Some(count) = self.settlements_of(number) else { return };
         let done = vec![Settled::Done { consecutive_failures: 0, is_over: false, joined: None }; count];
-        self.answer_with(number, Ok(Answer::Settle(done)));
+        self.answer_with(number, Ok(StoreAnswer::Settle(done)));
         self.after(1, Event::Answer(number));
     }
 

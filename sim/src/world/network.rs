@@ -9,7 +9,7 @@ use super::machines::Deferred;
 use super::{Event, World};
 use crate::check::{ReceiptFact, Who};
 use crate::dice::{Stream, is_hit, named, within};
-use crate::executors::{self, Offer, Verdict};
+use crate::executors::{self, Offer, Reception};
 use crate::link::Micros;
 
 /// An attempt on its way to an executor.
@@ -26,7 +26,7 @@ pub(super) struct Message {
 
 /// What an executor has to say.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ExecutorMessage {
     /// Who sent the attempt.
     sender: Who,
     executor: usize,
@@ -139,24 +139,24 @@ impl World {
             format!("executor {executor} gets run {run} attempt {attempt} token {token}: {verdict:?}")
         });
         match verdict {
-            Verdict::RefusesToken => {
+            Reception::RefusesToken => {
                 self.checker.counters.token_refused += 1;
                 return;
             }
-            Verdict::Declines => {
+            Reception::Declines => {
                 if !message.is_copy {
                     self.refuse(message);
                 }
                 return;
             }
-            Verdict::Runs(..) | Verdict::Hangs => {}
+            Reception::Runs(..) | Reception::Hangs => {}
         }
         let checks_tokens = self.executors[executor].character.checks_tokens && !is_http;
         let (is_marked, is_copy) = (message.is_marked, message.is_copy);
         let receipt = ReceiptFact { executor, attempt, token, is_marked, checks_tokens, is_copy };
         let checked = self.checker.received(run, receipt);
         self.judge(checked);
-        if let Verdict::Runs(length, outcome) = verdict {
+        if let Reception::Runs(length, outcome) = verdict {
             let told = self.told_by(message, outcome, "done", is_http);
             self.after(length, Event::Finish(told));
         }
@@ -165,7 +165,7 @@ impl World {
     /// Certainly not taken: whoever sent it hears so, if it still lives.
     fn refuse(&mut self, message: Message) {
         let told = self.told_by(message, AttemptOutcome::Refused, "refused", true);
-        let Told { report, .. } = &self.told[told as usize];
+        let ExecutorMessage { report, .. } = &self.told[told as usize];
         self.checker.said(report.run, report.attempt, report.token, report.outcome);
         self.after(self.hop(message.offer.run.0), Event::Tell(told));
     }
@@ -194,7 +194,7 @@ impl World {
             retry_after: None,
             further: Further::Welcome,
         };
-        self.told.push(Told {
+        self.told.push(ExecutorMessage {
             sender: message.by,
             executor: message.executor,
             executor_life: executor.life,
@@ -229,7 +229,7 @@ impl World {
 
     /// An executor is done with an attempt.
     pub(super) fn finish_attempt(&mut self, index: usize) {
-        let Told { executor, executor_life, report, contradicts, .. } = self.told[index].clone();
+        let ExecutorMessage { executor, executor_life, report, contradicts, .. } = self.told[index].clone();
         let (run, attempt, token) = (report.run, report.attempt, report.token);
         let place = &mut self.executors[executor];
         if place.life != executor_life {
@@ -260,7 +260,7 @@ impl World {
 
     /// Tells a node, and tells again until it is acknowledged or forgotten.
     pub(super) fn tell(&mut self, index: usize) {
-        let Told { sender, executor, executor_life, is_direct, tries, is_acknowledged, .. } =
+        let ExecutorMessage { sender, executor, executor_life, is_direct, tries, is_acknowledged, .. } =
             self.told[index];
         if is_acknowledged || (!is_direct && self.executors[executor].life != executor_life) {
             return;

@@ -7,7 +7,7 @@ use super::machines::Deferred;
 use super::{Event, World};
 use crate::check::Begun;
 use crate::dice::{Stream, is_hit, named, within};
-use crate::faults::{Fault, Kind};
+use crate::faults::{Fault, FaultKind};
 use crate::link::{Micros, Reply};
 use crate::store::{self, Request};
 
@@ -72,15 +72,15 @@ impl World {
         }
         if let (Some(fault), Some(at)) = (ambush, apply_at) {
             match fault.kind {
-                Kind::LostRequest => {
+                FaultKind::LostRequest => {
                     apply_at = None;
                     self.at(give_up, Event::Answer(number));
                 }
-                Kind::LostAnswer => {
+                FaultKind::LostAnswer => {
                     self.at(give_up.max(at + 1), Event::Answer(number));
                     pending.back = Micros::MAX;
                 }
-                Kind::LateCommit => {
+                FaultKind::LateCommit => {
                     apply_at = Some(self.now + fault.length);
                     self.at(deadline, Event::Answer(number));
                     pending.back = Micros::MAX;
@@ -269,7 +269,7 @@ impl World {
 
 /// Whether a fault waits for a request of this kind.
 fn is_aimed_at(fault: &Fault, request: &Request) -> bool {
-    if fault.kind == Kind::CrashAtWrite && !request.writes() {
+    if fault.kind == FaultKind::CrashAtWrite && !request.writes() {
         return false;
     }
     match fault.choice / 3 % 8 {

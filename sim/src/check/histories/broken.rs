@@ -17,7 +17,7 @@ use super::story::{
     serial,
 };
 use crate::check::{Admitted, Moment, Quiet, ReceiptFact};
-use crate::store::{Answer, Request};
+use crate::store::{Request, StoreAnswer as Answer};
 
 pub(super) const DONE: Settled = Settled::Done { consecutive_failures: 0, is_over: false, joined: None };
 

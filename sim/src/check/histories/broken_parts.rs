@@ -5,7 +5,7 @@ use punctual_node::ports::Split;
 
 use super::broken::DONE;
 use super::story::{Story, breaks, broadcast};
-use crate::store::{Answer, Request};
+use crate::store::{Request, StoreAnswer as Answer};
 
 #[test]
 fn b1_a_part_is_there_twice_or_is_of_another_run() {

@@ -21,7 +21,7 @@ use punctual_store::memory::Memory;
 
 use crate::check::{Begun, Checked, Checker, Moment, Quiet, ReceiptFact, Violation, Who};
 use crate::link::{Micros, Reply};
-use crate::store::{self, Answer, Request};
+use crate::store::{self, Request, StoreAnswer as Answer};
 
 pub(super) const MINUTE: i64 = 60_000;
 /// 2026-08-20T12:00:00Z.
