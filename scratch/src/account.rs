@@ -13,7 +13,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of this name, where we are root and have to be somebody else; nobody else otherwise.
+    /// The account of this name, if this process is root; none otherwise, because then no other account is needed.
     pub(crate) fn instead_of_root(name: &str) -> Result<Option<Account>, String> {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
@@ -30,13 +30,13 @@ impl Account {
         Some(Account { user: mine.get(2)?.parse().ok()?, group: mine.get(3)?.parse().ok()? })
     }
 
-    /// Gives it a folder.
+    /// Makes it the owner of a folder.
     pub(crate) fn own(self, folder: &Path) -> Result<(), String> {
         std::os::unix::fs::chown(folder, Some(self.user), Some(self.group))
             .map_err(|error| format!("{}: {error}", folder.display()))
     }
 
-    /// Starts a program under it.
+    /// Starts a program under this account.
     pub(crate) fn run(self, command: &mut Command) {
         command.uid(self.user).gid(self.group);
     }

@@ -1,16 +1,16 @@
-//! A folder that goes with the value.
+//! A temporary folder that is deleted when its value is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// A new folder among the temporary ones.
+/// A temporary folder.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes one whose name says what it is for.
+    /// Creates a folder with its purpose in the name.
     pub fn new(purpose: &str) -> Result<Folder, String> {
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let name = format!("punctual-{purpose}-{}-{number}", std::process::id());
@@ -19,7 +19,7 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.0
     }

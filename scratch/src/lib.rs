@@ -1,7 +1,7 @@
 //! Real servers from the system's packages, in temporary folders on free loopback ports: PostgreSQL, MariaDB, Redis,
-//! PgBouncer. They go with the value that started them, and also when the process that started them is killed.
+//! PgBouncer. They end when their value is dropped, and also when the process that started them is killed.
 //!
-//! Nothing of the machine is touched: no packaged service, no configuration file, no data folder but our own.
+//! They touch no packaged service, no configuration file, and no data folder but their own.
 #![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
 
 mod account;

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
-/// How a MariaDB is wanted.
+/// The settings of a MariaDB.
 #[derive(Clone, Debug)]
 pub struct MariaDb {
-    /// Whether what it acknowledges survives a power cut. A killed server forgets nothing either way.
+    /// Whether commits survive a power cut. They survive a kill of the server either way.
     pub fsync: bool,
-    /// How many clients it takes.
+    /// The limit of connections.
     pub connections: u16,
-    /// More settings, by their names.
+    /// Further settings by name.
     pub settings: Vec<(String, String)>,
 }
 
@@ -26,13 +26,13 @@ impl Default for MariaDb {
 }
 
 impl MariaDb {
-    /// Starts it. The user `root` gets in without a password.
+    /// Starts it. The user `root` needs no password.
     pub fn start(self) -> Result<Server, String> {
         Server::new(self)
     }
 }
 
-impl Kind for MariaDb {
+impl ServerKind for MariaDb {
     fn name(&self) -> &'static str {
         "mariadb"
     }
@@ -50,7 +50,7 @@ impl Kind for MariaDb {
     }
 
     fn command(&self, folder: &Path, port: u16) -> Result<Command, String> {
-        // Not by the name alone: it is in a folder that only root searches.
+        // The full path, because only root has this folder in its search path.
         let program = ["/usr/sbin/mariadbd", "mariadbd"].into_iter().find(|path| Path::new(path).exists());
         let mut command = Command::new(program.unwrap_or("mariadbd"));
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"]);
@@ -58,7 +58,7 @@ impl Kind for MariaDb {
         command.arg(option("socket", folder.join("socket"))).arg(option("pid-file", folder.join("pid")));
         command.arg(format!("--port={port}")).arg(format!("--max-connections={}", self.connections));
         if !self.fsync {
-            // The settings that decide what an acknowledgement means stay as they are: programs look at them.
+            // Settings that decide about durability stay at their defaults, because nodes check them.
             command.arg("--innodb-flush-method=nosync");
         }
         for (name, value) in &self.settings {

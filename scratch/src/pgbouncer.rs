@@ -6,25 +6,25 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
-/// How a PgBouncer is wanted.
+/// The settings of a PgBouncer.
 #[derive(Clone, Debug)]
 pub struct PgBouncer {
     /// The port of the PostgreSQL behind it.
     pub behind: u16,
-    /// How many connections it has there.
+    /// The limit of its connections to that PostgreSQL.
     pub connections: u16,
 }
 
 impl PgBouncer {
-    /// Starts it. It takes whom the server behind it takes.
+    /// Starts it. It accepts the users of the server behind it.
     pub fn start(self) -> Result<Server, String> {
         Server::new(self)
     }
 }
 
-impl Kind for PgBouncer {
+impl ServerKind for PgBouncer {
     fn name(&self) -> &'static str {
         "pgbouncer"
     }

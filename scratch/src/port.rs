@@ -1,20 +1,20 @@
-//! Ports that nobody listens on, and that stay so.
+//! Free ports that the system gives to no outgoing connection.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below are the ports that only the system's own services may have, and many that people chose for theirs.
+/// Lower ports belong to the system's services, or are often used by others.
 const LOWEST: u32 = 12_000;
 
-/// Where the system says which ports it gives to connections that go out.
+/// The range of ports for outgoing connections.
 const EPHEMERAL: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
-/// A loopback port that nobody listens on, and that no connection which goes out is given: who listens there can be killed
-/// and find it free again. Who is handed it may still find it taken by another listener, and then asks again.
+/// A free loopback port outside the range for outgoing connections, so that a server on it can be killed and started
+/// again on the same port. Another process may take it first; then the caller has to ask again.
 pub fn free_port() -> u16 {
     static TURN: AtomicU32 = AtomicU32::new(0);
     let count = ephemeral().saturating_sub(LOWEST);
-    // Processes begin at places of their own, so that two seldom try the same.
+    // Each process starts at another port, so that two seldom try the same.
     let start = std::process::id().wrapping_mul(2_654_435_761) >> 8;
     for _ in 0..count {
         let port = LOWEST + start.wrapping_add(TURN.fetch_add(1, Ordering::Relaxed)) % count;
@@ -27,7 +27,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("it was bound").port()
 }
 
-/// The first of the ports that the system gives to connections that go out.
+/// The first port for outgoing connections.
 fn ephemeral() -> u32 {
     let range = std::fs::read_to_string(EPHEMERAL).unwrap_or_default();
     range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(LOWEST).min(65_535)

@@ -5,22 +5,22 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
-/// Where Debian and its relatives keep one folder per version.
+/// The folder with one folder per version on Debian and its relatives.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// How a PostgreSQL is wanted.
+/// The settings of a PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Postgres {
-    /// Whether what it acknowledges survives a power cut. A killed server forgets nothing either way, because the
-    /// kernel lives on; without it the tests wait for no disk.
+    /// Whether commits survive a power cut. They survive a kill of the server either way, because the kernel lives on;
+    /// without it tests do not wait for the disk.
     pub fsync: bool,
-    /// How many clients it takes.
+    /// The limit of connections.
     pub connections: u16,
-    /// The port of the primary that it follows, if it is to be a standby.
+    /// The port of its primary, for a standby.
     pub primary: Option<u16>,
-    /// More settings, by their names.
+    /// Further settings by name.
     pub settings: Vec<(String, String)>,
 }
 
@@ -31,13 +31,13 @@ impl Default for Postgres {
 }
 
 impl Postgres {
-    /// Starts it. The user `postgres` gets in without a password.
+    /// Starts it. The user `postgres` needs no password.
     pub fn start(self) -> Result<Server, String> {
         Server::new(self)
     }
 }
 
-impl Kind for Postgres {
+impl ServerKind for Postgres {
     fn name(&self) -> &'static str {
         "postgresql"
     }
@@ -66,7 +66,7 @@ impl Kind for Postgres {
         set("unix_socket_directories", "");
         set("fsync", if self.fsync { "on" } else { "off" });
         set("max_connections", &self.connections.to_string());
-        // In the data folder and not in /dev/shm, where a killed server would leave it.
+        // In the data folder, because a killed server would leave it behind in /dev/shm.
         set("dynamic_shared_memory_type", "mmap");
         set("log_line_prefix", "%m [%p] ");
         for (name, value) in &self.settings {
@@ -93,7 +93,7 @@ impl Kind for Postgres {
     }
 
     fn stop_signal(&self) -> Signal {
-        // "Fast": clients are sent away. TERM would wait for them.
+        // "Fast" shutdown: clients are disconnected. SIGTERM would wait for them.
         Signal::INT
     }
 
@@ -102,7 +102,7 @@ impl Kind for Postgres {
     }
 }
 
-/// A copy of a primary that follows it.
+/// Copies a primary for a standby.
 fn copied(folder: &Path, port: u16) -> Result<Command, String> {
     let mut command = program("pg_basebackup")?;
     command.args(["--host=127.0.0.1", "--username=postgres", "--port", &port.to_string()]);
@@ -111,7 +111,7 @@ fn copied(folder: &Path, port: u16) -> Result<Command, String> {
     Ok(command)
 }
 
-/// A program of the newest version that is installed.
+/// A program of the newest installed version.
 fn program(name: &str) -> Result<Command, String> {
     let found = installed().into_iter().rev().map(|version| version.join("bin").join(name));
     let found = found.into_iter().find(|path| path.exists());

@@ -1,4 +1,4 @@
-//! A program that was started, and everything that can be done to it from outside.
+//! A child process: stopping, killing and freezing it with all its children.
 
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::waiting::until;
 
-/// A running program in a process group of its own. It is killed when the value goes.
+/// A running program in a process group of its own. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Mutex<Child>,
@@ -26,48 +26,48 @@ impl Process {
         Ok(Process { child: Mutex::new(child), pid })
     }
 
-    /// Its number.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.pid.as_raw_nonzero().get().cast_unsigned()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child.lock().expect("no panic").try_wait().expect("it is our child")
     }
 
     /// Sends a signal to this one process.
     pub fn signal(&self, signal: Signal) {
-        // A child that has not been waited for keeps its number, so the signal reaches nobody else.
+        // A child that has not been waited for keeps its id, so the signal reaches no other process.
         if self.ended().is_none() {
             let _ = rustix::process::kill_process(self.pid, signal);
         }
     }
 
-    /// Asks it to end by a signal, and says how it ended; nothing if it did not in time.
+    /// Sends a signal to end it, and returns its exit status; none if it did not end in time.
     pub fn stop(&self, signal: Signal, limit: Duration) -> Option<ExitStatus> {
         self.signal(signal);
         until(limit, || self.ended().is_some());
         self.ended()
     }
 
-    /// Stops it and all its children without ending them, as a storage that hangs would.
+    /// Stops it and all its children without ending them, like a storage that hangs.
     pub fn freeze(&self) {
-        // The parent first: nothing is born between the look at the children and their stop. Not by the group alone,
-        // because PostgreSQL's backends each have one of their own.
+        // The parent first, so that it starts no child after they were listed. Not by the process group, because each of
+        // PostgreSQL's backends has one of its own.
         self.signal(Signal::STOP);
         self.signal_children(Signal::STOP);
     }
 
-    /// Lets a frozen process and its children go on.
+    /// Resumes a frozen process and its children.
     pub fn thaw(&self) {
         self.signal_children(Signal::CONT);
         self.signal(Signal::CONT);
     }
 
-    /// Kills it and all its children at once, as a power cut would.
+    /// Kills it and all its children at once, like a power cut.
     pub fn kill(&self) {
-        // Stopped first, and for the same reasons.
+        // Stopped first, for the same reasons.
         self.signal(Signal::STOP);
         self.signal_children(Signal::KILL);
         let mut child = self.child.lock().expect("no panic");

@@ -1,4 +1,4 @@
-//! Redis, which keeps nothing: who uses it must be able to lose it.
+//! Redis without persistence: its users must be able to lose it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,20 +6,20 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::server::{Kind, Server};
+use crate::server::{Server, ServerKind};
 
-/// How a Redis is wanted.
+/// The settings of a Redis.
 #[derive(Clone, Debug, Default)]
 pub struct Redis;
 
 impl Redis {
-    /// Starts it. Everybody gets in.
+    /// Starts it, without authentication.
     pub fn start(self) -> Result<Server, String> {
         Server::new(self)
     }
 }
 
-impl Kind for Redis {
+impl ServerKind for Redis {
     fn name(&self) -> &'static str {
         "redis"
     }

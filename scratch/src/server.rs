@@ -14,43 +14,43 @@ use crate::process::Process;
 use crate::waiting::until;
 use crate::watchdog::Watchdog;
 
-/// How long a server may take to be ready, or to end. Recovery after a kill is part of it.
+/// How long a server may take to be ready, including recovery after a kill, or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often another port is tried where somebody was faster.
+/// How often another port is tried if another process took the first.
 const PORTS: usize = 5;
 
-/// What makes one kind of server differ from another.
-pub(crate) trait Kind: Send + Sync {
-    /// The word for it in folders and sentences.
+/// What differs between kinds of servers.
+pub(crate) trait ServerKind: Send + Sync {
+    /// Its name in folders and messages.
     fn name(&self) -> &'static str;
-    /// The user it runs as where we are root.
+    /// The user it runs as if this process is root.
     fn account(&self) -> Option<&'static str>;
     /// Prepares an empty folder.
     fn prepare(&self, folder: &Path, run: &dyn Fn(Command) -> Result<(), String>) -> Result<(), String>;
     /// The command that serves a folder at a port.
     fn command(&self, folder: &Path, port: u16) -> Result<Command, String>;
-    /// Does it answer?
+    /// Whether it answers.
     fn is_ready(&self, port: u16) -> bool;
-    /// Where clients find it.
+    /// Its address for clients.
     fn url(&self, port: u16) -> String;
-    /// The command that makes a database of this name; nothing where there are none.
+    /// The command that creates a database of this name; none for servers without databases.
     fn making(&self, _name: &str, _port: u16) -> Option<Command> {
         None
     }
-    /// The signal that ends it in order, soon, whoever is connected.
+    /// The signal for a clean and fast stop, also with clients connected.
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
-    /// The signal that ends it at once and leaves nothing behind.
+    /// The signal that ends it at once and leaves no files behind.
     fn abort_signal(&self) -> Signal {
         Signal::TERM
     }
 }
 
-/// A server that lives as long as the value.
+/// A server that runs until this is dropped.
 pub struct Server {
-    kind: Box<dyn Kind>,
+    kind: Box<dyn ServerKind>,
     account: Option<Account>,
     port: u16,
     process: Option<Process>,
@@ -60,8 +60,8 @@ pub struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(kind: impl Kind + 'static) -> Result<Server, String> {
-        let kind: Box<dyn Kind> = Box::new(kind);
+    pub(crate) fn new(kind: impl ServerKind + 'static) -> Result<Server, String> {
+        let kind: Box<dyn ServerKind> = Box::new(kind);
         let account = kind.account().map_or(Ok(None), Account::instead_of_root)?;
         let folder = Folder::new(kind.name())?;
         let watchdog = Watchdog::start(folder.path(), kind.abort_signal())?;
@@ -74,12 +74,12 @@ impl Server {
         Ok(server)
     }
 
-    /// Where clients find it. It stays the same for ever.
+    /// Its address for clients, the same after a restart.
     pub fn url(&self) -> String {
         self.kind.url(self.port)
     }
 
-    /// Makes an empty database, and says where clients find it.
+    /// Creates an empty database, and returns its address.
     pub fn database(&self, name: &str) -> Result<String, String> {
         let making = self.kind.making(name, self.port);
         finish(making.ok_or_else(|| format!("{} has no databases", self.kind.name()))?, None)?;
@@ -93,17 +93,17 @@ impl Server {
         self.port
     }
 
-    /// The number of its process; none while it is stopped.
+    /// The id of its process; none while it is stopped.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
     }
 
-    /// Where it writes what it has to say.
+    /// The path of its log.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
 
-    /// Ends it in order, and waits until it has.
+    /// Stops it cleanly, and waits for its end.
     pub fn stop(&mut self) {
         if let Some(process) = self.process.take() {
             process.stop(self.kind.stop_signal(), PATIENCE);
@@ -111,7 +111,7 @@ impl Server {
         self.watchdog.tell(0);
     }
 
-    /// Ends it and all its children at once, as a power cut would.
+    /// Kills it and all its children at once, like a power cut.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill();
@@ -119,7 +119,7 @@ impl Server {
         self.watchdog.tell(0);
     }
 
-    /// Starts it on the data it had, and waits until it answers.
+    /// Starts it on its existing data, and waits until it answers.
     pub fn start(&mut self) -> Result<(), String> {
         if self.process.is_some() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Ends it in order, and starts it again.
+    /// Stops it cleanly, and starts it again.
     pub fn restart(&mut self) -> Result<(), String> {
         self.stop();
         self.start()
@@ -148,14 +148,14 @@ impl Server {
         }
     }
 
-    /// Lets a frozen server go on.
+    /// Resumes a frozen server.
     pub fn thaw(&self) {
         if let Some(process) = &self.process {
             process.thaw();
         }
     }
 
-    /// Stops its process without ending it, or lets it go on: a server that hangs.
+    /// Sends a signal to its process only, such as SIGSTOP and SIGCONT for a server that hangs.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);

@@ -1,8 +1,8 @@
-//! Waiting for a condition, never for luck.
+//! Waiting for a condition.
 
 use std::time::{Duration, Instant};
 
-/// Waits until something holds, and says whether it did in time.
+/// Waits until a condition holds, and returns whether it did in time.
 pub fn until(limit: Duration, holds: impl Fn() -> bool) -> bool {
     let started = Instant::now();
     loop {

@@ -1,7 +1,7 @@
-//! What cleans up when we cannot: a shell that outlives us, kills what we started and removes its folder.
+//! Cleans up after a killed process: a shell that outlives it, kills the server that it started and removes the folder.
 //!
-//! It holds one end of a pipe. As long as we live it is told which process is ours at the moment; when the pipe closes,
-//! however we ended, it acts. Nothing that runs inside us could, because a killed process runs nothing.
+//! The shell holds one end of a pipe, through which it is told the id of the server. When the pipe closes, however this
+//! process ended, the shell acts. Nothing inside this process could, because a killed process runs no code.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,8 @@ use std::os::unix::process::CommandExt;
 
 use rustix::process::Signal;
 
-/// Reads the process of the moment from its input, then ends it: first by the signal that lets it tidy up, then by force.
+/// Reads the current process id from its input; at the end of input it ends that process, first by the signal that lets it
+/// clean up, then by force.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 process=0
@@ -37,19 +38,19 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. `signal` is the one that makes the process end at once and leave nothing.
+    /// Starts the shell. `signal` makes the watched process end at once and leave no files.
     pub fn start(folder: &Path, signal: Signal) -> Result<Watchdog, String> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "watchdog"]).arg(folder).arg(signal.as_raw().to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Outside our group: what ends us by the terminal must not end it.
+        // In a process group of its own: a Ctrl-C that ends this process must not end the shell.
         command.process_group(0).current_dir("/");
         let mut shell = command.spawn().map_err(|error| format!("cannot start sh: {error}"))?;
         let input = shell.stdin.take();
         Ok(Watchdog { shell, input })
     }
 
-    /// Says which process is ours now; 0 is none.
+    /// Tells the shell the current process id; 0 for none.
     pub fn tell(&mut self, process: u32) {
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{process}");
@@ -59,7 +60,7 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        // Closes the pipe: it removes the folder and ends.
+        // Closes the pipe: the shell removes the folder and ends.
         self.input = None;
         let _ = self.shell.wait();
     }

@@ -1,11 +1,11 @@
 //! The arguments of `cargo xtask test` and `cargo xtask quick`, and how a command can end well.
 
 use crate::members::Member;
-use crate::servers::Kind;
+use crate::servers::TestServer;
 
 /// How a command ends that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Completeness {
     /// Everything was done.
     All,
     /// Everything but what was to be left out: not what a release is built on.
@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     /// The servers that are not started.
-    pub(crate) without: Vec<Kind>,
+    pub(crate) without: Vec<TestServer>,
     /// What cargo is told beyond the usual.
     pub(crate) for_cargo: Vec<String>,
 }
@@ -35,7 +35,7 @@ impl Test {
                 }
                 ["--without", names, more @ ..] => {
                     for name in names.split(',') {
-                        wanted.without.push(Kind::named(name).ok_or_else(|| unknown(name))?);
+                        wanted.without.push(TestServer::named(name).ok_or_else(|| unknown(name))?);
                     }
                     rest = more;
                 }
@@ -70,7 +70,7 @@ impl Quick {
 }
 
 fn unknown(name: &str) -> String {
-    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    let names: Vec<&str> = TestServer::ALL.iter().map(|kind| kind.name()).collect();
     format!("there is no server `{name}` to leave out; there are {}", names.join(", "))
 }
 
@@ -82,7 +82,7 @@ mod tests {
     fn servers_are_left_out_by_name_and_the_rest_goes_to_cargo() {
         let wanted =
             Test::read(&["--without", "mariadb,redis", "--", "-p", "xtask"]).expect("it makes sense");
-        assert_eq!(wanted.without, [Kind::MariaDb, Kind::Redis]);
+        assert_eq!(wanted.without, [TestServer::MariaDb, TestServer::Redis]);
         assert_eq!(wanted.for_cargo, ["-p", "xtask"]);
         assert_eq!(Test::read(&[]), Ok(Test { without: Vec::new(), for_cargo: Vec::new() }));
     }

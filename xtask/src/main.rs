@@ -17,7 +17,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use arguments::{Outcome, Quick, Test};
+use arguments::{Completeness, Quick, Test};
 use members::Workspace;
 
 const USAGE: &str = "\
@@ -49,25 +49,25 @@ fn main() -> ExitCode {
         },
         ["quick", ref rest @ ..] => match Workspace::read() {
             Ok(workspace) => match Quick::read(rest, &workspace.members) {
-                Ok(wanted) => quick::run(&wanted, &workspace.members).map(|()| Outcome::All),
+                Ok(wanted) => quick::run(&wanted, &workspace.members).map(|()| Completeness::All),
                 Err(sentence) => return refuse(&sentence),
             },
             Err(sentence) => Err(sentence),
         },
-        ["fetch"] => packages::fetch().map(|()| Outcome::All),
-        ["db"] => servers::stay().map(|()| Outcome::All),
-        ["faults", ref for_faults @ ..] => faults::run(for_faults).map(|()| Outcome::All),
-        ["sim", ref for_sim @ ..] => sim::run(for_sim).map(|()| Outcome::All),
-        ["tidy"] => tidy::report().map(|()| Outcome::All),
+        ["fetch"] => packages::fetch().map(|()| Completeness::All),
+        ["db"] => servers::stay().map(|()| Completeness::All),
+        ["faults", ref for_faults @ ..] => faults::run(for_faults).map(|()| Completeness::All),
+        ["sim", ref for_sim @ ..] => sim::run(for_sim).map(|()| Completeness::All),
+        ["tidy"] => tidy::report().map(|()| Completeness::All),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
-            Ok(Outcome::All)
+            Ok(Completeness::All)
         }
         _ => return refuse(&format!("cannot make sense of `{}`", words.join(" "))),
     };
     match outcome {
-        Ok(Outcome::All) => ExitCode::SUCCESS,
-        Ok(Outcome::WithoutSome) => ExitCode::from(3),
+        Ok(Completeness::All) => ExitCode::SUCCESS,
+        Ok(Completeness::WithoutSome) => ExitCode::from(3),
         Err(sentence) => {
             eprintln!("{sentence}");
             ExitCode::FAILURE

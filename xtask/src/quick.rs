@@ -8,7 +8,7 @@ use crate::arguments::Quick;
 use crate::members::Member;
 use crate::programs::{self, Program, Times};
 use crate::servers::Servers;
-use crate::stages::{self, Work};
+use crate::stages::{self, StageFn};
 use crate::{console, sim, tidy};
 
 /// What it may take on 2 cores when everything is compiled.
@@ -52,7 +52,7 @@ pub(crate) fn run(wanted: &Quick, members: &[Member]) -> Result<(), String> {
         Ok(())
     };
     let test = || built.borrow().iter().try_for_each(|program| start(program, &mut times.borrow_mut()));
-    let mut stages: Vec<(&str, Work)> = Vec::new();
+    let mut stages: Vec<(&str, StageFn)> = Vec::new();
     if wanted.only.is_none() {
         stages.push(("fmt", Box::new(stages::fmt)));
         stages.push(("tidy", Box::new(tidy::report)));

@@ -6,7 +6,7 @@ use punctual_scratch::{MariaDb, Postgres, Redis, Server};
 
 /// A kind of server that tests need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TestServer {
     PostgreSql,
     MariaDb,
     Redis,
@@ -18,56 +18,56 @@ const LEFT_OUT: &str = "without";
 /// Room for every test that runs at the same time to have a pool of its own.
 const CONNECTIONS: u16 = 400;
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::PostgreSql, Kind::MariaDb, Kind::Redis];
+impl TestServer {
+    pub(crate) const ALL: [TestServer; 3] = [TestServer::PostgreSql, TestServer::MariaDb, TestServer::Redis];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::PostgreSql => "postgresql",
-            Kind::MariaDb => "mariadb",
-            Kind::Redis => "redis",
+            TestServer::PostgreSql => "postgresql",
+            TestServer::MariaDb => "mariadb",
+            TestServer::Redis => "redis",
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub(crate) fn named(name: &str) -> Option<TestServer> {
+        TestServer::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// The variable that says where it is.
     fn variable(self) -> &'static str {
         match self {
-            Kind::PostgreSql => "PUNCTUAL_TEST_POSTGRES",
-            Kind::MariaDb => "PUNCTUAL_TEST_MARIADB",
-            Kind::Redis => "PUNCTUAL_TEST_REDIS",
+            TestServer::PostgreSql => "PUNCTUAL_TEST_POSTGRES",
+            TestServer::MariaDb => "PUNCTUAL_TEST_MARIADB",
+            TestServer::Redis => "PUNCTUAL_TEST_REDIS",
         }
     }
 
     /// Starts one that waits for no disk: what a test learns from it does not outlive the test.
     fn start(self) -> Result<Server, String> {
         match self {
-            Kind::PostgreSql => Postgres { connections: CONNECTIONS, ..Postgres::default() }.start(),
-            Kind::MariaDb => MariaDb { connections: CONNECTIONS, ..MariaDb::default() }.start(),
-            Kind::Redis => Redis.start(),
+            TestServer::PostgreSql => Postgres { connections: CONNECTIONS, ..Postgres::default() }.start(),
+            TestServer::MariaDb => MariaDb { connections: CONNECTIONS, ..MariaDb::default() }.start(),
+            TestServer::Redis => Redis.start(),
         }
     }
 }
 
 /// Servers that run as long as the value lives.
-pub(crate) struct Servers(Vec<(Kind, Option<Server>)>);
+pub(crate) struct Servers(Vec<(TestServer, Option<Server>)>);
 
 impl Servers {
     /// Starts all but some.
-    pub(crate) fn start(without: &[Kind]) -> Result<Servers, String> {
-        let start = |kind: Kind| {
+    pub(crate) fn start(without: &[TestServer]) -> Result<Servers, String> {
+        let start = |kind: TestServer| {
             let server = if without.contains(&kind) { None } else { Some(kind.start()?) };
             Ok((kind, server))
         };
-        Kind::ALL.into_iter().map(start).collect::<Result<_, String>>().map(Servers)
+        TestServer::ALL.into_iter().map(start).collect::<Result<_, String>>().map(Servers)
     }
 
     /// None of them: tests that want one are told that it was left out.
     pub(crate) fn none() -> Servers {
-        Servers(Kind::ALL.map(|kind| (kind, None)).into())
+        Servers(TestServer::ALL.map(|kind| (kind, None)).into())
     }
 
     /// What tests are told.

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use crate::arguments::{Outcome, Test};
+use crate::arguments::{Completeness, Test};
 use crate::programs::{self, Program, Times};
 use crate::servers::Servers;
 use crate::{console, packages, tidy, tools, workspace};
 
-pub(crate) type Work<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
+pub(crate) type StageFn<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
 const CLIPPY: &str = "clippy --locked --profile ci --all-targets";
 
@@ -18,9 +18,9 @@ struct Finished {
     outcome: Result<(), String>,
 }
 
-pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
+pub(crate) fn test(wanted: &Test) -> Result<Completeness, String> {
     let (built, times) = (RefCell::new(Vec::new()), RefCell::new(Times::new()));
-    let stages: Vec<(&str, Work)> = vec![
+    let stages: Vec<(&str, StageFn)> = vec![
         ("tools", Box::new(|| tools::ensure(&wanted.without))),
         ("packages", Box::new(packages::fetch)),
         ("fmt", Box::new(fmt)),
@@ -33,17 +33,17 @@ pub(crate) fn test(wanted: &Test) -> Result<Outcome, String> {
     let (outcome, _) = report(stages, &times);
     outcome?;
     if wanted.without.is_empty() {
-        return Ok(Outcome::All);
+        return Ok(Completeness::All);
     }
     let names: Vec<&str> = wanted.without.iter().map(|kind| kind.name()).collect();
     eprintln!("left out: every test of {}", names.join(", "));
-    Ok(Outcome::WithoutSome)
+    Ok(Completeness::WithoutSome)
 }
 
 /// Runs the stages, then prints how long they and the slowest programs took. Gives back the time of all stages together.
 #[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
 pub(crate) fn report(
-    stages: Vec<(&'static str, Work)>,
+    stages: Vec<(&'static str, StageFn)>,
     times: &RefCell<Times>,
 ) -> (Result<(), String>, Duration) {
     let finished = run_in_order(stages, Instant::now);
@@ -90,7 +90,7 @@ fn cargo(words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn run_in_order(stages: Vec<(&'static str, Work)>, now: impl Fn() -> Instant) -> Vec<Finished> {
+fn run_in_order(stages: Vec<(&'static str, StageFn)>, now: impl Fn() -> Instant) -> Vec<Finished> {
     let mut finished = Vec::new();
     for (name, work) in stages {
         eprintln!("\n== {name} ==");
@@ -130,7 +130,7 @@ mod tests {
             reads.set(reads.get() + 1);
             start + Duration::from_secs(reads.get())
         };
-        let stages: Vec<(&str, Work)> = vec![
+        let stages: Vec<(&str, StageFn)> = vec![
             ("fmt", Box::new(|| Ok(()))),
             ("clippy", Box::new(|| Err("one warning".into()))),
             ("test", Box::new(|| unreachable!("clippy failed"))),

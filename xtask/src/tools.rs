@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::servers::Kind;
+use crate::servers::TestServer;
 
 /// A program that has to be there: how it shows that it is, and the package that brings it.
 type Tool = (&'static str, &'static [&'static str], &'static str);
@@ -20,21 +20,21 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// What brings the servers, each only where that server is wanted. Some of it is in folders that only root searches.
-const SERVERS: &[(Kind, Tool)] = &[
+const SERVERS: &[(TestServer, Tool)] = &[
     (
-        Kind::PostgreSql,
+        TestServer::PostgreSql,
         ("sh", &["-c", "ls /usr/lib/postgresql/*/bin/initdb && command -v psql"], "postgresql"),
     ),
-    (Kind::PostgreSql, ("sh", &["-c", "PATH=$PATH:/usr/sbin command -v pgbouncer"], "pgbouncer")),
+    (TestServer::PostgreSql, ("sh", &["-c", "PATH=$PATH:/usr/sbin command -v pgbouncer"], "pgbouncer")),
     (
-        Kind::MariaDb,
+        TestServer::MariaDb,
         (
             "sh",
             &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd && command -v mariadb-install-db"],
             "mariadb-server",
         ),
     ),
-    (Kind::Redis, ("sh", &["-c", "command -v redis-server && command -v redis-cli"], "redis-server")),
+    (TestServer::Redis, ("sh", &["-c", "command -v redis-server && command -v redis-cli"], "redis-server")),
 ];
 
 /// Installs packages, without starting the services that some of them bring: `policy-rc.d` answers 101, "not allowed",
@@ -51,7 +51,7 @@ apt-get update -q && apt-get install -q -y --no-install-recommends "$@"
 "#;
 
 /// Makes sure that every tool is there, but for those of the servers that are left out.
-pub(crate) fn ensure(without: &[Kind]) -> Result<(), String> {
+pub(crate) fn ensure(without: &[TestServer]) -> Result<(), String> {
     let missing = missing(without, works);
     if missing.is_empty() {
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) fn ensure(without: &[Kind]) -> Result<(), String> {
     }
 }
 
-fn missing(without: &[Kind], works: impl Fn(&str, &[&str]) -> bool) -> Vec<&'static str> {
+fn missing(without: &[TestServer], works: impl Fn(&str, &[&str]) -> bool) -> Vec<&'static str> {
     let of_servers = SERVERS.iter().filter(|(kind, _)| !without.contains(kind)).map(|(_, tool)| tool);
     let wanted = TOOLS.iter().chain(of_servers);
     wanted.filter(|(program, proof, _)| !works(program, proof)).map(|(_, _, package)| *package).collect()
@@ -106,7 +106,7 @@ mod tests {
         let no_shell_finds_it = |program: &str, _: &[&str]| program != "sh";
         let all = missing(&[], no_shell_finds_it);
         assert_eq!(all, ["postgresql", "pgbouncer", "mariadb-server", "redis-server"]);
-        let some = missing(&[Kind::PostgreSql, Kind::Redis], no_shell_finds_it);
+        let some = missing(&[TestServer::PostgreSql, TestServer::Redis], no_shell_finds_it);
         assert_eq!(some, ["mariadb-server"]);
     }
 }
