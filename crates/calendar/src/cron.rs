@@ -15,7 +15,7 @@ mod spread;
 pub use error::CronError;
 
 use crate::option::names;
-use days::Days;
+use days::DayFields;
 
 /// How an expression is to be read. Six fields mean different things to different people, and 1 is Monday
 /// to one half of them and Sunday to the other, so the dialect is never guessed.
@@ -41,14 +41,14 @@ impl Dialect {
 /// Whether a rule means times of day or a rhythm. The two want different things of a clock change: the
 /// nightly batch must run once, the quarter-hourly poll must keep its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CronKind {
     /// Second, minute and hour are values, lists or ranges.
     Fixed,
     /// The second, minute or hour field, as written, has a `*` or a `/`.
     Interval,
 }
 
-names!(Kind, "kind", Kind::Fixed = "fixed", Kind::Interval = "interval");
+names!(CronKind, "kind", CronKind::Fixed = "fixed", CronKind::Interval = "interval");
 
 /// A parsed expression: sets of seconds, minutes, hours, days, months and years.
 #[derive(Clone, Debug)]
@@ -57,13 +57,13 @@ pub struct Cron {
     /// What decided where `H` fell, if there is one.
     seed: Option<Box<str>>,
     dialect: Dialect,
-    kind: Kind,
+    kind: CronKind,
     /// Bit n stands for the value n.
     seconds: u64,
     minutes: u64,
     hours: u64,
     months: u64,
-    days: Days,
+    days: DayFields,
     years: Years,
     quirks: Quirks,
 }
@@ -85,7 +85,7 @@ impl Cron {
     }
 
     /// Whether it means times of day or a rhythm.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> CronKind {
         self.kind
     }
 

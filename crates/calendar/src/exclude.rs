@@ -40,7 +40,7 @@ pub struct Exclusions {
 
 /// What becomes of a named instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ExclusionVerdict {
     /// It runs.
     Allowed,
     /// It does not run: no window holds it, and it is not deferred or there is nowhere to defer it to.
@@ -54,21 +54,22 @@ pub enum Verdict {
 impl Exclusions {
     /// What becomes of the instant. Where a window defers and a calendar skips, the calendar is obeyed: a
     /// holiday is not made up for.
-    pub fn judge(&self, at: Timestamp) -> Verdict {
+    pub fn judge(&self, at: Timestamp) -> ExclusionVerdict {
         let in_windows = self.windows.is_empty() || self.windows.iter().any(|window| window.contains(at));
         let on_calendar = self.calendar.as_ref().is_none_or(|calendar| calendar.contains(at));
         let windows_defer = self.windows.iter().any(|window| window.outside == Outside::Defer);
         if in_windows && on_calendar {
-            return Verdict::Allowed;
+            return ExclusionVerdict::Allowed;
         }
         if !on_calendar && self.off_calendar == Outside::Skip {
-            return Verdict::OutsideCalendar;
+            return ExclusionVerdict::OutsideCalendar;
         }
         if !in_windows && !windows_defer {
-            return Verdict::OutsideWindows;
+            return ExclusionVerdict::OutsideWindows;
         }
-        let refused = if on_calendar { Verdict::OutsideWindows } else { Verdict::OutsideCalendar };
-        self.first_allowed_from(at).map_or(refused, Verdict::Deferred)
+        let refused =
+            if on_calendar { ExclusionVerdict::OutsideWindows } else { ExclusionVerdict::OutsideCalendar };
+        self.first_allowed_from(at).map_or(refused, ExclusionVerdict::Deferred)
     }
 
     /// The first allowed instant at or after `at`.
@@ -126,9 +127,9 @@ mod tests {
     #[test]
     fn an_excluded_date_is_skipped_in_its_own_zone() {
         let closed = Exclusions { calendar: calendar(&["2026-12-25"], &[]), ..Exclusions::default() };
-        assert_eq!(closed.judge(at("2026-12-24T22:59:59Z")), Verdict::Allowed);
-        assert_eq!(closed.judge(at("2026-12-24T23:00:00Z")), Verdict::OutsideCalendar);
-        assert_eq!(closed.judge(at("2026-12-25T23:00:00Z")), Verdict::Allowed);
+        assert_eq!(closed.judge(at("2026-12-24T22:59:59Z")), ExclusionVerdict::Allowed);
+        assert_eq!(closed.judge(at("2026-12-24T23:00:00Z")), ExclusionVerdict::OutsideCalendar);
+        assert_eq!(closed.judge(at("2026-12-25T23:00:00Z")), ExclusionVerdict::Allowed);
     }
 
     #[test]
@@ -138,7 +139,7 @@ mod tests {
             calendar: calendar(&["2026-12-24/2026-12-28", "2026-12-29"], &[]),
             off_calendar: Outside::Defer,
         };
-        let expected = Verdict::Deferred(at("2026-12-30T08:00:00Z"));
+        let expected = ExclusionVerdict::Deferred(at("2026-12-30T08:00:00Z"));
         assert_eq!(both.judge(at("2026-12-23T17:00:00Z")), expected);
         assert_eq!(both.judge(at("2026-12-25T10:00:00Z")), expected);
     }
@@ -150,7 +151,7 @@ mod tests {
             calendar: calendar(&["2026-12-25"], &[]),
             off_calendar: Outside::Skip,
         };
-        assert_eq!(both.judge(at("2026-12-25T20:00:00Z")), Verdict::OutsideCalendar);
+        assert_eq!(both.judge(at("2026-12-25T20:00:00Z")), ExclusionVerdict::OutsideCalendar);
     }
 
     #[test]
@@ -161,14 +162,22 @@ mod tests {
             off_calendar: Outside::Defer,
         };
         let judge = |text| listed.judge(at(text));
-        assert_eq!(judge("2026-03-01T00:00:00Z"), Verdict::Deferred(at("2026-03-31T07:00:00Z")));
+        assert_eq!(judge("2026-03-01T00:00:00Z"), ExclusionVerdict::Deferred(at("2026-03-31T07:00:00Z")));
         assert_eq!(
             judge("2026-04-01T00:00:00Z"),
-            Verdict::Deferred(at("2026-06-30T07:00:00Z")),
+            ExclusionVerdict::Deferred(at("2026-06-30T07:00:00Z")),
             "not on Saturday"
         );
-        assert_eq!(judge("2026-06-30T15:00:00Z"), Verdict::OutsideWindows, "no allowed instant is left");
-        assert_eq!(judge("2026-07-01T10:00:00Z"), Verdict::OutsideCalendar, "no allowed date is left");
+        assert_eq!(
+            judge("2026-06-30T15:00:00Z"),
+            ExclusionVerdict::OutsideWindows,
+            "no allowed instant is left"
+        );
+        assert_eq!(
+            judge("2026-07-01T10:00:00Z"),
+            ExclusionVerdict::OutsideCalendar,
+            "no allowed date is left"
+        );
     }
 
     #[test]
@@ -179,7 +188,7 @@ mod tests {
             off_calendar: Outside::Defer,
         };
         for millis in [i64::MIN, -1, 0, i64::MAX] {
-            assert_eq!(both.judge(Timestamp::from_millis(millis)), Verdict::OutsideCalendar);
+            assert_eq!(both.judge(Timestamp::from_millis(millis)), ExclusionVerdict::OutsideCalendar);
         }
     }
 }

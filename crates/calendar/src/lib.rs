@@ -20,8 +20,8 @@ mod timestamp;
 mod warning;
 mod zone;
 
-pub use cron::{Cron, CronError, Dialect, Kind};
-pub use exclude::{Calendar, CalendarError, Exclusions, Outside, Verdict, Window, WindowError};
+pub use cron::{Cron, CronError, CronKind, Dialect};
+pub use exclude::{Calendar, CalendarError, ExclusionVerdict, Exclusions, Outside, Window, WindowError};
 pub use option::UnknownName;
 pub use rule::{Rule, RuleError};
 pub use timestamp::{Timestamp, TimestampError};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::civil::WALL_END;
-use crate::cron::{Cron, Kind};
+use crate::cron::{Cron, CronKind};
 use crate::place::Placement;
 use crate::zone::{Gap, Overlap, Passes, Zone};
 use crate::{Timestamp, Warning, warning};
@@ -22,14 +22,14 @@ const NAMEABLE: Range<i64> = 0..WALL_END * 1_000;
 /// A rule that names instants.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    when: When,
+    when: RuleKind,
     /// The first and the last instant that may be named.
     from: Option<Timestamp>,
     until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum When {
+pub(crate) enum RuleKind {
     Cron(Box<Zoned>),
     Every { interval: i64, anchor: i64 },
     Delay { delay: i64 },
@@ -48,7 +48,7 @@ pub(crate) struct Zoned {
 
 impl Zoned {
     pub(crate) fn placement(&self) -> Placement<'_> {
-        let is_fixed = self.cron.kind() == Kind::Fixed;
+        let is_fixed = self.cron.kind() == CronKind::Fixed;
         let fires_lost = match self.gap {
             Gap::Default => is_fixed,
             Gap::Shift => true,
@@ -80,39 +80,39 @@ impl Rule {
     /// The instants at which the wall in `zone` shows a time that `cron` names.
     pub fn cron(cron: Cron, zone: Zone) -> Rule {
         let zoned = Zoned { cron, zone, gap: Gap::Default, overlap: Overlap::Default };
-        Rule::new(When::Cron(Box::new(zoned)))
+        Rule::new(RuleKind::Cron(Box::new(zoned)))
     }
 
     /// A fixed rate: every instant a whole number of intervals away from `anchor`, before or after it.
     pub fn every(interval: Duration, anchor: Timestamp) -> Result<Rule, RuleError> {
         let interval = whole_millis(interval)?;
         let anchor = nameable(anchor)?;
-        Ok(Rule::new(When::Every { interval, anchor }))
+        Ok(Rule::new(RuleKind::Every { interval, anchor }))
     }
 
     /// A fixed delay: asked with the end of the last run, answers when the next is due.
     pub fn delay(delay: Duration) -> Result<Rule, RuleError> {
-        Ok(Rule::new(When::Delay { delay: whole_millis(delay)? }))
+        Ok(Rule::new(RuleKind::Delay { delay: whole_millis(delay)? }))
     }
 
     /// One instant.
     pub fn once(at: Timestamp) -> Result<Rule, RuleError> {
-        Ok(Rule::new(When::Once { at: nameable(at)? }))
+        Ok(Rule::new(RuleKind::Once { at: nameable(at)? }))
     }
 
     /// No instant at all: runs are started by people and programs.
     pub fn manual() -> Rule {
-        Rule::new(When::Manual)
+        Rule::new(RuleKind::Manual)
     }
 
-    fn new(when: When) -> Rule {
+    fn new(when: RuleKind) -> Rule {
         Rule { when, from: None, until: None }
     }
 
     /// What becomes of wall times in the hour that does not exist. Only cron rules have wall times.
     #[must_use]
     pub fn with_gap(mut self, gap: Gap) -> Rule {
-        if let When::Cron(zoned) = &mut self.when {
+        if let RuleKind::Cron(zoned) = &mut self.when {
             zoned.gap = gap;
         }
         self
@@ -121,7 +121,7 @@ impl Rule {
     /// What becomes of wall times in the hour that happens twice. Only cron rules have wall times.
     #[must_use]
     pub fn with_overlap(mut self, overlap: Overlap) -> Rule {
-        if let When::Cron(zoned) = &mut self.when {
+        if let RuleKind::Cron(zoned) = &mut self.when {
             zoned.overlap = overlap;
         }
         self
@@ -147,7 +147,7 @@ impl Rule {
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let next = match (&self.when, self.from) {
             // The delay counts from the end of the run, not from the bound.
-            (When::Delay { .. }, Some(first)) => self.when.first_after(after)?.max(first),
+            (RuleKind::Delay { .. }, Some(first)) => self.when.first_after(after)?.max(first),
             (when, Some(first)) if after < first => when.first_from(first.as_millis())?,
             (when, _) => when.first_after(after)?,
         };
@@ -164,7 +164,7 @@ impl Rule {
 
     /// The instants named from `from` on and before `to`, rising. A fixed delay names none by itself.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> + '_ {
-        let is_delay = matches!(self.when, When::Delay { .. });
+        let is_delay = matches!(self.when, RuleKind::Delay { .. });
         let mut after = (!is_delay).then(|| Timestamp::from_millis(from.as_millis().saturating_sub(1)));
         std::iter::from_fn(move || {
             after = self.next_after(after?).filter(|next| *next < to);
@@ -200,7 +200,7 @@ impl Rule {
     /// What becomes of a cron rule when the clocks change, in plain English; other rules do not care.
     pub fn describe_clock_changes(&self) -> Option<String> {
         match &self.when {
-            When::Cron(zoned) => Some(zoned.clock_changes()),
+            RuleKind::Cron(zoned) => Some(zoned.clock_changes()),
             _ => None,
         }
     }
@@ -210,7 +210,7 @@ impl Rule {
         warning::of(self, now)
     }
 
-    pub(crate) fn when(&self) -> &When {
+    pub(crate) fn when(&self) -> &RuleKind {
         &self.when
     }
 
@@ -220,7 +220,7 @@ impl Rule {
     }
 }
 
-impl When {
+impl RuleKind {
     fn first_after(&self, after: Timestamp) -> Option<Timestamp> {
         self.first_from(after.as_millis().checked_add(1)?)
     }
@@ -228,63 +228,63 @@ impl When {
     /// The first instant at or after `from`; for a delay, the end of the last run is the millisecond before.
     fn first_from(&self, from: i64) -> Option<Timestamp> {
         let found = match self {
-            When::Cron(zoned) => {
+            RuleKind::Cron(zoned) => {
                 let second = Timestamp::from_millis(from).second_ceil();
                 return zoned.placement().first_from(&zoned.cron, second).map(Timestamp::from_seconds);
             }
-            When::Every { interval, anchor } => {
+            RuleKind::Every { interval, anchor } => {
                 let from = from.max(NAMEABLE.start);
                 from.checked_add((anchor - from.min(NAMEABLE.end)).rem_euclid(*interval))
             }
-            When::Delay { delay } => (from - 1).max(NAMEABLE.start).checked_add(*delay),
-            When::Once { at } => (*at >= from).then_some(*at),
-            When::Manual => None,
+            RuleKind::Delay { delay } => (from - 1).max(NAMEABLE.start).checked_add(*delay),
+            RuleKind::Once { at } => (*at >= from).then_some(*at),
+            RuleKind::Manual => None,
         };
         found.filter(|at| NAMEABLE.contains(at)).map(Timestamp::from_millis)
     }
 
     fn last_upto(&self, upto: i64) -> Option<Timestamp> {
         let found = match self {
-            When::Cron(zoned) => {
+            RuleKind::Cron(zoned) => {
                 let second = Timestamp::from_millis(upto).second_floor();
                 return zoned.placement().last_upto(&zoned.cron, second).map(Timestamp::from_seconds);
             }
-            When::Every { interval, anchor } => {
+            RuleKind::Every { interval, anchor } => {
                 let upto = upto.clamp(NAMEABLE.start - 1, NAMEABLE.end - 1);
                 Some(upto - (upto - anchor).rem_euclid(*interval))
             }
-            When::Once { at } => (*at <= upto).then_some(*at),
-            When::Delay { .. } | When::Manual => None,
+            RuleKind::Once { at } => (*at <= upto).then_some(*at),
+            RuleKind::Delay { .. } | RuleKind::Manual => None,
         };
         found.filter(|at| NAMEABLE.contains(at)).map(Timestamp::from_millis)
     }
 
     fn count(&self, millis: Range<i64>) -> u64 {
         match self {
-            When::Cron(zoned) => {
+            RuleKind::Cron(zoned) => {
                 let seconds = |at| Timestamp::from_millis(at).second_ceil();
                 zoned.placement().count(&zoned.cron, seconds(millis.start)..seconds(millis.end))
             }
-            When::Every { interval, anchor } => {
+            RuleKind::Every { interval, anchor } => {
                 let (start, end) = (millis.start.max(NAMEABLE.start), millis.end.min(NAMEABLE.end));
                 let steps_before = |at: i64| (at - 1 - anchor).div_euclid(*interval);
                 if start < end { (steps_before(end) - steps_before(start)) as u64 } else { 0 }
             }
-            When::Once { at } => u64::from(millis.contains(at)),
-            When::Delay { .. } | When::Manual => 0,
+            RuleKind::Once { at } => u64::from(millis.contains(at)),
+            RuleKind::Delay { .. } | RuleKind::Manual => 0,
         }
     }
 
     fn describe(&self) -> String {
         let length = |millis: &i64| Length(*millis);
         match self {
-            When::Cron(zoned) => format!("{}, {} time", zoned.cron.describe(), zoned.zone.name()),
-            When::Every { interval, anchor } => {
+            RuleKind::Cron(zoned) => format!("{}, {} time", zoned.cron.describe(), zoned.zone.name()),
+            RuleKind::Every { interval, anchor } => {
                 format!("every {}, counted from {}", length(interval), Timestamp::from_millis(*anchor))
             }
-            When::Delay { delay } => format!("{} after the end of the last run", length(delay)),
-            When::Once { at } => format!("once, at {}", Timestamp::from_millis(*at)),
-            When::Manual => "only when started by hand or by a program".into(),
+            RuleKind::Delay { delay } => format!("{} after the end of the last run", length(delay)),
+            RuleKind::Once { at } => format!("once, at {}", Timestamp::from_millis(*at)),
+            RuleKind::Manual => "only when started by hand or by a program".into(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Timestamp;
 use crate::cron::{Cron, Dialect};
 use crate::place::Walls;
-use crate::rule::{Rule, When, Zoned};
+use crate::rule::{Rule, RuleKind, Zoned};
 use crate::zone::wall_text;
 
 /// How far ahead clock changes are looked at: each zone changes within a year, if at all.
@@ -64,18 +64,18 @@ impl fmt::Display for Warning {
 pub(crate) fn of(rule: &Rule, now: Timestamp) -> Vec<Warning> {
     let mut warnings = Vec::new();
     match rule.when() {
-        When::Cron(zoned) => {
+        RuleKind::Cron(zoned) => {
             warnings.extend(never(rule, now));
             warnings.extend(in_gap(rule, zoned, now));
             warnings.extend(other_dialect(&zoned.cron));
             warnings.extend(elsewhere(&zoned.cron).map(Warning::ReadOtherwiseElsewhere));
         }
-        When::Every { interval, .. } => {
+        RuleKind::Every { interval, .. } => {
             warnings.extend(never(rule, now));
             warnings.extend((*interval < 1_000).then_some(Warning::FasterThanASecond));
         }
-        When::Once { .. } => warnings.extend(never(rule, now)),
-        When::Delay { .. } | When::Manual => {}
+        RuleKind::Once { .. } => warnings.extend(never(rule, now)),
+        RuleKind::Delay { .. } | RuleKind::Manual => {}
     }
     warnings
 }

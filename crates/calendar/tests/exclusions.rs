@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
-use punctual_calendar::{Calendar, Exclusions, Outside, Timestamp, Verdict, Window, Zones};
+use punctual_calendar::{Calendar, ExclusionVerdict, Exclusions, Outside, Timestamp, Window, Zones};
 
 const MINUTE: i64 = 60_000;
 
@@ -80,8 +80,8 @@ fn check_change(zone_name: &str, start: &str, hours: &Hours, excluded: Option<Da
         let expected = first_by_walking(from, is_allowed).expect("a window opens within twelve days");
         let verdict = exclusions.judge(Timestamp::from_millis(from));
         let expected = match expected == from {
-            true => Verdict::Allowed,
-            false => Verdict::Deferred(Timestamp::from_millis(expected)),
+            true => ExclusionVerdict::Allowed,
+            false => ExclusionVerdict::Deferred(Timestamp::from_millis(expected)),
         };
         assert_eq!(
             verdict,

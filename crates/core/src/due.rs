@@ -17,36 +17,36 @@ use crate::engine::fire::Rank;
 use crate::model::JobId;
 use crate::policy::Pool;
 
-/// The number that a node gives to an app.
+/// A node's own number for an app.
 pub type AppNumber = u32;
 
 /// The first run of a job, as the caller of [`DueQueue::pick`] judges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
-    /// The pool it was put in line for; none if it needs no place.
+pub struct DueHead {
+    /// The pool whose place the run waits for; none if it needs no place.
     pub pool: Option<Pool>,
-    /// The app it was put in line for.
+    /// The app whose share the run counts against.
     pub app: AppNumber,
-    /// Its job.
+    /// The job of the run.
     pub job: JobId,
-    /// The run, and its rank.
+    /// The run and its rank.
     pub rank: Rank,
 }
 
-/// What the caller of [`DueQueue::pick`] wants done with a run.
+/// What the caller of [`DueQueue::pick`] decides about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It goes.
+pub enum PickVerdict {
+    /// Send it.
     Take,
-    /// No run of this job goes in this round.
+    /// Pass over this job for the rest of the round.
     PassJob,
-    /// No run of this app goes in this round that is in line for the same pool.
+    /// Pass over this app in this pool for the rest of the round.
     PassApp,
-    /// No run goes in this round that is in line for this pool.
+    /// Pass over this pool for the rest of the round.
     PassPool,
-    /// The job is in the wrong line: its runs belong to this pool and app.
+    /// Move the job's runs to this pool and app, where they belong by now.
     Move(Option<Pool>, AppNumber),
-    /// The round is over.
+    /// End the round.
     Stop,
 }
 
@@ -65,21 +65,21 @@ fn pool_of(line: usize) -> Option<Pool> {
     [None, Some(Pool::Fast), Some(Pool::Slow)][line]
 }
 
-/// Where a job's runs are in line.
+/// The pool and app under which a job's runs wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Home {
     line: usize,
     app: AppNumber,
 }
 
-/// Whose turn it is: fresh before caught up, then by tag, then by number.
+/// The order in which apps are served: fresh before caught up, then by tag, then by number.
 type Turn = (bool, u64, AppNumber);
 
 /// The runs of an app in one line.
 #[derive(Debug, Default)]
 struct AppLine {
     tag: u64,
-    /// Its place among the turns of its line; none while every job of it is set aside.
+    /// The app's key in its line; none while all of its jobs are set aside.
     turn: Option<Turn>,
     /// The first run of each job that is not set aside.
     heads: BTreeSet<(Rank, JobId)>,
@@ -144,7 +144,7 @@ impl PoolLine {
         ranks
     }
 
-    /// Brings the turn of an app in line with its first run.
+    /// Updates an app's key after its first run has changed.
     fn refresh(&mut self, app: AppNumber) {
         let Some(line) = self.apps.get_mut(&app) else { return };
         let turn = line.heads.first().map(|(rank, _)| (rank.is_caught_up, line.tag, app));
@@ -160,14 +160,14 @@ impl PoolLine {
         }
     }
 
-    /// The first run of the app whose turn it is.
+    /// The first run of the app that is served next.
     fn next(&self) -> Option<(AppNumber, JobId, Rank)> {
         let (_, _, app) = self.turns.first()?;
         let (rank, job) = self.apps.get(app)?.heads.first()?;
         Some((*app, *job, *rank))
     }
 
-    /// The app has had a turn.
+    /// Charges the app for one run.
     fn serve(&mut self, app: AppNumber) {
         if let Some(line) = self.apps.get_mut(&app) {
             self.time = self.time.max(line.tag);
@@ -176,7 +176,7 @@ impl PoolLine {
         }
     }
 
-    /// Until [`PoolLine::bring_back`], the job has no turn.
+    /// Excludes the job until [`PoolLine::bring_back`].
     fn set_aside(&mut self, app: AppNumber, job: JobId, rank: Rank) {
         if let Some(line) = self.apps.get_mut(&app) {
             line.heads.remove(&(rank, job));
@@ -184,7 +184,7 @@ impl PoolLine {
         }
     }
 
-    /// What was passed over has not waited for its turn: it gets no more turns for that later.
+    /// Includes the job again. Its app is not compensated for the runs that it was passed over for.
     fn bring_back(&mut self, app: AppNumber, job: JobId) {
         let time = self.time;
         let Some(line) = self.apps.get_mut(&app) else { return };
@@ -194,7 +194,7 @@ impl PoolLine {
         self.refresh(app);
     }
 
-    /// Until [`PoolLine::bring_app_back`], the app has no turn.
+    /// Excludes the app until [`PoolLine::bring_app_back`].
     fn set_app_aside(&mut self, app: AppNumber) {
         if let Some(line) = self.apps.get_mut(&app)
             && let Some(turn) = line.turn.take()
@@ -212,17 +212,17 @@ impl PoolLine {
     }
 }
 
-/// The runs that are due.
+/// The runs that are due and wait to be sent.
 #[derive(Debug, Default)]
 pub struct DueQueue {
     lines: [PoolLine; LINES],
     homes: FxHashMap<JobId, Home>,
-    /// How many of each app wait, in all lines.
+    /// Number of waiting runs of each app, in all lines.
     waiting: FxHashMap<AppNumber, usize>,
-    /// How many became ready in each second.
+    /// Number of waiting runs that became ready in each second.
     seconds: BTreeMap<i64, usize>,
     len: usize,
-    /// The line that begins the next round.
+    /// The line that the next round starts with.
     first_line: usize,
 }
 
@@ -256,13 +256,13 @@ impl DueQueue {
         line.and_then(|line| line.jobs.get(&job)).map_or(0, BTreeSet::len)
     }
 
-    /// An instant, whole seconds, before which none of them became ready.
+    /// The second in which the oldest waiting run became ready.
     pub fn earliest(&self) -> Option<Timestamp> {
         let (second, _) = self.seconds.first_key_value()?;
         Some(Timestamp::from_millis(second.saturating_mul(1_000)))
     }
 
-    /// Adds a run. Where others of its job are in line, it joins them.
+    /// Adds a run. If other runs of its job wait already, it joins them whatever pool and app are given.
     pub fn insert(&mut self, pool: Option<Pool>, app: AppNumber, job: JobId, rank: Rank) {
         let home = *self.homes.entry(job).or_insert(Home { line: line_of(pool), app });
         if self.lines[home.line].insert(home.app, job, rank) {
@@ -292,7 +292,7 @@ impl DueQueue {
         true
     }
 
-    /// Puts all runs of a job in line for another pool or app.
+    /// Moves all runs of a job to another pool or app.
     pub fn rehome(&mut self, job: JobId, pool: Option<Pool>, app: AppNumber) {
         let to = Home { line: line_of(pool), app };
         let Some(home) = self.homes.get_mut(&job) else { return };
@@ -305,19 +305,19 @@ impl DueQueue {
         }
     }
 
-    /// The jobs that are in line for a pool.
+    /// The jobs whose runs wait for a pool.
     pub fn jobs_in(&self, pool: Option<Pool>) -> impl Iterator<Item = JobId> {
         self.lines[line_of(pool)].apps.values().flat_map(|line| line.jobs.keys().copied())
     }
 
-    /// All of them, in no order.
+    /// All waiting runs, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Rank> {
         let apps = self.lines.iter().flat_map(|line| line.apps.values());
         apps.flat_map(|line| line.jobs.values()).flatten().copied()
     }
 
-    /// A round: runs are judged in their order, and those that go are taken out. Lines take turns run by run.
-    pub fn pick(&mut self, mut judge: impl FnMut(&Next) -> Verdict) -> Vec<(JobId, Rank)> {
+    /// One round: judges runs in their order, and takes out those that are sent. The pools take turns, run by run.
+    pub fn pick(&mut self, mut judge: impl FnMut(&DueHead) -> PickVerdict) -> Vec<(JobId, Rank)> {
         let mut taken = Vec::new();
         let mut aside = Aside::default();
         let mut line = self.first_line;
@@ -329,23 +329,23 @@ impl DueQueue {
                 continue;
             };
             empty_lines = 0;
-            match judge(&Next { pool: pool_of(line), app, job, rank }) {
-                Verdict::Take => {
+            match judge(&DueHead { pool: pool_of(line), app, job, rank }) {
+                PickVerdict::Take => {
                     self.lines[line].serve(app);
                     self.remove(job, rank);
                     taken.push((job, rank));
                 }
-                Verdict::PassJob => {
+                PickVerdict::PassJob => {
                     self.lines[line].set_aside(app, job, rank);
                     aside.jobs.push((line, app, job));
                 }
-                Verdict::PassApp => {
+                PickVerdict::PassApp => {
                     self.lines[line].set_app_aside(app);
                     aside.apps.push((line, app));
                 }
-                Verdict::PassPool => aside.lines[line] = true,
-                Verdict::Move(pool, app) => self.rehome(job, pool, app),
-                Verdict::Stop => break,
+                PickVerdict::PassPool => aside.lines[line] = true,
+                PickVerdict::Move(pool, app) => self.rehome(job, pool, app),
+                PickVerdict::Stop => break,
             }
             line = (line + 1) % LINES;
         }
@@ -360,7 +360,7 @@ impl DueQueue {
     }
 }
 
-/// What was passed over in a round.
+/// The jobs, apps and pools that a round passed over.
 #[derive(Default)]
 struct Aside {
     lines: [bool; LINES],
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn inside_an_app_runs_go_by_rank_whatever_their_job() {
         let mut queue = queue(&[(None, 1, 1, 30), (None, 1, 2, 10), (None, 1, 1, 20), (None, 1, 2, 40)]);
-        assert_eq!(numbers(&queue.pick(|_| Verdict::Take)), [1, 2, 0, 3]);
+        assert_eq!(numbers(&queue.pick(|_| PickVerdict::Take)), [1, 2, 0, 3]);
         assert!(queue.is_empty() && queue.earliest().is_none() && queue.homes.is_empty());
     }
 
@@ -418,9 +418,9 @@ mod tests {
         let backlog: Vec<_> = (0..100).map(|at| (None, 1, 1, at)).collect();
         let mut queue = queue(&backlog);
         let mut left = 10;
-        let mut ten = |_: &Next| {
+        let mut ten = |_: &DueHead| {
             left -= 1;
-            if left >= 0 { Verdict::Take } else { Verdict::Stop }
+            if left >= 0 { PickVerdict::Take } else { PickVerdict::Stop }
         };
         assert_eq!(numbers(&queue.pick(&mut ten)), (0..10).collect::<Vec<_>>());
         queue.insert(None, 2, JobId(2), rank(1_000, 500));
@@ -428,7 +428,7 @@ mod tests {
         let mut left = 5;
         let taken = queue.pick(|_| {
             left -= 1;
-            if left >= 0 { Verdict::Take } else { Verdict::Stop }
+            if left >= 0 { PickVerdict::Take } else { PickVerdict::Stop }
         });
         let taken = numbers(&taken);
         assert!(taken.contains(&500) && taken.contains(&501), "{taken:?}");
@@ -446,25 +446,25 @@ mod tests {
         let taken = queue.pick(|next| {
             asked += 1;
             match (next.pool, next.app, next.job) {
-                (Some(Pool::Slow), ..) => Verdict::PassPool,
-                (Some(Pool::Fast), 2, _) => Verdict::PassApp,
-                (_, _, JobId(1)) => Verdict::PassJob,
-                _ => Verdict::Take,
+                (Some(Pool::Slow), ..) => PickVerdict::PassPool,
+                (Some(Pool::Fast), 2, _) => PickVerdict::PassApp,
+                (_, _, JobId(1)) => PickVerdict::PassJob,
+                _ => PickVerdict::Take,
             }
         });
         assert_eq!(numbers(&taken).len(), 2);
         assert_eq!(asked, 5);
         assert_eq!(queue.len(), 3_000);
-        assert_eq!(queue.pick(|_| Verdict::Take).len(), 3_000);
+        assert_eq!(queue.pick(|_| PickVerdict::Take).len(), 3_000);
     }
 
     #[test]
     fn a_job_that_is_in_the_wrong_line_moves_with_all_its_runs() {
         let mut queue = queue(&[(None, 0, 1, 1), (None, 0, 1, 2), (None, 7, 2, 3)]);
         let taken = queue.pick(|next| match next {
-            Next { pool: None, app: 0, .. } => Verdict::Move(Some(Pool::Fast), 4),
-            Next { pool: Some(_), .. } => Verdict::PassPool,
-            _ => Verdict::Take,
+            DueHead { pool: None, app: 0, .. } => PickVerdict::Move(Some(Pool::Fast), 4),
+            DueHead { pool: Some(_), .. } => PickVerdict::PassPool,
+            _ => PickVerdict::Take,
         });
         assert_eq!(numbers(&taken), [2]);
         assert_eq!((queue.len_of_app(4), queue.len_of_app(0), queue.len_of_job(JobId(1))), (2, 0, 2));
@@ -476,7 +476,7 @@ mod tests {
         let mut queue = DueQueue::default();
         queue.insert(None, 1, JobId(1), Rank { is_caught_up: true, ..rank(1, 1) });
         queue.insert(None, 2, JobId(2), rank(9, 2));
-        assert_eq!(numbers(&queue.pick(|_| Verdict::Take)), [2, 1]);
+        assert_eq!(numbers(&queue.pick(|_| PickVerdict::Take)), [2, 1]);
     }
 
     #[test]
@@ -487,15 +487,15 @@ mod tests {
         let mut left = 50;
         queue.pick(|next| {
             if next.app == 1 {
-                return Verdict::PassApp;
+                return PickVerdict::PassApp;
             }
             left -= 1;
-            if left >= 0 { Verdict::Take } else { Verdict::Stop }
+            if left >= 0 { PickVerdict::Take } else { PickVerdict::Stop }
         });
         let mut left = 20;
         let taken = queue.pick(|_| {
             left -= 1;
-            if left >= 0 { Verdict::Take } else { Verdict::Stop }
+            if left >= 0 { PickVerdict::Take } else { PickVerdict::Stop }
         });
         let of_first = taken.iter().filter(|(job, _)| *job == JobId(1)).count();
         assert!((9..=11).contains(&of_first), "{of_first}");
@@ -525,7 +525,7 @@ mod tests {
                         let mut asked = 0;
                         let taken = queue.pick(|next| {
                             asked += 1;
-                            let verdicts = [Verdict::Take, Verdict::PassJob, Verdict::PassApp, Verdict::Take];
+                            let verdicts = [PickVerdict::Take, PickVerdict::PassJob, PickVerdict::PassApp, PickVerdict::Take];
                             verdicts[(next.rank.run.0 as usize + asked) % 4]
                         });
                         for one in taken {
@@ -543,7 +543,7 @@ mod tests {
                     prop_assert_eq!(queue.len_of_job(JobId(job)), of_job);
                 }
             }
-            let left = queue.pick(|_| Verdict::Take).len();
+            let left = queue.pick(|_| PickVerdict::Take).len();
             prop_assert_eq!(left, model.len());
         }
     }

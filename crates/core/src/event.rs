@@ -1,5 +1,4 @@
-//! Everything that can happen, as it is told: the only list of events. Steps collect them; whoever observes reads
-//! them and never calls back.
+//! The only list of events. Steps collect events; metrics, the log and the API read them and never call back.
 
 use std::time::Duration;
 
@@ -8,204 +7,204 @@ use calendar::Timestamp;
 use crate::model::{Attempt, Epoch, JobId, LogId, Outcome, RunId, ShardId, Skip, StoppedReason, Text};
 use crate::registry::ChangeKind;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job was created, edited, started or deleted.
     JobChanged {
-        /// Which.
+        /// The job.
         job: JobId,
         /// Its version from now on.
         version: u64,
     },
-    /// A job stopped, by wish or by itself.
+    /// A job was stopped, by a caller or by Punctual.
     JobStopped {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// Why.
+        /// The reason.
         reason: StoppedReason,
     },
     /// Fire times were passed over.
     Missed {
-        /// Whose.
+        /// The job.
         job: JobId,
-        /// The first.
+        /// The first of them.
         from: Timestamp,
-        /// The last.
+        /// The last of them.
         until: Timestamp,
-        /// How many.
+        /// Number of fire times.
         count: u64,
         /// Why they do not run.
         reason: Skip,
     },
-    /// An attempt went out.
+    /// An attempt was sent.
     Sent {
-        /// Of which run.
+        /// The run.
         run: RunId,
-        /// Of which job.
+        /// The job.
         job: JobId,
-        /// Which try.
+        /// The attempt.
         attempt: Attempt,
-        /// How long after it was due.
+        /// How long after its due time.
         lag: Duration,
-        /// Whether it is the first send of the run that is certain.
+        /// Whether this is the first send of the run that certainly happened.
         is_first: bool,
     },
     /// An attempt ended badly and another will follow.
     Retrying {
-        /// Of which run.
+        /// The run.
         run: RunId,
-        /// When.
+        /// When the next attempt is due.
         ready_at: Timestamp,
     },
     /// A run ended.
     Closed {
-        /// Which.
+        /// The run.
         run: RunId,
-        /// Of which job.
+        /// The job.
         job: JobId,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// Why.
+        /// The reason.
         reason: Text,
-        /// How long its last attempt took, whenever the store heard of it; none if it was not sent.
+        /// How long its last attempt took, not counting the time until the store took the result; none if nothing was sent.
         took: Option<Duration>,
     },
     /// An attempt found every connection to its executor in use. Nothing was sent, and it is sent again after a pause.
     Delayed {
-        /// Of which run.
-        run: RunId,
-        /// Of which job.
-        job: JobId,
-        /// Which try.
-        attempt: Attempt,
-        /// What was in use.
-        reason: Text,
-    },
-    /// A report came for an attempt that is no longer current; it changed nothing. Told once for all of one executor that
-    /// were judged together.
-    LateReport {
-        /// The run of the first.
-        run: RunId,
-        /// Its attempt.
-        attempt: Attempt,
-        /// How many more there were.
-        more: u64,
-    },
-    /// A report came that nobody waits for, or from somebody who has no say; it changed nothing.
-    ReportRefused {
-        /// The number of the gate that it named.
-        log: LogId,
-        /// Why.
-        reason: Text,
-    },
-    /// An executor spoke of runs that are not its own; nothing came of it. Told once for all that it said at a time.
-    Overreached {
-        /// Of which app it is.
-        app: Text,
-        /// Its address.
-        address: Text,
-        /// How many runs it named.
-        count: usize,
-        /// What it did.
-        reason: Text,
-    },
-    /// Reports of one message named attempts that are not open, or came from a sender that was not given them; they changed nothing.
-    ReportsRefused {
-        /// How many.
-        count: u64,
-        /// The number of the gate that the first of them named.
-        first: LogId,
-        /// Why.
-        reason: Text,
-    },
-    /// Something became of an executor.
-    Executor {
-        /// Of which app.
-        app: Text,
-        /// Its address.
-        address: Text,
-        /// What.
-        what: ChangeKind,
-    },
-    /// Somebody wanted to register, or to leave, and may not.
-    RegistrationRefused {
-        /// Under which app.
-        app: Text,
-        /// With which address.
-        address: Text,
-        /// Why.
-        reason: Text,
-    },
-    /// There are so many executors that something must be wrong.
-    RegistryCrowded {
-        /// How many.
-        count: usize,
-    },
-    /// A panic may have left the node's memory half updated: it was thrown away, and is read again from the store.
-    MemoryDiscarded,
-    /// Applications left one-shots that cannot be run.
-    ArrivalsRefused {
-        /// How many.
-        count: usize,
-        /// What is wrong with the first.
-        reason: Text,
-    },
-    /// An executor says how far an attempt is.
-    Progress {
         /// The run.
         run: RunId,
-        /// Its job.
+        /// The job.
         job: JobId,
         /// The attempt.
         attempt: Attempt,
-        /// 0 to 100.
+        /// The executor and the limit.
+        reason: Text,
+    },
+    /// A report named an attempt that is no longer current; it changed nothing. Late reports of one executor that are
+    /// settled together make one event.
+    LateReport {
+        /// The run that the first report named.
+        run: RunId,
+        /// The attempt that the first report named.
+        attempt: Attempt,
+        /// Number of further reports.
+        more: u64,
+    },
+    /// A report named an attempt that is not open, or its sender was not given that attempt; it changed nothing.
+    ReportRefused {
+        /// The number of the gate that the report named.
+        log: LogId,
+        /// The reason.
+        reason: Text,
+    },
+    /// An executor named runs that it was not given; nothing was changed. One message makes one event.
+    Overreached {
+        /// The app of the executor.
+        app: Text,
+        /// The executor's address.
+        address: Text,
+        /// Number of runs that it named.
+        count: usize,
+        /// What the executor tried to do.
+        reason: Text,
+    },
+    /// Several reports of one message were refused, as in [`Event::ReportRefused`].
+    ReportsRefused {
+        /// Number of reports.
+        count: u64,
+        /// The number of the gate that the first of them named.
+        first: LogId,
+        /// The reason.
+        reason: Text,
+    },
+    /// An executor joined, left, died, or became reachable or unreachable.
+    Executor {
+        /// The app of the executor.
+        app: Text,
+        /// The executor's address.
+        address: Text,
+        /// The change.
+        what: ChangeKind,
+    },
+    /// A caller was not allowed to register an executor or to sign one off.
+    RegistrationRefused {
+        /// The app that the caller named.
+        app: Text,
+        /// The address that the caller named.
+        address: Text,
+        /// The reason.
+        reason: Text,
+    },
+    /// The registry holds more executors than a correct set-up has, such as one address for each start of a process.
+    RegistryCrowded {
+        /// Number of executors.
+        count: usize,
+    },
+    /// A panic may have left the node's memory half updated: the node discarded it and reads it again from the store.
+    MemoryDiscarded,
+    /// Applications wrote one-shots into `arrivals` that cannot be run.
+    ArrivalsRefused {
+        /// Number of one-shots.
+        count: usize,
+        /// What is wrong with the first of them.
+        reason: Text,
+    },
+    /// An executor reported the progress of an attempt.
+    Progress {
+        /// The run.
+        run: RunId,
+        /// The job.
+        job: JobId,
+        /// The attempt.
+        attempt: Attempt,
+        /// Progress in per cent, 0 to 100.
         percent: u8,
-        /// For people.
+        /// A note for people.
         note: Text,
     },
     /// An executor was told to end an attempt.
     KillAsked {
-        /// Of which run.
+        /// The run.
         run: RunId,
-        /// Of which job.
+        /// The job.
         job: JobId,
-        /// Which try.
+        /// The attempt.
         attempt: Attempt,
     },
-    /// What the executor made of that.
+    /// An executor answered to a request to end an attempt.
     KillAnswered {
-        /// Of which run.
+        /// The run.
         run: RunId,
-        /// Which try.
+        /// The attempt.
         attempt: Attempt,
-        /// Whether it says that it obeyed.
+        /// Whether the executor confirmed the end.
         is_confirmed: bool,
-        /// What it said.
+        /// The executor's answer.
         said: Text,
     },
     /// This node acts for a shard from now on.
     ShardTaken {
-        /// Which.
+        /// The shard.
         shard: ShardId,
         /// Its epoch.
         epoch: Epoch,
     },
     /// This node no longer acts for a shard.
     ShardLeft {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
     /// The store's clock was set.
     ClockStepped {
-        /// By this many milliseconds; negative is back.
+        /// By this many milliseconds; a negative number is a step back.
         millis: i64,
     },
-    /// The store did not do what it was asked.
+    /// A call to the store failed.
     StoreFailed {
-        /// In which step.
+        /// The step that made the call.
         step: &'static str,
-        /// What it said.
+        /// The error.
         reason: Text,
     },
 }

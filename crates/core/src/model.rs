@@ -1,4 +1,4 @@
-//! The words of the house as values: jobs, runs, attempts, and what may become of each.
+//! The domain as values: jobs, runs and attempts, and the states that each can have.
 //!
 //! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
 

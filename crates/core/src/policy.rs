@@ -1,12 +1,12 @@
-//! What a job wants done when things are late, fail, or pile up.
+//! What a job's policies say about runs that are late, fail, or pile up.
 //!
-//! Each policy is a small value and one question about it. Whoever asks brings the time, the counts and the
-//! randomness; the same question always has the same answer.
+//! Each policy is a small value with one function. The caller passes in the time, the counts and the randomness, so the
+//! same input always gives the same answer.
 //!
-//! - [`misfire`]: what becomes of instants that passed before anybody decided about them.
+//! - [`misfire`]: what becomes of fire times that passed before a node decided about them.
 //! - [`retry`]: when a failed attempt is followed by another.
-//! - [`block`]: what a run does that meets another of its job.
-//! - [`pool`]: which jobs send apart from the others, because their targets are slow, and how much of a pool one may hold.
+//! - [`block`]: what a due run does while another run of its job is open.
+//! - [`pool`]: which jobs have slow targets and are sent from a pool of their own, and how much of a pool one job may hold.
 //! - [`route`]: which executor of its app a run goes to.
 
 pub mod block;
@@ -21,7 +21,7 @@ pub use pool::{Limits, Pace, Places, Pool, Room};
 pub use retry::{Multiplier, Retry};
 pub use route::{Choice, Route, Routes};
 
-/// The same cases on every run; `PROPTEST_CASES` asks for more of them.
+/// The same cases every time; `PROPTEST_CASES` sets their number.
 #[cfg(test)]
 pub(crate) fn same_cases() -> proptest::test_runner::Config {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(20_270_301);

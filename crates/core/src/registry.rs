@@ -1,11 +1,11 @@
-//! The registry: which executors are there, app by app, and which of them runs may be sent to.
+//! The registry: which executors are registered, app by app, and which of them may be sent runs.
 //!
-//! Executors say that they live by *beats*. Whether they can be reached is found out by *probes*, and the two are
-//! told apart: an executor that beats while its port is closed to us is alive and still gets nothing. A change
-//! counts at once; nobody waits for a monitor to come by.
+//! Executors prove that they are alive by *beats*; nodes find out by *probes* whether they can be reached. The two are
+//! kept apart: an executor that beats while its port is closed to us is alive and is still sent nothing. Every change
+//! takes effect at once, not with the next round of a monitor.
 //!
-//! The registry is what one node knows. What it hears itself it is told by [`Registry::beat`] and
-//! [`Registry::leave`], after the store knows it; what others heard comes from the store by [`Registry::replace`].
+//! The registry is what one node knows. Beats that the node receives are written to the store, then noted by
+//! [`Registry::beat`] and [`Registry::leave`]; what other nodes received comes from the store by [`Registry::replace`].
 
 mod entry;
 mod executor;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 
-use entry::{Entry, Told};
+use entry::{AppEntry, AppSnapshot};
 pub use executor::{Dialect, Executor, Health};
 pub use secret::Secret;
 
@@ -30,50 +30,50 @@ pub struct App {
     pub title: String,
     /// Where its executors are.
     pub addresses: Addresses,
-    /// What its executors and we show each other, if it has a token of its own.
+    /// The access token that nodes and executors of this app show each other, if the app has one of its own.
     pub access_token: Option<Secret>,
 }
 
 impl App {
-    /// An app that nobody defined: its executors register themselves.
+    /// An app without a definition: its executors register themselves.
     pub fn auto(name: &str) -> App {
         App { name: name.into(), title: String::new(), addresses: Addresses::Auto, access_token: None }
     }
 }
 
-/// Where the executors of an app are.
+/// How the addresses of an app's executors are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Addresses {
-    /// Where they say they are, in ascending order.
+    /// The addresses that executors register, in ascending order.
     #[default]
     Auto,
-    /// Where people say they are, in that order. Beats are remembered and count for nothing.
+    /// The addresses that people listed, in that order. Beats are remembered and have no effect.
     Manual(Vec<String>),
 }
 
-/// Something that became of an executor.
+/// A change of one executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its app.
+    /// The app of the executor.
     pub app: Arc<str>,
-    /// Its address.
+    /// The executor's address.
     pub address: Arc<str>,
-    /// What.
+    /// What changed.
     pub kind: ChangeKind,
 }
 
-/// What may become of an executor.
+/// What can change about an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
     /// Its first beat, or the first after it had left or died.
     Joined,
-    /// It said goodbye, here or to another node, or its app was removed.
+    /// It signed off, here or at another node, or its app was removed.
     Left,
     /// It was silent for too long.
     Died,
-    /// A beat did not come. It is told once until the next beat.
+    /// A beat is missing. Reported once until the next beat.
     Missed,
-    /// It could not be reached twice in a row, and gets no runs.
+    /// It could not be reached twice in a row, and is sent no runs.
     Suspected,
     /// It could be reached again.
     Recovered,
@@ -96,7 +96,7 @@ impl ChangeKind {
 /// What the store says about apps and executors.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When reading it began: whatever was heard here since then, it may not know.
+    /// When the read began. The snapshot may lack what this node received since then.
     pub began: Timestamp,
     /// All apps that are defined.
     pub apps: Vec<App>,
@@ -107,27 +107,27 @@ pub struct Snapshot {
 /// A beat as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
-    /// Whose app.
+    /// The app of the executor.
     pub app: Arc<str>,
-    /// Whose.
+    /// The executor's address.
     pub address: Arc<str>,
-    /// How it spoke.
+    /// The dialect of the beat.
     pub dialect: Dialect,
-    /// When.
+    /// When the beat was received.
     pub at: Timestamp,
 }
 
 /// All apps and their executors, as far as this node knows.
 #[derive(Debug, Default)]
 pub struct Registry {
-    apps: BTreeMap<Arc<str>, Entry>,
-    /// What left here and may still be in a snapshot that began before: an app, or one address of it.
+    apps: BTreeMap<Arc<str>, AppEntry>,
+    /// Apps and addresses that were removed here and may still be in a snapshot whose read began before.
     gone: BTreeMap<(Arc<str>, Option<Arc<str>>), Timestamp>,
     version: u64,
 }
 
 impl Registry {
-    /// Defines an app, or defines it differently. What is known of its executors stays.
+    /// Defines an app or changes its definition. What is known of its executors stays.
     pub fn put_app(&mut self, app: App, at: Timestamp) {
         let name = app.name.clone();
         self.watch(&name, |entry| entry.define_here(app, at));
@@ -141,7 +141,7 @@ impl Registry {
         beating.map(|executor| entry.changed(&executor.address, ChangeKind::Left)).collect()
     }
 
-    /// Hears a beat. An unknown app is created with [`Addresses::Auto`].
+    /// Notes a beat. An unknown app is created with [`Addresses::Auto`].
     pub fn beat(&mut self, app: &str, address: &str, dialect: Dialect, at: Timestamp) -> Option<Change> {
         if !self.apps.contains_key(app) {
             self.watch(&app.into(), |_| ());
@@ -149,15 +149,15 @@ impl Registry {
         self.change(app, address, |entry| entry.hear(address, dialect, at))
     }
 
-    /// Hears that an executor goes. It gets nothing from now on, unless people listed it.
+    /// Notes that an executor signed off. It is sent nothing from now on, unless people listed it.
     pub fn leave(&mut self, app: &str, address: &str, at: Timestamp) -> Option<Change> {
-        // Also when it is not known here: a snapshot that is being read may bring it.
+        // Also if it is unknown here: a snapshot that is being read may contain it.
         self.gone.insert((app.into(), Some(address.into())), at);
         self.change(app, address, |entry| entry.lose(address).then_some(ChangeKind::Left))
     }
 
-    /// Takes out the executors that were silent for longer than `dead`. Others may beat at other nodes, so the store
-    /// is asked before, and nobody is swept while it does not answer.
+    /// Removes the executors that were silent for longer than `dead`. They may beat at other nodes, so the caller reads the
+    /// store first, and removes nothing while the store does not answer.
     pub fn sweep(&mut self, now: Timestamp, dead: Duration) -> Vec<Change> {
         self.gone.retain(|_, at| !is_longer(*at, now, dead));
         let mut changes = Vec::new();
@@ -167,20 +167,20 @@ impl Registry {
         changes
     }
 
-    /// Tells of the executors that missed a beat, each once until it beats again. Beats are expected every `beat`
-    /// and never come quite on time, so one is missed when the next is due as well.
+    /// Reports the executors that missed a beat, each once until it beats again. Beats are expected every `beat` and are
+    /// never quite on time, so one counts as missed when the next is due as well.
     pub fn missed(&mut self, now: Timestamp, beat: Duration) -> Vec<Change> {
         self.apps.values_mut().flat_map(|entry| entry.missed(now, beat.saturating_mul(2))).collect()
     }
 
-    /// Hears whether an executor could be reached by a probe, or by a send, that began `at`. Two failures in a row
-    /// make it suspect. Only a success clears that: a beat says that it lives, not that it can be reached from
-    /// here. An executor that joins anew is a new process, and what was found out about the old one is forgotten.
+    /// Notes whether an executor could be reached by a probe or a send that began `at`. Two failures in a row make it
+    /// suspect. Only a success clears that: a beat says that it is alive, not that it can be reached from here. An executor
+    /// that joins anew is a new process, and what was found out about the old one is forgotten.
     pub fn probed(&mut self, app: &str, address: &str, ok: bool, at: Timestamp) -> Option<Change> {
         self.change(app, address, |entry| entry.executor_mut(address)?.probed(ok, at))
     }
 
-    /// Notes how an executor turned out to speak. It holds until its beats say something else than before.
+    /// Notes the dialect that an executor turned out to speak. It holds until its beats name another dialect than before.
     pub fn learn_dialect(&mut self, app: &str, address: &str, dialect: Dialect) {
         self.change(app, address, |entry| {
             entry.executor_mut(address)?.dialect = dialect;
@@ -188,8 +188,8 @@ impl Registry {
         });
     }
 
-    /// Brings in what the store says. The newer beat wins, and so does what was defined, left or beaten here since
-    /// the snapshot began. Beats that are older than `dead` by now are none.
+    /// Merges a snapshot of the store. The newer beat wins, and so does every definition, sign-off and beat that this node
+    /// noted since the read of the snapshot began. Beats older than `dead` are ignored.
     pub fn replace(&mut self, now: Timestamp, snapshot: Snapshot, dead: Duration) -> Vec<Change> {
         let began = snapshot.began;
         self.gone.retain(|_, at| *at >= began);
@@ -204,13 +204,13 @@ impl Registry {
         changes
     }
 
-    /// The executors of an app that runs may be sent to, in the order in which routes choose.
+    /// The executors of an app that may be sent runs, in the order in which routes choose.
     pub fn routable(&self, app: &str) -> impl Iterator<Item = (&Arc<str>, Dialect)> {
-        self.apps.get(app).into_iter().flat_map(Entry::routable)
+        self.apps.get(app).into_iter().flat_map(AppEntry::routable)
     }
 
-    /// A number that is another whenever [`Registry::routable`] answers differently for this app, and that never
-    /// comes back for another answer. 0 while the app is unknown.
+    /// A number that changes whenever the answer of [`Registry::routable`] for this app changes, and that is never used
+    /// twice. 0 while the app is unknown.
     pub fn version(&self, app: &str) -> u64 {
         self.apps.get(app).map_or(0, |entry| entry.version)
     }
@@ -227,7 +227,7 @@ impl Registry {
 
     /// All executors of an app, by address: those that beat, and those that people listed.
     pub fn executors(&self, app: &str) -> impl Iterator<Item = &Executor> {
-        self.apps.get(app).into_iter().flat_map(Entry::executors)
+        self.apps.get(app).into_iter().flat_map(AppEntry::executors)
     }
 
     /// One executor.
@@ -235,30 +235,30 @@ impl Registry {
         self.apps.get(app)?.executor(address)
     }
 
-    /// The executors that get nothing until a probe reaches them, each with its app.
+    /// The executors that are sent nothing until a probe reaches them, each with its app.
     pub fn suspects(&self) -> impl Iterator<Item = (&App, &Executor)> {
         let all =
             self.apps.values().flat_map(|entry| entry.executors().map(|executor| (&entry.app, executor)));
         all.filter(|(_, executor)| executor.health() == Health::Suspect)
     }
 
-    /// How many executors are known in all apps. An address that changes with every start makes it grow.
+    /// Number of known executors in all apps. Executors whose address changes with every start make it grow.
     pub fn executor_count(&self) -> usize {
         self.apps.values().map(|entry| entry.executors().len()).sum()
     }
 
-    /// Changes an app that is known from now on, and its version if it is routed differently.
-    fn watch<T>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let entry = self.apps.entry(name.clone()).or_insert_with(|| Entry::new(name));
+    /// Changes an app, creating it if it is unknown, and its version if what is routable has changed.
+    fn watch<T>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut AppEntry) -> T) -> T {
+        let entry = self.apps.entry(name.clone()).or_insert_with(|| AppEntry::new(name));
         entry.watch(&mut self.version, change)
     }
 
-    /// Changes what is known about one address, and the version if it is routed differently from now on.
+    /// Changes what is known about one address, and the version if what is routable has changed.
     fn change(
         &mut self,
         app: &str,
         address: &str,
-        change: impl FnOnce(&mut Entry) -> Option<ChangeKind>,
+        change: impl FnOnce(&mut AppEntry) -> Option<ChangeKind>,
     ) -> Option<Change> {
         let entry = self.apps.get_mut(app)?;
         let before = entry.route(address);
@@ -270,9 +270,9 @@ impl Registry {
         kind.map(|kind| entry.changed(&address.into(), kind))
     }
 
-    /// The snapshot app by app, without what left since it began and what is too old.
-    fn sort(&self, now: Timestamp, snapshot: Snapshot, dead: Duration) -> BTreeMap<Arc<str>, Told> {
-        let mut told: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+    /// The snapshot by app, without what was removed since its read began and without beats that are too old.
+    fn sort(&self, now: Timestamp, snapshot: Snapshot, dead: Duration) -> BTreeMap<Arc<str>, AppSnapshot> {
+        let mut told: BTreeMap<Arc<str>, AppSnapshot> = BTreeMap::new();
         for app in snapshot.apps {
             if !self.gone.contains_key(&(app.name.clone(), None)) {
                 let of_its_name = told.entry(app.name.clone()).or_default();

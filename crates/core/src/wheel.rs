@@ -1,8 +1,8 @@
 //! The wheel: which of the loaded runs is due next.
 //!
-//! A hierarchical timer wheel with millisecond slots. It has no clock: [`Wheel::advance`] is told the time, and
-//! hands out everything that is due by then, earliest first, however long nobody asked. Eleven levels of 64
-//! slots cover all of `i64`, so there is no longest delay.
+//! A hierarchical timer wheel with millisecond slots. It has no clock: [`Wheel::advance`] takes the time, and hands out
+//! everything that is due by then, earliest first, however long ago the last call was. Eleven levels of 64 slots cover
+//! all of `i64`, so there is no longest delay.
 //!
 //! It holds at most `capacity` runs, the earliest. What is later stays in the store, behind the *mark*: every
 //! open run below the mark is loaded, none from the mark on is. When the wheel overflows, the latest runs are
@@ -31,7 +31,7 @@ pub struct Timer {
     pub due: Timestamp,
     /// 0 goes first.
     pub priority: u8,
-    /// With whom it keeps order.
+    /// The group within which it keeps its order.
     pub group: u32,
     /// The run.
     pub id: u64,
@@ -58,16 +58,16 @@ pub struct Mark {
     pub id: u64,
 }
 
-/// What [`Wheel::advance_within`] has handed out so far.
+/// The numbers of runs that [`Wheel::advance_within`] has handed out so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     /// Runs of all groups.
     pub total: usize,
-    /// Runs of the group that is asked about.
+    /// Runs of the group in question.
     pub of_group: usize,
 }
 
-/// What became of a run that was to be armed.
+/// What [`Wheel::arm`] did with a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
     /// It is in the wheel.
@@ -88,12 +88,13 @@ pub struct Wheel {
     slots: Slots,
     /// Due and not yet handed out: every group that has something, in order.
     ready: BTreeMap<u32, VecDeque<Timer>>,
-    /// The group that was served last. The next one begins, so that small shares go round as well.
+    /// The group that was served last. The next call begins with the one after it, so that every group is served even if
+    /// few runs are taken a time.
     served: u32,
     /// The runs that are armed, and for when. A timer in a slot or in the queue that is not in here is stale: its
     /// run was cancelled or moved. Taking it out at once would mean to search its slot.
     armed: FxHashMap<u64, Timestamp>,
-    /// Runs that were pushed out since somebody last asked.
+    /// Runs that were dropped since the last [`Wheel::take_dropped`].
     dropped: Vec<u64>,
 }
 
@@ -138,12 +139,12 @@ impl Wheel {
         self.mark
     }
 
-    /// Says that the store was read up to `mark`, or to its end; what was found is armed after this.
+    /// Notes that the store was read up to `mark`, or to its end; the caller arms what it found after this.
     pub fn open_to(&mut self, mark: Option<Mark>) {
         self.mark = mark;
     }
 
-    /// The runs that were pushed out, by earlier ones, since this was last asked.
+    /// The runs that earlier ones displaced since the last call.
     pub fn take_dropped(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.dropped)
     }
@@ -172,7 +173,7 @@ impl Wheel {
         was_armed
     }
 
-    /// Empties the wheel, for a shard that was lost: what it held is somebody else's now.
+    /// Empties the wheel after a shard was lost: another node may hold its runs now.
     pub fn clear(&mut self) {
         let position = self.position;
         *self = Wheel::new(self.capacity, Timestamp::MIN);
@@ -181,7 +182,7 @@ impl Wheel {
 
     /// When to ask again: nothing becomes due before this. Nothing if the wheel is empty.
     ///
-    /// For runs far away it may be early; asking then gives a closer answer.
+    /// For runs far ahead it may be early; calling again then gives a closer answer.
     pub fn next_due(&self) -> Option<Timestamp> {
         if self.is_empty() {
             return None;
@@ -192,7 +193,7 @@ impl Wheel {
         }
     }
 
-    /// The same for a caller that takes nothing of some groups: it is not told of what they have due.
+    /// The same for a caller that takes nothing of some groups: their due runs are left out.
     pub fn next_due_within(&self, may_have: impl Fn(u32) -> bool) -> Option<Timestamp> {
         if self.ready.keys().any(|group| may_have(*group)) {
             return self.next_due();
@@ -200,7 +201,7 @@ impl Wheel {
         self.slots.first_occupied().map(|slot| timestamp(slot.start(self.position)))
     }
 
-    /// A time before which no run in the wheel is due, however late they are.
+    /// A time before which no run in the wheel is due, overdue runs included.
     pub fn earliest(&self) -> Option<Timestamp> {
         if self.is_empty() {
             return None;
@@ -212,8 +213,8 @@ impl Wheel {
         late.into_iter().chain(ahead).min()
     }
 
-    /// How many runs are due and not handed out, at most, and since when the first of them is. Costs as much as there are
-    /// groups with such runs.
+    /// An upper bound of the runs that are due and not handed out, and when the first of them became due. The cost grows
+    /// with the number of groups that have such runs.
     pub fn overdue(&self) -> (usize, Option<Timestamp>) {
         let first =
             |queue: &VecDeque<Timer>| queue.iter().find(|timer| self.is_armed(timer)).map(|one| one.due);
@@ -235,8 +236,8 @@ impl Wheel {
         self.advance_within(now, max, |_, _| true, out);
     }
 
-    /// The same, as far as each group may have more: it is asked with how many runs were handed out so far, and how many
-    /// of them are its own.
+    /// The same with a limit for each group: `may_have` is called with the number of runs handed out so far, in all and of
+    /// the group.
     pub fn advance_within(
         &mut self,
         now: Timestamp,
@@ -247,7 +248,7 @@ impl Wheel {
         self.collect_until(tick(now));
         let mut handed: FxHashMap<u32, usize> = FxHashMap::default();
         let mut total = 0;
-        // How many groups in a row had nothing that they may have.
+        // Groups in a row that had nothing due or were at their limit.
         let mut passed = 0;
         while total < max && passed < self.ready.len() {
             let Some(group) = self.next_group() else { break };
@@ -270,13 +271,13 @@ impl Wheel {
         }
     }
 
-    /// The group whose turn it is: the next in line that has something due.
+    /// The group that is served next: the next one that has something due.
     fn next_group(&self) -> Option<u32> {
         let after = self.ready.range((Bound::Excluded(self.served), Bound::Unbounded));
         after.chain(self.ready.range(..=self.served)).map(|(group, _)| *group).next()
     }
 
-    /// Hands out the first of a group; whether there was one.
+    /// Hands out the first run of a group; whether there was one.
     fn serve_one(&mut self, group: u32, out: &mut Vec<Timer>) -> bool {
         let Some(queue) = self.ready.get_mut(&group) else { return false };
         while let Some(timer) = queue.pop_front() {
@@ -291,8 +292,8 @@ impl Wheel {
 
     /// Moves everything due up to `now` into the queue, slot after slot.
     ///
-    /// A coarse slot is spread over finer ones when its first millisecond comes. So nothing is ever looked for
-    /// behind the position, and no pause, however long, leaves a slot behind.
+    /// A coarse slot is spread over finer ones when its first millisecond comes. So nothing ever lies behind the position,
+    /// and no pause, however long, skips a slot.
     fn collect_until(&mut self, now: u64) {
         while let Some(slot) = self.slots.first_occupied()
             && slot.start(self.position) <= now
@@ -331,7 +332,7 @@ impl Wheel {
         self.armed.get(&timer.id) == Some(&timer.due)
     }
 
-    /// Takes out what is stale when there is more of it than of the rest, so that cancelling cannot fill memory.
+    /// Removes stale timers when they outnumber the others, so that cancelling cannot fill memory.
     fn sweep(&mut self) {
         let queued: usize = self.ready.values().map(VecDeque::len).sum();
         if self.slots.len() + queued < 1_024 + 2 * self.len() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use calendar::{Exclusions, Rule, Timestamp, Verdict};
+use calendar::{ExclusionVerdict as Verdict, Exclusions, Rule, Timestamp};
 
 /// How many steps a search takes at most without finding anything. Windows that leave nothing of a schedule would be
 /// searched for ever.

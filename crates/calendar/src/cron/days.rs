@@ -4,7 +4,7 @@ use crate::civil::{Date, days_in_month, weekday};
 
 /// The two day fields. Bit n of a day set stands for day n; bit 0 of a weekday set for Sunday.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Days {
+pub(super) struct DayFields {
     /// Plain days of the month.
     pub(super) plain: u32,
     /// `L-n`: bit n, counted back from the last day.
@@ -26,7 +26,7 @@ pub(super) struct Days {
 pub(super) const EVERY_DAY: u32 = u32::MAX << 1;
 pub(super) const EVERY_WEEKDAY: u8 = 0x7f;
 
-impl Days {
+impl DayFields {
     /// The matching days of a month, bit n for day n.
     pub(super) fn of_month(&self, year: i32, month: u32) -> u32 {
         let length = days_in_month(year, month);
@@ -103,44 +103,47 @@ pub(super) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
-    fn days_of(days: Days, year: i32, month: u32) -> Vec<u32> {
+    fn days_of(days: DayFields, year: i32, month: u32) -> Vec<u32> {
         bits(days.of_month(year, month)).collect()
     }
 
-    fn by_day(days: Days) -> Days {
-        Days { weekdays: EVERY_WEEKDAY, both: true, ..days }
+    fn by_day(days: DayFields) -> DayFields {
+        DayFields { weekdays: EVERY_WEEKDAY, both: true, ..days }
     }
 
-    fn by_weekday(days: Days) -> Days {
-        Days { plain: EVERY_DAY, both: true, ..days }
+    fn by_weekday(days: DayFields) -> DayFields {
+        DayFields { plain: EVERY_DAY, both: true, ..days }
     }
 
     #[test]
     fn the_nearest_working_day_stays_in_its_month() {
         // August 2026 begins on a Saturday, May 2026 ends on a Sunday.
-        assert_eq!(days_of(by_day(Days { nearest: 1 << 1, ..Days::default() }), 2026, 8), [3]);
-        assert_eq!(days_of(by_day(Days { nearest: 1 << 31, ..Days::default() }), 2026, 5), [29]);
-        assert_eq!(days_of(by_day(Days { nearest_from_last: 1, ..Days::default() }), 2026, 5), [29]);
-        assert_eq!(days_of(by_day(Days { nearest: 1 << 31, ..Days::default() }), 2026, 6), []);
+        assert_eq!(days_of(by_day(DayFields { nearest: 1 << 1, ..DayFields::default() }), 2026, 8), [3]);
+        assert_eq!(days_of(by_day(DayFields { nearest: 1 << 31, ..DayFields::default() }), 2026, 5), [29]);
+        assert_eq!(
+            days_of(by_day(DayFields { nearest_from_last: 1, ..DayFields::default() }), 2026, 5),
+            [29]
+        );
+        assert_eq!(days_of(by_day(DayFields { nearest: 1 << 31, ..DayFields::default() }), 2026, 6), []);
     }
 
     #[test]
     fn the_last_day_follows_the_month() {
-        let last = by_day(Days { from_last: 1, ..Days::default() });
+        let last = by_day(DayFields { from_last: 1, ..DayFields::default() });
         assert_eq!(days_of(last.clone(), 2024, 2), [29]);
         assert_eq!(days_of(last, 2100, 2), [28]);
-        assert_eq!(days_of(by_day(Days { from_last: 1 << 30, ..Days::default() }), 2026, 2), []);
-        assert_eq!(days_of(by_day(Days { from_last: 1 << 30, ..Days::default() }), 2026, 1), [1]);
+        assert_eq!(days_of(by_day(DayFields { from_last: 1 << 30, ..DayFields::default() }), 2026, 2), []);
+        assert_eq!(days_of(by_day(DayFields { from_last: 1 << 30, ..DayFields::default() }), 2026, 1), [1]);
     }
 
     #[test]
     fn weekdays_are_counted_within_the_month() {
         let fridays = 1 << 5;
         // May 2026 has five Fridays, June four.
-        let fifth = by_weekday(Days { nth_weekdays: [0, 0, 0, 0, fridays], ..Days::default() });
+        let fifth = by_weekday(DayFields { nth_weekdays: [0, 0, 0, 0, fridays], ..DayFields::default() });
         assert_eq!(days_of(fifth.clone(), 2026, 5), [29]);
         assert_eq!(days_of(fifth, 2026, 6), []);
-        let last = by_weekday(Days { last_weekdays: fridays, ..Days::default() });
+        let last = by_weekday(DayFields { last_weekdays: fridays, ..DayFields::default() });
         assert_eq!(days_of(last.clone(), 2026, 5), [29]);
         assert_eq!(days_of(last, 2026, 6), [26]);
     }

@@ -1,6 +1,6 @@
 //! An expression in plain English, from its sets: what was spelt differently but means the same reads the same.
 
-use super::days::{Days, bits};
+use super::days::{DayFields, bits};
 use super::fields::{self, Field};
 use super::{Cron, Years};
 
@@ -124,7 +124,7 @@ fn shape(set: u64, field: &Field) -> Shape {
 }
 
 /// Both day fields; nothing if every day matches.
-fn days(days: &Days) -> Option<String> {
+fn days(days: &DayFields) -> Option<String> {
     if !days.both && (days.is_every_day_of_month() || days.is_every_weekday()) {
         return None;
     }
@@ -141,7 +141,7 @@ fn days(days: &Days) -> Option<String> {
     }
 }
 
-fn by_day_of_month(days: &Days) -> String {
+fn by_day_of_month(days: &DayFields) -> String {
     let mut words = Vec::new();
     if days.plain != 0 {
         words.push(match shape(u64::from(days.plain), &fields::DAY) {
@@ -168,7 +168,7 @@ fn counted_from_last(back: u32) -> String {
     }
 }
 
-fn by_weekday(days: &Days) -> String {
+fn by_weekday(days: &DayFields) -> String {
     let name = |weekday: u32| WEEKDAYS[weekday as usize].to_string();
     let mut words: Vec<String> = plain_weekdays(days.weekdays);
     for (index, weekdays) in days.nth_weekdays.iter().enumerate() {

@@ -4,9 +4,9 @@
 //! The grammar and the reasons for its choices are in `docs/decisions/0003-cron-dialects.md`.
 
 use super::cursor::{Cursor, Value, quote};
-use super::days::{Days, EVERY_DAY, EVERY_WEEKDAY};
+use super::days::{DayFields, EVERY_DAY, EVERY_WEEKDAY};
 use super::fields::{self, Field};
-use super::{Cron, CronError, Dialect, Kind, Quirks, Years, spread};
+use super::{Cron, CronError, CronKind, Dialect, Quirks, Years, spread};
 
 /// Longer texts are refused unread.
 const LONGEST: usize = 64 * 1024;
@@ -96,7 +96,7 @@ fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> 
     let seconds = second.map_or(Ok(1), |second| reader.simple(second, &fields::SECOND))?;
     let minutes = reader.simple(minute, &fields::MINUTE)?;
     let hours = reader.simple(hour, &fields::HOUR)?;
-    let mut days = Days::default();
+    let mut days = DayFields::default();
     reader.day_of_month(day, &mut days)?;
     let months = reader.simple(month, &fields::MONTH)?;
     reader.day_of_week(weekday, &mut days)?;
@@ -112,7 +112,7 @@ fn from_fields(text: &str, words: &[Word<'_>], dialect: Dialect, seed: &str) -> 
     reader.quirks.stepped_day =
         (is_stepped(day) && !begins_open(weekday)) || (is_stepped(weekday) && !begins_open(day));
     let is_rhythm = second.iter().chain([&minute, &hour]).any(|word| word.text.contains(['*', '/']));
-    let kind = if is_rhythm { Kind::Interval } else { Kind::Fixed };
+    let kind = if is_rhythm { CronKind::Interval } else { CronKind::Fixed };
     let Reader { quirks, is_spread, .. } = reader;
     let seed = is_spread.then(|| seed.into());
     Ok(Cron { text: text.into(), seed, dialect, kind, seconds, minutes, hours, months, days, years, quirks })
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         Ok(years)
     }
 
-    fn day_of_month(&mut self, word: Word<'a>, days: &mut Days) -> Result<(), CronError> {
+    fn day_of_month(&mut self, word: Word<'a>, days: &mut DayFields) -> Result<(), CronError> {
         if word.text == "?" {
             days.plain = EVERY_DAY;
             return Ok(());
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn day_of_week(&mut self, word: Word<'a>, days: &mut Days) -> Result<(), CronError> {
+    fn day_of_week(&mut self, word: Word<'a>, days: &mut DayFields) -> Result<(), CronError> {
         if word.text == "?" {
             days.weekdays = EVERY_WEEKDAY;
             return Ok(());

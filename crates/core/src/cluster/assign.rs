@@ -1,6 +1,6 @@
 //! Which node acts for which shard, and which shard a job or run belongs to.
 //!
-//! Every node computes the same answer from the same list of living nodes, so nobody has to be asked. Each shard
+//! Every node computes the same answer from the same list of living nodes, so no node has to ask another. Each shard
 //! goes to the node with the greatest weight for it (rendezvous hashing): when a node comes or goes, only the shards
 //! that it gains or loses move.
 
@@ -9,9 +9,9 @@ use crate::model::{JobId, NodeId, RunId, ShardId};
 /// What a node should do about shards now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// Nobody's, and ours to take.
+    /// Shards without a living owner that fall to this node.
     pub acquire: Vec<ShardId>,
-    /// Ours, and another living node's to have.
+    /// Shards that this node holds and that fall to another living node.
     pub release: Vec<ShardId>,
 }
 
@@ -29,12 +29,12 @@ pub fn moves(me: NodeId, nodes: &[NodeId], owners: impl Iterator<Item = (ShardId
     moves
 }
 
-/// The shard of a job, and of those of its runs that have to be counted.
+/// The shard of a job, of its scheduled runs, and of all its runs if the job limits how many run at once.
 pub fn home(job: JobId, shards: u16) -> ShardId {
     slot(mix(u64::from(job.0)), shards)
 }
 
-/// The shard of a run that nothing ties to the others of its job.
+/// The shard of any other run.
 pub fn spread(run: RunId, shards: u16) -> ShardId {
     slot(mix(run.0), shards)
 }

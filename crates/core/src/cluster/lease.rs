@@ -24,7 +24,7 @@ impl Boot {
     }
 }
 
-/// What a granted renewal gives.
+/// The right to act that a granted renewal gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenure {
     trusted_until: Boot,

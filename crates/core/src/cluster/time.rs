@@ -11,10 +11,10 @@ use calendar::Timestamp;
 
 use super::Boot;
 
-/// A step of the store's clock that is worth an alarm.
+/// A step of the store's clock at least this large raises an alarm.
 pub const STEP: Duration = Duration::from_secs(5);
 
-/// No two clocks drift apart faster than one part in this many.
+/// Assumed greatest drift between two clocks: one part in this many.
 const DRIFT: i64 = 2_000;
 
 /// The store's clock was set.
@@ -22,14 +22,15 @@ const DRIFT: i64 = 2_000;
 pub enum Stepped {
     /// Forward by this much: the instants in between count as missed.
     Forward(Duration),
-    /// Back by this much: time is held until the store has caught up, since what it names anew was decided already.
+    /// Back by this much: the cluster's time stands still until the store's clock has caught up, because the instants it
+    /// shows again were already decided.
     Back(Duration),
 }
 
 /// The cluster's time as one node knows it. It never goes back.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterTime {
-    /// Milliseconds to add to the machine's time; none before the store was heard.
+    /// Milliseconds to add to the machine's time; none before the store's first answer.
     offset: Option<i64>,
     learned_at: Boot,
     shown: Option<Timestamp>,
@@ -47,7 +48,7 @@ impl ClusterTime {
             return None;
         };
         let offset = latest - drifted;
-        // One slow answer must not leave us ahead for good.
+        // Eased step by step: one slow answer must not leave the estimate ahead for good.
         let eased = offset - (offset - least) / 8;
         self.offset = Some(eased.clamp(least, most.max(least)));
         let (ahead, behind) = (least.saturating_sub(latest), offset.saturating_sub(most));
@@ -61,7 +62,7 @@ impl ClusterTime {
         }
     }
 
-    /// The cluster's time at this moment; none before the store was heard.
+    /// The cluster's time at this moment; none before the store's first answer.
     pub fn now(&mut self, at: Boot) -> Option<Timestamp> {
         let now = Timestamp::from_millis(millis(at).saturating_add(self.offset?) - self.drifted(at));
         let held = self.shown.map_or(now, |shown| shown.max(now));
@@ -69,19 +70,19 @@ impl ClusterTime {
         Some(held)
     }
 
-    /// For how long it will stand still: the store's clock was set back, and what it names anew was decided already.
+    /// How long the cluster's time will still stand still after the store's clock was set back.
     pub fn held(&self, at: Boot) -> Option<Duration> {
         let now = millis(at).saturating_add(self.offset?) - self.drifted(at);
         let ahead = self.shown?.as_millis().saturating_sub(now);
         u64::try_from(ahead).ok().filter(|ahead| *ahead > 0).map(Duration::from_millis)
     }
 
-    /// The time that was last told, however long ago.
+    /// The last time that [`ClusterTime::now`] returned.
     pub fn shown(&self) -> Option<Timestamp> {
         self.shown
     }
 
-    /// The moment on this machine at which the cluster's time will be `at`, if its clock goes on as it does.
+    /// The moment on this machine at which the cluster's time will be `at`, unless a clock is set before.
     pub fn moment_of(&self, at: Timestamp) -> Boot {
         let undrifted = at.as_millis().saturating_sub(self.offset.unwrap_or(0));
         let drifts_by = undrifted.saturating_sub(millis(self.learned_at)).max(0) / (DRIFT - 1);

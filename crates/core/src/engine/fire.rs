@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use calendar::{Timestamp, Verdict};
+use calendar::{ExclusionVerdict as Verdict, Timestamp};
 
 use crate::model::{Attempt, Decided, Job, JobState, Origin, RunId, Skip, StoppedReason};
 use crate::policy::misfire::{Lateness, Policy};

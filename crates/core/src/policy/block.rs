@@ -1,4 +1,4 @@
-//! Blocking: what a run does that becomes due while others of its job are not done.
+//! Blocking: what a run does that becomes due while other runs of its job are open.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 use calendar::UnknownName;
 
-/// What a job wants when its runs meet.
+/// A job's policy for runs that would overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// One after the other.
     Serial,
-    /// The newcomer is skipped.
+    /// Skip the new run.
     Discard,
-    /// The newcomer takes the place of what is running.
+    /// Cancel what is running and start the new run.
     Cover,
     /// Side by side, up to a number if there is one.
     Concurrent(Option<NonZeroU32>),
@@ -46,14 +46,14 @@ pub fn admit(block: Block, running: u32, waiting_ahead: u32) -> Admission {
         Block::Serial => start_below(1, running, waiting_ahead),
         Block::Concurrent(Some(limit)) => start_below(limit.get(), running, waiting_ahead),
         Block::Concurrent(None) => Admission::Start,
-        // Nothing ever waits under these two; what waits since an edit is asked again by itself.
+        // Nothing waits under these two. A run that waits since an edit of the job is asked again anyway.
         Block::Discard if is_busy => Admission::Skip,
         Block::Cover if is_busy => Admission::Replace,
         Block::Discard | Block::Cover => Admission::Start,
     }
 }
 
-/// Those ahead have the first claim on free places, so a newcomer never overtakes them.
+/// Runs that wait already have the first claim on free slots, so a new run never overtakes them.
 fn start_below(limit: u32, running: u32, waiting_ahead: u32) -> Admission {
     if running.saturating_add(waiting_ahead) < limit { Admission::Start } else { Admission::Wait }
 }

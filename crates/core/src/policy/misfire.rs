@@ -1,4 +1,4 @@
-//! Misfires: what becomes of the instants that passed before anybody decided about them.
+//! Misfires: what becomes of the instants that passed before a node decided about them.
 //!
 //! The instants of a pause fall into three bands by their lateness. Up to [`GRACE`] they are on time; up to
 //! the job's threshold they run at once, marked late; beyond it they are missed, and the policy decides.
@@ -15,10 +15,10 @@ use calendar::{Rule, Timestamp, UnknownName};
 /// Up to this lateness an instant counts as on time, whatever the job's threshold.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// How many late instants, and how many missed ones, one decision lets run at most.
+/// At most this many late instants, and as many missed ones, run by one decision.
 pub const RUNS_MAX: usize = 1_000;
 
-/// What a job wants done with the instants it missed.
+/// A job's misfire policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfire {
     /// What becomes of them.
@@ -38,7 +38,7 @@ impl Default for Misfire {
 pub enum Policy {
     /// None of them runs.
     Skip,
-    /// The latest runs now and stands for the others.
+    /// The latest one runs now, in place of all of them.
     FireOnce,
     /// Each of them runs, the latest [`RUNS_MAX`] at most.
     FireAll,
@@ -103,7 +103,7 @@ pub enum Lateness {
 }
 
 impl Misfire {
-    /// The band that an instant falls into that is decided `lateness` after it was due.
+    /// The band of an instant that is decided `lateness` after it was due.
     pub fn judge(&self, lateness: Duration) -> Lateness {
         // The grace comes first, so a threshold below it changes nothing. A takeover costs seconds and is
         // no fault of the job; a threshold of zero would else turn every run into a misfire.
@@ -191,7 +191,7 @@ pub fn decide(rule: &Rule, misfire: &Misfire, after: Timestamp, now: Timestamp) 
     let Some(first) = rule.next_after(after).filter(|first| *first <= now) else {
         return catchup;
     };
-    let mut room = Room { late: RUNS_MAX, missed: misfire.policy.runs_max() };
+    let mut room = Allowance { late: RUNS_MAX, missed: misfire.policy.runs_max() };
     for at in newest_first(rule, first, now) {
         let lateness = Duration::from_millis(now.as_millis().abs_diff(at.as_millis()));
         let Some(mark) = room.take(misfire.judge(lateness)) else {
@@ -205,12 +205,12 @@ pub fn decide(rule: &Rule, misfire: &Misfire, after: Timestamp, now: Timestamp) 
 }
 
 /// How many more instants may run.
-struct Room {
+struct Allowance {
     late: usize,
     missed: usize,
 }
 
-impl Room {
+impl Allowance {
     /// The mark of the next older instant, if it may run.
     fn take(&mut self, lateness: Lateness) -> Option<Mark> {
         let (left, mark) = match lateness {

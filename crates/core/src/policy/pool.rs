@@ -1,8 +1,8 @@
-//! Pools: how many HTTP calls a node has in flight, and whose they are.
+//! Pools: how many HTTP calls a node has in flight, and how many of them each job and app may hold.
 //!
-//! Jobs whose targets answer slowly send apart, so that they do not hold up the others. A call that turns out to be slow
-//! leaves the fast pool while it is in flight. And no job and no app takes all of a pool: each may hold a multiple of what
-//! is still free (dynamic thresholds), so that something is free for the next one however many there are.
+//! Jobs whose targets answer slowly have a pool of their own, so that they do not hold up the others. A call that turns
+//! out to be slow leaves the fast pool while it is in flight. No job and no app takes all of a pool: each may hold a
+//! multiple of what is still free (dynamic thresholds), so that something is always free for the next one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use rustc_hash::FxHashMap;
 use crate::due::AppNumber;
 use crate::model::JobId;
 
-/// A send that takes longer is slow.
+/// A call that takes longer than this is slow.
 pub const SLOW_SEND: Duration = Duration::from_millis(500);
 
-/// How many slow sends within a minute a job may have and stay in the fast pool.
+/// A job stays in the fast pool with up to this many slow calls within a minute.
 const TOLERATED: usize = 10;
 
-/// A slow send counts while it is younger than this.
+/// A slow call counts while it is younger than this.
 const MINUTE_MS: i64 = 60_000;
 
-/// Where a job's sends go.
+/// The pool that a job's calls start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pool {
-    /// Where every job begins.
+    /// The pool in which every job begins.
     Fast,
-    /// Where jobs are that were slow too often.
+    /// The pool of jobs that were slow too often.
     Slow,
-    /// Where calls are that outlived the fast pool and found no place in the slow one. No call starts here.
+    /// The pool of calls that turned out to be slow and found no place in the slow pool. No call starts here.
     Overflow,
 }
 
@@ -56,25 +56,24 @@ pub fn is_within_app_share(held: usize, free: usize) -> bool {
     is_within_share(held, free, APP_SHARE)
 }
 
-/// How quick the sends of one job have been.
+/// The latest slow calls of one job.
 ///
-/// It is slow from the send that is one too many within a minute until no send was slow for a minute; a minute
-/// without any send is clean as well. It remembers the latest eleven slow sends, and of a job that has none,
-/// nothing.
+/// A job is slow from its eleventh slow call within a minute until a minute passes without a slow call; a minute without
+/// any call counts too. The latest eleven slow calls are remembered.
 ///
-/// When `now` jumps forwards, time has passed. When it goes back, the slow sends go back with it: the last one
-/// counts as of this moment and the distances stay, so a job is not held in the slow pool until the clock has
-/// reached its old future again.
+/// When `now` jumps forwards, time has passed. When it goes back, the slow calls are moved back with it: the last one
+/// counts as of this moment and the distances stay. Otherwise a job would stay in the slow pool until the clock has
+/// caught up.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// Rising, [`TOLERATED`] + 1 at most.
+    /// In ascending order, [`TOLERATED`] + 1 at most.
     slow_sends: VecDeque<Timestamp>,
-    /// Whether they were too many within a minute; holds while the last is younger than a minute.
+    /// Whether there were too many of them within a minute; stays true while the last is younger than a minute.
     was_too_slow: bool,
 }
 
 impl Pace {
-    /// Notes that a send of the job ended at `now` and took so long.
+    /// Records a call of the job that ended at `now` and took `took`.
     pub fn record(&mut self, now: Timestamp, took: Duration) {
         self.go_back_to(now);
         if took > SLOW_SEND {
@@ -89,7 +88,7 @@ impl Pace {
         self.slow_sends.is_empty()
     }
 
-    /// The pool that a send of the job goes to at `now`.
+    /// The pool that a call of the job starts from at `now`.
     pub fn pool(&self, now: Timestamp) -> Pool {
         if self.was_too_slow && !self.is_clean(now) { Pool::Slow } else { Pool::Fast }
     }
@@ -127,13 +126,13 @@ fn is_recent(sent: Timestamp, now: Timestamp) -> bool {
 pub struct Limits {
     /// Calls in flight from the fast pool.
     pub fast_open: u32,
-    /// Runs that wait for the fast pool.
+    /// Runs in memory that wait for the fast pool.
     pub fast_queue: u32,
     /// Calls in flight from the slow pool.
     pub slow_open: u32,
-    /// Runs that wait for the slow pool.
+    /// Runs in memory that wait for the slow pool.
     pub slow_queue: u32,
-    /// Calls in flight that outlived the fast pool and found no place in the slow one.
+    /// Calls in flight that turned out to be slow and found no place in the slow pool.
     pub overflow: u32,
 }
 
@@ -166,7 +165,7 @@ pub enum Room {
     Full,
 }
 
-/// The places of all pools, and whose calls are in them.
+/// The places of all pools, and how many each job and app holds.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     limits: Limits,
@@ -176,7 +175,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places that are all free.
+    /// All places free.
     pub fn new(limits: Limits) -> Places {
         Places { limits, ..Places::default() }
     }
@@ -214,8 +213,8 @@ impl Places {
         lower(&mut self.jobs, job, pool);
     }
 
-    /// A call from the fast pool is slow: it moves on to the slow pool, or to the overflow where its job or app has its
-    /// share of that. Where both are full it stays. Says where it is now.
+    /// Moves a call that turned out to be slow from the fast pool to the slow pool, or to the overflow if its job or app
+    /// holds its share of the slow pool. If both are full it stays. Returns the pool that the call is in afterwards.
     pub fn outlive(&mut self, app: AppNumber, job: JobId) -> Pool {
         let is_free = |pool: &Pool| self.room(*pool, app, job) == Room::Free;
         let Some(pool) = [Pool::Slow, Pool::Overflow].into_iter().find(is_free) else { return Pool::Fast };
@@ -224,8 +223,8 @@ impl Places {
         pool
     }
 
-    /// Whether so many calls of a job are in flight and slow that its next ones send apart, however long ago the last of
-    /// them began.
+    /// Whether so many slow calls of a job are in flight that its next ones start from the slow pool, however long ago the
+    /// last of them began.
     pub fn is_lingering(&self, job: JobId) -> bool {
         let open = self.jobs.get(&job).copied().unwrap_or_default();
         (open[Pool::Slow as usize] + open[Pool::Overflow as usize]) as usize > TOLERATED
@@ -236,8 +235,7 @@ impl Places {
     }
 }
 
-/// How many places a job or app holds in a pool. Its calls in the overflow count as slow ones: they would be there if it
-/// had room for them.
+/// Places that a job or app holds in a pool. Calls in the overflow count as calls in the slow pool.
 fn held<K: std::hash::Hash + Eq>(of: &FxHashMap<K, [u32; POOLS]>, key: &K, pool: Pool) -> usize {
     let open = of.get(key).copied().unwrap_or_default();
     let overflow = if pool == Pool::Slow { open[Pool::Overflow as usize] } else { 0 };

@@ -44,8 +44,8 @@ impl Retry {
         self.delay_after_told(attempt, Duration::ZERO, jitter)
     }
 
-    /// The same for a target that said when to come back: a `Retry-After` makes the wait longer, up to
-    /// [`RETRY_AFTER_MAX`], and never shorter. Jitter is added to it too, as many may have been told the same.
+    /// The same for a target that sent `Retry-After`: it makes the wait longer, up to [`RETRY_AFTER_MAX`], and never
+    /// shorter. Jitter is added to it too, because many callers may have been sent the same value.
     pub fn delay_after_told(&self, attempt: u32, retry_after: Duration, jitter: u16) -> Option<Duration> {
         let has_further = attempt < self.max_attempts;
         has_further.then(|| with_jitter(self.backoff(attempt).max(retry_after.min(RETRY_AFTER_MAX)), jitter))
@@ -89,7 +89,7 @@ pub struct Multiplier {
 impl Multiplier {
     const PER_MILLE_MAX: u32 = 1_000_000;
 
-    /// The factor of so many thousandths, if it is one.
+    /// A factor given in thousandths, if it is between 1 and 1,000.
     pub fn from_per_mille(per_mille: u32) -> Result<Multiplier, MultiplierError> {
         // A factor below 1 would hammer a target the harder the longer it fails.
         let is_factor = (1_000..=Multiplier::PER_MILLE_MAX).contains(&per_mille);

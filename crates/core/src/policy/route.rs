@@ -1,7 +1,7 @@
 //! Routes: which of an app's executors a run goes to, chosen exactly as XXL-JOB chooses.
 //!
-//! Whoever asks brings the addresses in the order of the app, random bits and the time. What a strategy remembers
-//! between two choices is memory of this node alone: it starts anew every day, and losing it only moves the load.
+//! The caller passes in the addresses in the order of the app, random bits and the time. What a strategy remembers
+//! between two choices is local to this node: it starts anew every day, and losing it only shifts load.
 
 mod list;
 mod ring;
@@ -13,15 +13,15 @@ use rustc_hash::FxHashMap;
 use crate::model::JobId;
 use crate::model::names::names;
 use list::Lists;
-use turns::{Counts, Order};
+use turns::{ChoiceCounts, Order};
 
-/// A job's counter that passed this begins anew, as do the counters of its addresses.
+/// A job's counter above this begins anew, as do the counters of its addresses.
 const COUNT_MAX: u32 = 1_000_000;
 
-/// Where a job's first turn is drawn from, so that not all jobs begin with the first executor.
+/// A job's first counter is drawn from this range, so that not all jobs begin with the first executor.
 const FIRST_TURNS: usize = 100;
 
-/// After this, what was remembered of the jobs is forgotten.
+/// The counters are forgotten after a day.
 const DAY_MS: u64 = 86_400_000;
 
 /// How a job chooses among the executors of its app.
@@ -34,24 +34,24 @@ pub enum Route {
     /// One after the other.
     #[default]
     Round,
-    /// Any.
+    /// A random one.
     Random,
-    /// Always the same for one job, as long as it is there.
+    /// The same one for a job as long as it is registered.
     ConsistentHash,
-    /// The one that got the fewest runs of the job.
+    /// The one that was sent the fewest runs of the job.
     LeastFrequentlyUsed,
     /// The one whose last run of the job is longest ago.
     LeastRecentlyUsed,
-    /// The first that answers.
+    /// The first that answers a probe.
     Failover,
-    /// The first that has nothing of the job to do.
+    /// The first that answers that it is running nothing of the job.
     Busyover,
     /// All of them, each with its part.
     ShardingBroadcast,
 }
 
 impl Route {
-    /// Whether a run may go to the one that it names, and to no other that is free.
+    /// Whether the choice is fixed: a run waits for the executor that the route names, even if another is free.
     pub const fn is_bound(self) -> bool {
         matches!(self, Route::First | Route::Last | Route::ConsistentHash)
     }
@@ -77,13 +77,13 @@ names!(
 pub enum Choice {
     /// To the address at this place of the list.
     At(usize),
-    /// Ask them in order whether they live; the first that says so gets it.
+    /// Probe them in order; the first that answers is sent the run.
     AskBeat,
-    /// Ask them in order whether they have nothing of this job to do; the first that says so gets it.
+    /// Ask them in order whether they are running the job; the first that is not is sent the run.
     AskIdle,
-    /// To each of them, as part `i` of as many as there are.
+    /// Send a part to each of them.
     All,
-    /// There is nobody to send it to.
+    /// The app has no executor.
     Nobody,
 }
 
@@ -104,14 +104,14 @@ pub fn retry_part(index: usize, count: usize) -> Choice {
 #[derive(Debug, Default)]
 pub struct Routes {
     rounds: Daily<u32>,
-    counts: Daily<Counts>,
+    counts: Daily<ChoiceCounts>,
     orders: Daily<Order>,
     lists: Lists,
 }
 
 impl Routes {
-    /// Chooses for a run of `job` among the `addresses` of its app. `bits` are random, and used where XXL-JOB
-    /// draws a number. The cost grows with the addresses where a strategy compares them, and with nothing else.
+    /// Chooses for a run of `job` among the `addresses` of its app. `bits` are random, and used where XXL-JOB draws a
+    /// number. The cost grows only with the number of addresses, and only for strategies that compare them.
     pub fn choose<A: AsRef<str>>(
         &mut self,
         route: Route,
@@ -144,7 +144,7 @@ impl Routes {
         }
     }
 
-    /// Forgets a job that is no more.
+    /// Forgets a job that was deleted.
     pub fn forget(&mut self, job: JobId) {
         self.rounds.jobs.remove(&job);
         self.counts.jobs.remove(&job);
@@ -162,8 +162,8 @@ impl Routes {
     }
 }
 
-/// What is remembered of jobs for a day. The day begins with the first choice, so that nodes do not all forget at
-/// once.
+/// What is remembered of jobs for a day. The day begins with the first choice, so that nodes do not all forget at the
+/// same time.
 #[derive(Debug)]
 struct Daily<T> {
     jobs: FxHashMap<JobId, T>,
@@ -177,7 +177,8 @@ impl<T> Default for Daily<T> {
 }
 
 impl<T> Daily<T> {
-    /// A clock that went back by more than a day begins a day too: nothing is remembered until an old future.
+    /// A clock that went back by more than a day begins a new day too; otherwise counters would be kept until the clock has
+    /// caught up.
     fn begin_day(&mut self, now: Timestamp) {
         let is_same_day = |since: Timestamp| now.as_millis().abs_diff(since.as_millis()) <= DAY_MS;
         if !self.since.is_some_and(is_same_day) {
@@ -193,7 +194,7 @@ impl<T: Default> Daily<T> {
     }
 }
 
-/// As many numbers as are wanted from the random bits that the caller brought (SplitMix64).
+/// A sequence of numbers from the caller's random bits (SplitMix64).
 #[derive(Debug)]
 struct Draws(u64);
 

@@ -1,6 +1,6 @@
 //! One app of the registry with its executors.
 //!
-//! An executor is in here while it beats or while people list it; when neither holds, nothing is kept of it.
+//! An executor is kept here while it beats or while people list it, and is forgotten otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,41 +11,41 @@ use calendar::Timestamp;
 use super::{Addresses, App, Beat, Change, ChangeKind, Dialect, Executor, Health, is_longer};
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct AppEntry {
     pub(super) app: App,
-    /// The number of what is routable; 0 before anybody looked.
+    /// The version of what is routable; 0 before the first change.
     pub(super) version: u64,
     /// By address, which is the order in which an app with automatic addresses is routed.
     executors: BTreeMap<Arc<str>, Executor>,
     definition: Definition,
 }
 
-/// Who defined an app.
+/// Where the definition of an app comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Definition {
-    /// Nobody: its executors beat, and that is all.
+    /// It has none: its executors beat, and that is all.
     Nobody,
-    /// A person at this node.
+    /// A request to this node, at this time.
     Here(Timestamp),
-    /// The store says so.
+    /// The store.
     Store,
 }
 
 /// What a snapshot says about one app.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct AppSnapshot {
     pub(super) app: Option<App>,
     pub(super) beats: Vec<Beat>,
 }
 
-impl Entry {
-    /// An app that nobody defined.
-    pub(super) fn new(name: &str) -> Entry {
+impl AppEntry {
+    /// An app without a definition.
+    pub(super) fn new(name: &str) -> AppEntry {
         let definition = Definition::Nobody;
-        Entry { app: App::auto(name), version: 0, executors: BTreeMap::new(), definition }
+        AppEntry { app: App::auto(name), version: 0, executors: BTreeMap::new(), definition }
     }
 
-    /// Defined by a person at this node.
+    /// Takes a definition that came in a request to this node.
     pub(super) fn define_here(&mut self, app: App, at: Timestamp) {
         self.define(app, at);
         self.definition = Definition::Here(at);
@@ -66,7 +66,7 @@ impl Entry {
         known_or_new(&mut self.executors, address, at).hear(dialect, at)
     }
 
-    /// It beats no more. Whether it did before.
+    /// Takes out the beat of an address; whether there was one.
     pub(super) fn lose(&mut self, address: &str) -> bool {
         let Some(executor) = self.executors.get_mut(address) else { return false };
         let was_beating = executor.last_beat.take().is_some();
@@ -78,7 +78,7 @@ impl Entry {
     }
 
     pub(super) fn sweep(&mut self, now: Timestamp, dead: Duration) -> Vec<Change> {
-        // A beat from the future is one of now: after the clock went back, nobody lives for ever.
+        // A beat from the future counts as one of now, so that no executor lives for ever after the clock went back.
         let in_the_past =
             |executor: &mut Executor| executor.last_beat = executor.last_beat.map(|at| at.min(now));
         self.executors.values_mut().for_each(in_the_past);
@@ -101,7 +101,7 @@ impl Entry {
     pub(super) fn replace(
         &mut self,
         now: Timestamp,
-        told: Told,
+        told: AppSnapshot,
         began: Timestamp,
         dead: Duration,
     ) -> Vec<Change> {
@@ -121,13 +121,13 @@ impl Entry {
         changes
     }
 
-    /// Whether there is no reason left to know it.
+    /// Whether nothing is left to remember: no definition and no executors.
     pub(super) fn is_forgotten(&self) -> bool {
         self.definition == Definition::Nobody && self.executors.is_empty()
     }
 
-    /// Does something that may change what is routable, and counts the version on if it did.
-    pub(super) fn watch<T>(&mut self, version: &mut u64, change: impl FnOnce(&mut Entry) -> T) -> T {
+    /// Makes a change, and raises the version if it changed what is routable.
+    pub(super) fn watch<T>(&mut self, version: &mut u64, change: impl FnOnce(&mut AppEntry) -> T) -> T {
         let before: Vec<(Arc<str>, Dialect)> =
             self.routable().map(|(address, how)| (address.clone(), how)).collect();
         let result = change(self);
@@ -150,7 +150,7 @@ impl Entry {
         open.map(|executor| (&executor.address, executor.dialect))
     }
 
-    /// How runs for this address speak, if they may be sent there.
+    /// The dialect of this address, if runs may be sent there.
     pub(super) fn route(&self, address: &str) -> Option<Dialect> {
         let executor = self.executor(address)?;
         self.is_routable(executor).then_some(executor.dialect)
@@ -180,7 +180,7 @@ impl Entry {
         is_there && executor.health() == Health::Good
     }
 
-    /// Loses those of whom `why`, asked with the address and the last beat, says so.
+    /// Takes out the executors for which `why`, given the address and the last beat, names a reason.
     fn lose_each(&mut self, why: impl Fn(&str, Timestamp) -> Option<ChangeKind>) -> Vec<Change> {
         let why = |executor: &Executor| why(&executor.address, executor.last_beat?);
         let lost =
@@ -196,7 +196,7 @@ fn known_or_new<'a>(
     address: &str,
     since: Timestamp,
 ) -> &'a mut Executor {
-    // Looked up first: the beats of known executors are most of what happens, and need no new key.
+    // Looked up first: most beats are of known executors and need no new key.
     if !executors.contains_key(address) {
         let executor = Executor::new(address, since);
         executors.insert(executor.address.clone(), executor);

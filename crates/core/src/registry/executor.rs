@@ -1,4 +1,4 @@
-//! What is known of one executor: that it lives, by its beats, and that it can be reached, by probes.
+//! What is known of one executor: whether it is alive, by its beats, and whether it can be reached, by probes.
 
 use std::sync::Arc;
 
@@ -7,31 +7,31 @@ use calendar::Timestamp;
 use super::ChangeKind;
 use crate::model::names::names;
 
-/// So many failed probes in a row make an executor suspect.
+/// This number of failed probes in a row makes an executor suspect.
 const FAILED_MAX: u32 = 2;
 
-/// How an executor speaks.
+/// The protocol that an executor speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
     /// XXL-JOB 2.2 to 3.4.
     #[default]
     Classic,
-    /// XXL-JOB from 3.5 on, where runs go to `/trigger`.
+    /// XXL-JOB from 3.5 on, which takes runs at `/trigger`.
     Trigger,
     /// Orth.
     Orth,
-    /// Ours.
+    /// Punctual's own protocol.
     Native,
 }
 
 names!(Dialect, "dialect", Classic = "classic", Trigger = "trigger", Orth = "orth", Native = "native");
 
-/// Whether an executor can be reached, as far as anybody tried.
+/// Whether an executor can be reached, by the probes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Nothing speaks against it.
+    /// No probe has failed twice in a row.
     Good,
-    /// It could not be reached, twice in a row.
+    /// It could not be reached twice in a row.
     Suspect,
 }
 
@@ -45,29 +45,29 @@ impl Health {
     }
 }
 
-/// An executor: a place where runs can be sent to.
+/// An executor that runs can be sent to.
 #[derive(Clone, Debug)]
 pub struct Executor {
-    /// Where it is, to the letter as it said or people typed: this is its identity.
+    /// Its address, exactly as it registered it or as people typed it. This is its identity.
     pub address: Arc<str>,
-    /// How it speaks.
+    /// Its dialect.
     pub dialect: Dialect,
-    /// When it was last heard; nothing while it is only listed by people.
+    /// When its last beat was received; none while it is only listed by people.
     pub last_beat: Option<Timestamp>,
-    /// Since when it is known without a break.
+    /// Since when it has been known without interruption.
     pub since: Timestamp,
-    /// Whether a beat is missing since the last one.
+    /// Whether a beat is missing by now.
     pub is_late: bool,
     /// Whether people listed it, under an app with manual addresses.
     pub is_listed: bool,
-    /// What its last beat said, which may be less than we learned.
+    /// The dialect of its last beat, which may say less than what a node found out since.
     said: Dialect,
-    /// In a row.
+    /// Failed probes in a row.
     failed_probes: u32,
 }
 
 impl Executor {
-    /// One that nobody has heard of.
+    /// An executor without beats or probes.
     pub(super) fn new(address: &str, since: Timestamp) -> Executor {
         Executor {
             address: address.into(),
@@ -81,20 +81,20 @@ impl Executor {
         }
     }
 
-    /// Whether it can be reached, as far as anybody tried.
+    /// Whether it can be reached, by the probes so far.
     pub fn health(&self) -> Health {
         if self.failed_probes < FAILED_MAX { Health::Good } else { Health::Suspect }
     }
 
-    /// Whether it registered and has neither left nor died.
+    /// Whether it has registered and has neither left nor died.
     pub fn is_beating(&self) -> bool {
         self.last_beat.is_some()
     }
 
-    /// A beat; one that is older than the last says nothing.
+    /// Notes a beat; one that is older than the last changes nothing.
     pub(super) fn hear(&mut self, dialect: Dialect, at: Timestamp) -> Option<ChangeKind> {
         let Some(last) = self.last_beat else {
-            // A new process. The only thing left of the old one is that people listed it.
+            // A new process: nothing is kept of the old one but whether people listed it.
             let is_listed = self.is_listed;
             *self = Executor { is_listed, dialect, said: dialect, ..Executor::new(&self.address, at) };
             self.last_beat = Some(at);
@@ -104,7 +104,7 @@ impl Executor {
             if dialect != self.said {
                 (self.dialect, self.said) = (dialect, dialect);
             }
-            // The same instant is the same beat, told again by the store.
+            // The same instant is the same beat, read from the store.
             self.is_late &= at == last;
             self.last_beat = Some(at);
         }
@@ -112,7 +112,7 @@ impl Executor {
     }
 
     pub(super) fn probed(&mut self, ok: bool, at: Timestamp) -> Option<ChangeKind> {
-        // One that began before it joined speaks of the process before.
+        // A probe that began before the executor joined was of the process before.
         if at < self.since {
             return None;
         }

@@ -1,13 +1,13 @@
-//! Access tokens in memory: they are compared and sent, and never printed.
+//! Access tokens in memory: compared and sent, and never printed.
 
 use std::fmt;
 
-/// A text that does not show itself.
+/// A text that `Debug` does not print.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Keeps a text.
+    /// Wraps a text.
     pub fn new(text: &str) -> Secret {
         Secret(text.into())
     }
@@ -17,7 +17,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether somebody showed the same text. How long it takes tells its length and nothing else.
+    /// Whether the shown text is the same. The time that the comparison takes reveals its length and nothing else.
     pub fn matches(&self, shown: &str) -> bool {
         let (ours, theirs) = (self.0.as_bytes(), shown.as_bytes());
         let differing = ours.iter().zip(theirs).fold(0, |bits, (a, b)| std::hint::black_box(bits | (a ^ b)));

@@ -1,4 +1,4 @@
-//! Lists of addresses that were seen lately, so that what is costly to compute from one is computed once.
+//! A cache of address lists, so that what is costly to compute from one is computed once.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::ring::Ring;
 /// ring takes 800 bytes: 13 MB at most, unless a single list is longer.
 const GENERATION_MAX: usize = 8_192;
 
-/// The addresses of an app as they were once.
+/// The addresses of an app at one time.
 #[derive(Debug, Default)]
 pub(super) struct List {
     addresses: Box<[Box<str>]>,
-    /// Where each address stands first; a list that people typed may name one twice.
+    /// The first position of each address; a list that people typed may name one twice.
     firsts: Box<[u32]>,
 }
 
@@ -27,12 +27,12 @@ impl List {
         List { addresses: addresses.iter().map(|address| address.as_ref().into()).collect(), firsts }
     }
 
-    /// How many different addresses there are.
+    /// Number of different addresses.
     pub(super) fn len(&self) -> usize {
         self.firsts.len()
     }
 
-    /// Where the `nth` of the different addresses stands.
+    /// The position of the `nth` of the different addresses.
     pub(super) fn place(&self, nth: usize) -> usize {
         self.firsts[nth] as usize
     }
@@ -47,14 +47,14 @@ impl List {
     }
 }
 
-/// A list, and its ring once somebody wanted it.
+/// A list, and its ring once that was needed.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct RoutedList {
     list: Arc<List>,
     ring: Option<Ring>,
 }
 
-impl Known {
+impl RoutedList {
     pub(super) fn list(&self) -> &Arc<List> {
         &self.list
     }
@@ -64,34 +64,35 @@ impl Known {
     }
 }
 
-/// The lists seen lately, by their hash. What is asked for moves to the young ones; when those are many, they
-/// become the old ones, and the old ones are dropped.
+/// The lists used lately, by hash, in two generations. A list that is used moves to the young generation; when that is
+/// full, it becomes the old generation, and the old one is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    young: FxHashMap<u64, Known>,
-    old: FxHashMap<u64, Known>,
+    young: FxHashMap<u64, RoutedList>,
+    old: FxHashMap<u64, RoutedList>,
     young_addresses: usize,
 }
 
 impl Lists {
-    pub(super) fn find<A: AsRef<str>>(&mut self, addresses: &[A]) -> &mut Known {
+    pub(super) fn find<A: AsRef<str>>(&mut self, addresses: &[A]) -> &mut RoutedList {
         let key = hash(addresses);
         if !self.young.get(&key).is_some_and(|known| known.list.is(addresses)) {
             let known = self.old.remove(&key).filter(|known| known.list.is(addresses));
-            let known = known.unwrap_or_else(|| Known { list: Arc::new(List::new(addresses)), ring: None });
+            let known =
+                known.unwrap_or_else(|| RoutedList { list: Arc::new(List::new(addresses)), ring: None });
             self.keep(key, known);
         }
         self.young.get_mut(&key).expect("it was found or put there")
     }
 
-    fn keep(&mut self, key: u64, known: Known) {
+    fn keep(&mut self, key: u64, known: RoutedList) {
         let addresses = known.list.addresses.len();
         if self.young_addresses + addresses > GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);
             self.young_addresses = 0;
         }
         self.young_addresses += addresses;
-        // Another list with the same hash makes way.
+        // Another list with the same hash is replaced.
         let replaced = self.young.insert(key, known);
         self.young_addresses -= replaced.map_or(0, |known| known.list.addresses.len());
     }

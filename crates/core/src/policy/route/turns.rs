@@ -1,4 +1,4 @@
-//! Whose turn it is among the addresses of one job, by how often or how lately each was chosen.
+//! The least frequently and the least recently used address of one job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use super::{COUNT_MAX, Draws};
 
 /// How often each address was chosen.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct ChoiceCounts {
     list: Arc<List>,
-    /// As the addresses of the list.
+    /// One for each address of the list.
     counts: Vec<u32>,
 }
 
-impl Counts {
-    /// The place of the address that was chosen least; of several, the one that stands first. An address that is
-    /// new begins with a number below that of the addresses, so that not every job rushes to it.
+impl ChoiceCounts {
+    /// The position of the address that was chosen least; of several, the first. The counter of a new address begins with a
+    /// random number below the number of addresses, so that not every job rushes to it.
     pub(super) fn take(&mut self, list: &Arc<List>, draws: &mut Draws) -> usize {
         if !Arc::ptr_eq(&self.list, list) {
             self.follow(list, draws);
@@ -45,16 +45,16 @@ impl Counts {
     }
 }
 
-/// In which order the addresses were chosen last.
+/// The order in which the addresses were last chosen.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     list: Arc<List>,
-    /// The addresses of the list, the one first whose turn is longest ago.
+    /// The addresses of the list, least recently chosen first.
     order: VecDeque<u32>,
 }
 
 impl Order {
-    /// The place of the address whose turn is longest ago. Those that are new come after all others.
+    /// The position of the address that was chosen least recently. New ones come after all others.
     pub(super) fn take(&mut self, list: &Arc<List>) -> usize {
         if !Arc::ptr_eq(&self.list, list) {
             self.follow(list);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::due::{AppNumber, Next, Verdict};
+use punctual_core::due::{AppNumber, DueHead as Next, PickVerdict as Verdict};
 use punctual_core::engine::fire::{Candidate, Rank, Wanted, decided_when_due, wanted};
 use punctual_core::model::{Job, JobId, RunId, Target};
 use punctual_core::policy::misfire::GRACE;
