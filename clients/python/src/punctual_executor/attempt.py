@@ -1,4 +1,4 @@
-"""One attempt at a run that this executor was given, with what is still to be said about it."""
+"""One attempt that this executor was given, with its unsent log, progress and report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .wire import Key, Run
 if TYPE_CHECKING:
     from .session import Session
 
-# What lies beyond the node's limit is dropped there. A little more is sent, so that the node sees it and says so.
+# The node drops lines beyond its limit. A little more is sent, so that the node notices and notes it in the log.
 LOG_ENOUGH = LOG_BYTES + 64 * LINE_BYTES
 
 
@@ -29,7 +29,7 @@ class Attempt:
         self.report: dict[str, Any] | None = None
         self.task: asyncio.Task[Any] | None = None
         self.timers: list[asyncio.TimerHandle] = []
-        # Why it was asked to end: cancelled, timed_out, stale or shutdown.
+        # Why it should end: cancelled, timed_out, stale or shutdown.
         self.why: str | None = None
         self.context = self._context()
         self._changed = changed
@@ -62,7 +62,7 @@ class Attempt:
         self._started_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def conclude(self, outcome: str, message: str, retry: bool = True) -> None:
-        """Makes the report. What is logged from now on is dropped."""
+        """Makes the report. Later log lines are dropped."""
         report = {**packing.key_fields(self.key), "outcome": outcome, "message": cut(message, MESSAGE_BYTES)}
         if self._started_at:
             report["started_at"] = self._started_at
@@ -93,7 +93,7 @@ class Attempt:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            # The loop is closed: the process ends, and nobody is left to be told.
+            # The loop is closed because the process ends.
             pass
 
     def _say(self, text: str) -> None:
@@ -117,7 +117,7 @@ class Attempt:
         return bool(self._lines or self._progress or self.report)
 
     def take_words(self, frame_max: int) -> list[str]:
-        """The messages with the lines and the progress that were not sent yet."""
+        """The messages with unsent lines and progress."""
         messages = packing.log(self.key, self._next_line, self._lines, frame_max)
         self._next_line += len(self._lines)
         self._lines.clear()

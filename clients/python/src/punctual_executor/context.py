@@ -1,4 +1,4 @@
-"""What a handler is given: the run, and how to talk about it while it lasts."""
+"""The context of a handler: its run, its log and its progress."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Part:
-    """Which part of a broadcast a run is."""
+    """The part of a broadcast that a run is."""
 
     index: int
     total: int
 
 
 class Cancellation:
-    """Set once the run should end. Like asyncio.Event, and of use in threads too."""
+    """Set once the run should end. Like asyncio.Event, and usable in threads too."""
 
     def __init__(self) -> None:
         self._loop_side = asyncio.Event()
@@ -36,7 +36,7 @@ class Cancellation:
         return await self._loop_side.wait()
 
     def wait_in_thread(self, timeout: float | None = None) -> bool:
-        """For plain handlers: sleeps so long, and tells whether the run should end."""
+        """For plain handlers: sleeps for that long, and returns whether the run should end."""
         return self._thread_side.wait(timeout)
 
     def set(self, reason: str = "") -> None:
@@ -47,7 +47,7 @@ class Cancellation:
 
 
 class Voice(Protocol):
-    """Where a context's lines and progress go."""
+    """Receives a context's lines and progress."""
 
     def say(self, line: str) -> None: ...
 
@@ -56,7 +56,7 @@ class Voice(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """One attempt at a run. `token` is the fencing token: hand it to whatever the handler changes."""
+    """One attempt at a run. `token` is the fencing token: pass it to the systems that the handler changes."""
 
     run: int
     job: int
@@ -68,7 +68,7 @@ class Context:
     payload: Any
     part: Part | None
     possible_duplicate: bool
-    # In seconds, counted from when the run came; None if it may take as long as it likes.
+    # In seconds, counted from when the run was received; None for no timeout.
     timeout: float | None
     cancelled: Cancellation = field(repr=False, compare=False)
     _voice: Voice = field(repr=False, compare=False)
@@ -78,5 +78,5 @@ class Context:
         self._voice.say(str(line))
 
     def progress(self, percent: float, note: str = "") -> None:
-        """Says how far the run has come. From any thread; only the newest counts."""
+        """Reports the progress of the run. From any thread; only the newest value counts."""
         self._voice.advance(percent, note)

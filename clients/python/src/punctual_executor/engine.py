@@ -1,4 +1,4 @@
-"""The heart of the executor: takes what nodes send, runs it, and sees to it that reports and credits get out."""
+"""The core of the executor: takes runs from nodes, runs handlers, and sends reports and credits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Engine:
         self.ledger = Ledger(timing.memory)
         self.sessions: list[Session] = []
         self.draining = False
-        # How many nodes there are, with those that cannot be reached. The fleet knows.
+        # The number of nodes, including those that cannot be reached, from the fleet.
         self.known: Callable[[], int] = lambda: len(self.sessions)
-        # Every attempt whose handler has not ended, also those that are reported or over.
+        # Every attempt whose handler has not ended, also if it is already reported or stale.
         self._busy: set[Attempt] = set()
         self._accounts: dict[str, Account] = {}
         self._changed = asyncio.Event()
@@ -43,7 +43,7 @@ class Engine:
     def opened(self, session: Session, stale: list[Key]) -> None:
         """After a welcome: repeats every report that was not kept, and gives credits."""
         for other in [one for one in self.sessions if one.node == session.node]:
-            # The node ended it when it saw our hello.
+            # The node ended the other session when it received this hello.
             self.closed(other)
         for key in stale:
             self._forget(key)
@@ -56,7 +56,7 @@ class Engine:
         session.wake.set()
 
     def closed(self, session: Session) -> None:
-        """Its credits are void, and what it had to say goes to another, or waits for one."""
+        """Its credits are void, and its unsent reports go to another session, or wait for one."""
         if session not in self.sessions:
             return
         self.sessions.remove(session)
@@ -69,7 +69,7 @@ class Engine:
         self.deal()
 
     def _account(self, session: Session) -> Account:
-        """What runs for a node outlives the session; credits and wishes do not."""
+        """Running attempts outlive the session; credits and `want` do not."""
         account = self._accounts.setdefault(session.node or "", Account())
         account.granted = account.wanted = 0
         return account
@@ -93,7 +93,7 @@ class Engine:
 
     def _take(self, session: Session, runs: list[Run]) -> None:
         if session not in self.sessions:
-            # Another session with this node has taken its place, and the node knows that these did not arrive.
+            # Another session with this node has replaced it, and the node knows that these runs did not arrive.
             return
         account = session.account
         account.granted = max(0, account.granted - len(runs))
@@ -171,7 +171,7 @@ class Engine:
         self._report(attempt)
 
     def _forget(self, key: Key) -> None:
-        """Ends a run about which nothing is to be said any more."""
+        """Ends a run without a report."""
         attempt = self.ledger.drop(key, self._loop.time())
         if attempt:
             self._interrupt(attempt, "stale", "it is over")
@@ -185,7 +185,7 @@ class Engine:
         self._changed.set()
 
     def _post(self, attempt: Attempt) -> None:
-        """Hands it to the session of its node, else to any; without one it waits for a welcome."""
+        """Passes it to the session of its node, else to any; without a session it waits for a welcome."""
         for session in self.sessions:
             if session.node == attempt.home.node:
                 return self._post_to(session, attempt)
@@ -198,7 +198,7 @@ class Engine:
         session.wake.set()
 
     def gather(self, session: Session) -> list[str]:
-        """All that is there to be sent, in order: logs, then reports with the new credits."""
+        """All unsent messages in order: logs, then reports with the new credits."""
         attempts = list(session.outbox.values())
         session.outbox.clear()
         words = [text for one in attempts for text in one.take_words(session.frame_max)]
@@ -213,7 +213,7 @@ class Engine:
         return [packing.encode({"type": "drain"})]
 
     def deal(self) -> None:
-        """Gives out the credits that are free. They count as given from now on."""
+        """Distributes the free credits. They count as given from now on."""
         if self.draining:
             return
         accounts = [session.account for session in self.sessions]
@@ -228,7 +228,7 @@ class Engine:
     # The end
 
     async def drain(self, limit: float | None) -> None:
-        """Takes nothing more, ends what there is, and waits until it is kept."""
+        """Takes no more runs, ends the running ones, and waits until their reports are kept."""
         self.draining = True
         for session in self.sessions:
             session.credits = 0
@@ -245,7 +245,7 @@ class Engine:
             self._interrupt(attempt, "shutdown", "the executor is shut down")
 
     def abandon(self) -> None:
-        """Lets go of the handlers that still run when everything else is over."""
+        """Abandons handlers that still run when everything else has ended."""
         for attempt in self._busy:
             attempt.stop_timers()
             attempt.context.cancelled.set("the executor is gone")

@@ -1,4 +1,4 @@
-"""What a handler raises to say more than that it failed."""
+"""Exceptions that a handler raises to report more than a failure."""
 
 
 class NoRetry(Exception):
@@ -6,4 +6,4 @@ class NoRetry(Exception):
 
 
 class Cancelled(Exception):
-    """The handler ended because it was asked to. For handlers in threads, which nobody can interrupt."""
+    """The handler ended because of a cancel. For handlers in threads, which cannot be interrupted."""

@@ -1,4 +1,4 @@
-"""What a program uses: says who it is, registers handlers, and serves until it is told to stop."""
+"""The interface for programs: settings, handlers and hooks, and serving until it is stopped."""
 
 from __future__ import annotations
 

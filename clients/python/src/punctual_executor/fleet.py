@@ -91,7 +91,7 @@ class Fleet:
             link.task = asyncio.create_task(self._keep(link))
 
     def _heard(self, link: Link, session: Session, nodes: list[str]) -> None:
-        """A node said who it is, or which nodes there are."""
+        """A node sent its name, or the list of nodes."""
         link.node, link.session, link.trouble = session.node, session, ""
         for other in self.links.values():
             # Two addresses of one node: with our hello it has ended the session on the other.
@@ -111,7 +111,7 @@ class Fleet:
             except ValueError as error:
                 logger.warning("a node told of an address that is none: %s", error)
                 continue
-            # The token does not leave an encrypted connection for one that is not.
+            # The token of an encrypted connection is not sent over a plain one.
             if url.startswith("wss:") or not secure:
                 usable.append(url)
         return usable
@@ -123,7 +123,7 @@ class Fleet:
             await self._elsewhere(link)
             began = asyncio.get_running_loop().time()
             delay = await self._session(link, backoff)
-            # A session that breaks at once is no better than none.
+            # The backoff starts anew only after a session that lasted.
             if asyncio.get_running_loop().time() - began > self.engine.timing.retry_most:
                 backoff.reset()
             if not self.closing:
@@ -141,7 +141,7 @@ class Fleet:
             await live[0].ended.wait()
 
     async def _session(self, link: Link, backoff: Backoff) -> float | None:
-        """One session. Gives back how long to wait if that is not as usual."""
+        """One session. Returns the wait before the next one, if it is not the usual one."""
         session = self.make(link.url)
         session.on_nodes = lambda one, nodes: self._heard(link, one, nodes)
         try:
@@ -162,12 +162,12 @@ class Fleet:
         except (OSError, WebSocketException, TimeoutError, asyncio.TimeoutError) as error:
             self._tell(link, f"{type(error).__name__}: {error}")
         except Exception:
-            # A mistake of ours. The runs go on, and the next attempt may go better.
+            # A bug in this client. The runs go on, and the next session may work.
             logger.exception("the session with %s failed", link.url)
         return None
 
     def _tell(self, link: Link, trouble: str, level: int = logging.WARNING) -> None:
-        """Says what is wrong, once for as long as it stays the same."""
+        """Logs a problem, once for as long as it stays the same."""
         if self.closing:
             return
         logger.log(level if trouble != link.trouble else logging.DEBUG, "node at %s: %s", link.url, trouble)

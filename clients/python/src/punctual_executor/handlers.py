@@ -42,7 +42,7 @@ def is_async(function: Function) -> bool:
 
 
 def tell(hooks: list[Function], *arguments: Any) -> None:
-    """Calls hooks that must not stop anything."""
+    """Calls hooks whose errors are only logged."""
     for hook in hooks:
         try:
             hook(*arguments)
@@ -80,7 +80,7 @@ async def _outcome(attempt: Attempt, handlers: Handlers) -> Result:
     except GeneratorExit:
         raise
     except BaseException as raised:
-        # SystemExit too: a handler that leaves must not take the other runs with it.
+        # SystemExit too: a handler that calls `exit` must not end the other runs.
         value, error = None, raised
     return _failed(attempt, error) if error is not None else _returned(attempt, value)
 
@@ -115,7 +115,7 @@ async def _in_thread(function: Function, context: Context) -> tuple[Any, BaseExc
         try:
             loop.call_soon_threadsafe(settle, value, error)
         except RuntimeError:
-            # The loop was closed meanwhile: nobody waits for it.
+            # The loop was closed meanwhile, so the result is not needed.
             pass
 
     threading.Thread(target=body, name=f"punctual-run-{context.run}", daemon=True).start()
@@ -128,7 +128,7 @@ def _returned(attempt: Attempt, value: Any) -> Result:
     try:
         return Result("succeeded", as_message(value))
     except (TypeError, ValueError, RecursionError) as error:
-        # The work is done, and doing it again would end in the same way.
+        # The work is done, and doing it again would end the same way.
         return Result("failed", f"its result cannot be sent: {describe(error)}", retry=False)
 
 
@@ -148,7 +148,7 @@ def _failed(attempt: Attempt, error: BaseException) -> Result:
 
 
 def as_message(value: Any) -> str:
-    """What a handler returned, as the message of the report."""
+    """The return value of a handler as the message of the report."""
     if value is None:
         return ""
     return value if isinstance(value, str) else encode(value)

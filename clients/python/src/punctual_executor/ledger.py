@@ -1,4 +1,4 @@
-"""What this executor was given: what it holds, which reports are not kept yet, and the fencing tokens it has seen."""
+"""The attempts of this executor: those it holds, those whose reports are not kept yet, and the fencing tokens seen."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Ledger:
         self.held: dict[Key, Attempt] = {}
         self.unkept: dict[Key, Attempt] = {}
         self._memory = memory
-        # Of each run the send with the greatest token, and whether that one was reported.
+        # For each run the send with the greatest token, and whether it was reported.
         self._greatest: dict[int, tuple[Key, bool]] = {}
         self._fading: deque[tuple[float, Key]] = deque()
 
     def judge(self, key: Key, now: float) -> str:
-        """Whether a run that comes is to be started, ignored (the report comes or came) or refused (it is stale)."""
+        """Whether a run should be started, ignored (its report follows or was sent) or refused (it is stale)."""
         self._forget(now)
         if key in self.held or key in self.unkept:
             return "ignore"
@@ -50,14 +50,14 @@ class Ledger:
             self._fading.append((now + self._memory, key))
 
     def drop(self, key: Key, now: float) -> Attempt | None:
-        """The run is over for us, and nothing is to be said about it. Gives back what was still held."""
+        """Forgets a run without a report. Returns what was still held."""
         attempt = self.held.pop(key, None)
         if attempt or self.unkept.pop(key, None):
             self._fading.append((now + self._memory, key))
         return attempt
 
     def holds(self) -> list[dict[str, int]]:
-        """What `hello` says. A report that is not kept is as good as not made: until the node has it, the run is ours."""
+        """The `holds` of `hello`: every attempt until a node has kept its report."""
         return [packing.key_fields(key) for key in islice(chain(self.held, self.unkept), HELD_MAX)]
 
     def _note(self, key: Key, reported: bool = False) -> None:

@@ -12,13 +12,13 @@ CAPACITY_MAX = 40_000
 HANDLERS_MAX = 20_000
 NUMBER_MAX = 2**53
 
-# The protocol allows 100,000 holds, but so many do not fit into a message of 4 MiB next to the handlers, and a run
-# that is missing in `holds` is taken for lost. So no more credits are given than can be said in one `hello`.
+# The protocol allows 50,000 holds, which may not fit into a message of 4 MiB beside the handlers, and an attempt that is
+# missing in `holds` is given up as lost. So no more credits are given than fit into one `hello`.
 HELD_MAX = 40_000
 HANDLER_BYTES_MAX = 1024 * 1024
 
 
 def cut(text: str, limit: int) -> str:
-    """The beginning of the text, in at most so many bytes of UTF-8. Lone surrogates, which are no text, become `?`."""
+    """The beginning of the text, in at most `limit` bytes of UTF-8. Lone surrogates become `?`."""
     data = text.encode("utf-8", "replace")
     return data[:limit].decode("utf-8", "ignore")

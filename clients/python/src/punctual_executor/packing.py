@@ -1,4 +1,4 @@
-"""What the executor says: JSON, and batches that keep to the limits of a message."""
+"""Messages of the executor: JSON, and batches within the limits of a message."""
 
 from __future__ import annotations
 

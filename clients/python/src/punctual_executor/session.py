@@ -32,7 +32,7 @@ class NodeError(Exception):
 
 
 class Hearing(ClientConnection):
-    """Notes when anything at all came, pings included: those are answered without us."""
+    """Notes when any frame was received, including pings, which the library answers itself."""
 
     heard = 0.0
 
@@ -63,7 +63,7 @@ class Session:
         self._socket: Hearing | None = None
 
     async def run(self) -> None:
-        """Raises what ended it; returns if it was us."""
+        """Raises the reason of the end; returns if this side ended the session."""
         socket = self._socket = await self._connect()
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -78,7 +78,7 @@ class Session:
             for task in tasks:
                 task.cancel()
             self._close()
-            # What is sent is sent; a peer that hangs must not hold up the next attempt.
+            # A peer that hangs must not delay the next session.
             await self._shut(socket)
 
     async def _connect(self) -> Hearing:
@@ -154,7 +154,7 @@ class Session:
         try:
             while not self.leaving:
                 await self.wake.wait()
-                # What ends in the same turn of the loop goes into the same message.
+                # Attempts that end in the same turn of the loop share a message.
                 await asyncio.sleep(0)
                 self.wake.clear()
                 for text in self.engine.gather(self):
@@ -189,7 +189,7 @@ class Session:
         self.wake.set()
 
     def abort(self) -> None:
-        """Ends the session without a word: the node has ended it already."""
+        """Ends the session without a goodbye, because the node has ended it already."""
         if self._socket:
             self._socket.transport.abort()
 

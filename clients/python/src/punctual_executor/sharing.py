@@ -1,4 +1,4 @@
-"""Who gets the free credits. With one node, that one; with several each has a share, and the rest goes where it is wanted."""
+"""Distributes free credits: all to a single node; a share to each of several, and the rest to those that ask."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class Account:
-    """What one node has of the capacity."""
+    """The part of the capacity that one node holds."""
 
     granted: int = 0
     running: int = 0
@@ -20,7 +20,7 @@ class Account:
 
 
 def deal(capacity: int, free: int, accounts: Sequence[Account], known: int) -> list[int]:
-    """How many credits each of the accounts gets. `known` counts the nodes without a session as well."""
+    """The new credits for each account. `known` counts the nodes without a session as well."""
     gifts = [0] * len(accounts)
     if free <= 0 or not accounts:
         return gifts
@@ -28,14 +28,14 @@ def deal(capacity: int, free: int, accounts: Sequence[Account], known: int) -> l
         gifts[0] = free
         return gifts
     free = _shares(capacity, free, accounts, known, gifts)
-    # Credits cannot be taken back from a node that does not use them. So something stays for those that may return.
+    # Credits cannot be taken back from a node that does not use them, so some stay for nodes that may return.
     absent = min(known - len(accounts), capacity // 4)
     _wants(free - absent, accounts, gifts)
     return gifts
 
 
 def _shares(capacity: int, free: int, accounts: Sequence[Account], known: int, gifts: list[int]) -> int:
-    # One share more than there are nodes: it is the part that goes to whoever wants it.
+    # One share more than there are nodes: it is the part for nodes that ask for more.
     share = max(1, capacity // (known + 1))
     for index in sorted(range(len(accounts)), key=lambda one: accounts[one].load):
         gift = max(0, min(free, share - accounts[index].load))

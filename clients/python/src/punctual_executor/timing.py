@@ -1,4 +1,4 @@
-"""How long the client waits for what. The defaults are those of the protocol; tests use shorter ones."""
+"""The timeouts of the client. The defaults are those of the protocol; tests use shorter ones."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Timing:
     retry_slow: float = 30.0
     # For the TCP connection with its upgrade, and again for the answer to `hello`.
     answer: float = 5.0
-    # How long a handler has to end once it was asked to.
+    # How long a handler may take to end after a cancel.
     grace: float = 5.0
     # How long fencing tokens are remembered after the report was kept.
     memory: float = 600.0
-    # How long a drain waits for `kept` once nothing runs any more: by then the node takes all of it for lost.
+    # How long a drain waits for `kept` after the last handler has ended: by then the node has given the attempts up.
     kept: float = 10.0
 
 

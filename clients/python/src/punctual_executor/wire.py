@@ -1,4 +1,4 @@
-"""What a node says: each message read and checked. A field that is not known is ignored, one that is wrong is an error."""
+"""Messages of a node, read and checked. Unknown fields are ignored, invalid ones are errors."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _run(fields: dict[str, Any]) -> Run:
 
 
 def _timeout(fields: dict[str, Any]) -> float | None:
-    # No timeout and one of zero mean the same: nothing could be done in no time.
+    # A timeout of zero means no timeout.
     milliseconds = 0 if _left_out(fields, "timeout_ms") else _number(fields, "timeout_ms")
     return milliseconds / 1000 or None
 
