@@ -1,23 +1,23 @@
-//! How often the interesting things came about. A simulation in which something never happens says nothing about it.
+//! Counters of the interesting events. A simulation in which an event never happens proves nothing about it.
 
 use punctual_core::model::{Close, Outcome, Skip};
 use punctual_core::policy::misfire::Policy;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// One number for everything that should happen sometimes.
+        /// A counter for every event that should happen sometimes.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
         }
 
         impl Counters {
-            /// All of them, by name.
+            /// All counters by name.
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)+]
             }
 
-            /// Adds what another world has seen.
+            /// Adds the counters of another world.
             pub fn add(&mut self, other: &Counters) {
                 $(self.$name += other.$name;)+
             }
@@ -32,43 +32,43 @@ counters! {
     succeeded,
     /// Runs that failed.
     failed,
-    /// Runs of which nobody knows.
+    /// Runs that were lost.
     lost,
     /// Runs that were cancelled.
     cancelled,
     /// Runs that were skipped one by one.
     skipped,
-    /// Runs that went on to wait.
+    /// Runs that were put off.
     waits,
     /// Runs that waited for their job.
     parked,
     /// Parked runs that were called back.
     unparked,
-    /// Runs brought about by the end of others.
+    /// Runs started by the end of others.
     children,
-    /// Broadcast runs that fell into parts.
+    /// Broadcast runs that were split into parts.
     wholes,
     /// Their parts.
     parts,
     /// Runs for which there was no executor.
     without_executor,
-    /// Times that an executor spoke of other apps' runs.
+    /// Times that an executor named other apps' runs.
     intrusions,
-    /// Executors that were asked to choose, and none said yes.
+    /// Runs for which all executors were asked and none accepted.
     nobody_chosen,
     /// Attempts that an executor was found to have lost.
     lost_by_doubt,
     /// Attempts that were timed out by a node that had taken them over.
     timed_out_after_adoption,
-    /// Attempts that an executor had for too long.
+    /// Attempts that a node timed out.
     timed_out_by_us,
     /// Reports of executors that knew only the number of a gate.
     known_by_number,
-    /// Executors that ended an attempt by wish and said so.
+    /// Attempts that an executor ended on request, and confirmed.
     kills_confirmed,
-    /// Executors that ended in order.
+    /// Executors that stopped cleanly.
     goodbyes,
-    /// Attempts of which nothing was heard.
+    /// Attempts without a report.
     attempt_lost,
     /// Attempts that took too long.
     attempt_timed_out,
@@ -76,7 +76,7 @@ counters! {
     takeover_with_ungated,
     /// A takeover met runs that were gated and open.
     takeover_with_gated,
-    /// A takeover met a run that had been under way for longer than a lease.
+    /// A takeover met a run that had been in flight for longer than a lease.
     takeover_with_long_run,
     /// Two nodes acquired shards of one dead node within the same second.
     two_adopt_at_once,
@@ -86,7 +86,7 @@ counters! {
     unknown_and_not_applied,
     /// A request was applied after it had been answered as unknown.
     applied_after_timeout,
-    /// A request was applied after whoever asked had crashed.
+    /// A request was applied after the node that sent it had crashed.
     applied_after_crash,
     /// A gate met a key that was taken, or a closed run.
     stale_gate_refused,
@@ -132,9 +132,9 @@ counters! {
     result_after_lost,
     /// A result was settled by a node that had not sent the attempt.
     settled_by_another,
-    /// A word between nodes was lost.
+    /// A hint between nodes was lost.
     hint_lost,
-    /// A result was settled by another node, and the word about it was lost.
+    /// A result was settled by another node, and the hint about it was lost.
     settled_by_another_and_hint_lost,
     /// A run was written when it was due already.
     written_after_due,
@@ -148,27 +148,27 @@ counters! {
     received_twice,
     /// An executor refused an old token.
     token_refused,
-    /// A job was set aside because its row made no sense.
+    /// A job was quarantined because its row could not be read.
     quarantined,
-    /// A wall time in a gap came to be named.
+    /// A schedule named a wall time in a gap.
     gap_crossed,
-    /// A wall time that is shown twice came to be named.
+    /// A schedule named a wall time in an overlap.
     overlap_crossed,
-    /// A run was sent that has something of its own in place of its job's.
+    /// A run was sent that has a timeout or retry of its own.
     sent_with_own,
-    /// A run was tried again as its own policy says.
+    /// A run was tried again by its own policy.
     retried_by_own,
-    /// A run that has something of its own was settled by a node that had not sent it.
+    /// A run with a timeout or retry of its own was settled by a node that had not sent it.
     own_settled_by_another,
-    /// The same key was handed over twice.
+    /// The same key was submitted twice.
     key_repeated,
-    /// The same backfill was asked twice.
+    /// The same backfill was requested twice.
     backfill_repeated,
     /// A change was answered.
     change_answered,
     /// A node stopped cleanly.
     clean_stops,
-    /// A node crashed with a request on its way.
+    /// A node crashed with a request in flight.
     crashed_in_flight,
     /// The store had no room.
     store_was_full,

@@ -1,28 +1,28 @@
-//! Numbers that look random and follow from the seed alone: splitmix64, drawn in order or asked for by name.
+//! Pseudo-random numbers from the seed alone: splitmix64, drawn in order or addressed by name.
 //!
-//! Whatever happens while a world runs (how long a request takes, what an executor says) is asked for by name, never
-//! drawn: leaving out one fault must not shift everything after it, else no failure would ever shrink.
+//! Everything that happens while a world runs (the latency of a request, the answer of an executor) is addressed by name,
+//! never drawn: leaving out one fault must not shift everything after it, or no failure could be shrunk.
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Draws in order, for what is decided before a world starts.
+/// Draws in order, for decisions before a world starts.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
-/// What a number is asked for. Each purpose has a stream of its own, so that one can change without the others.
+/// The purpose of a number. Each purpose has a stream of its own, so that one can change without the others.
 #[derive(Clone, Copy, Debug)]
 pub enum Stream {
     /// The shape of the world.
     Setup = 1,
     /// Jobs and commands.
     Workload,
-    /// What goes wrong.
+    /// Faults.
     Faults,
-    /// How long things take.
+    /// Durations.
     Latency,
-    /// What executors do.
+    /// Behaviour of executors.
     Executors,
-    /// What nodes get as randomness.
+    /// The randomness of nodes.
     Entropy,
 }
 
@@ -38,7 +38,7 @@ pub fn named(seed: u64, stream: Stream, first: u64, second: u64) -> u64 {
     mix(mix(bits ^ first.wrapping_mul(GOLDEN)).wrapping_add(second.wrapping_mul(0xd6e8_feb8_6659_fd93)))
 }
 
-/// Whether something happens that happens so many times in a million.
+/// Whether an event with this probability, in parts per million, happens.
 pub fn is_hit(number: u64, per_million: u32) -> bool {
     (number >> 8) % 1_000_000 < u64::from(per_million)
 }
@@ -79,7 +79,7 @@ impl Dice {
         self.between(base, (base * 2 - 1).min(high))
     }
 
-    /// True so many times in a hundred.
+    /// True with this probability, in per cent.
     pub fn percent(&mut self, chance: u64) -> bool {
         self.between(0, 99) < chance
     }

@@ -1,4 +1,4 @@
-//! Executors and agents: they take attempts, run them for a while, and say how they ended, more or less truthfully.
+//! Executors and agents: they take attempts, run them for a while, and report their ends, more or less truthfully.
 
 use punctual_core::model::{Attempt, AttemptOutcome, JobId, LogId, RunId, Text, Token};
 use rustc_hash::FxHashMap;
@@ -10,23 +10,23 @@ use crate::setup::Character;
 /// One executor.
 #[derive(Debug)]
 pub struct SimExecutor {
-    /// What it is like.
+    /// Its character.
     pub character: Character,
     /// Whether its process runs.
     pub is_up: bool,
-    /// Which start of its process.
+    /// The number of its process's start.
     pub life: u32,
-    /// Until then everything takes far longer.
+    /// Everything takes far longer until then.
     pub slow_until: Micros,
     /// The greatest token it accepted, per run. It is kept through a crash, as an executor that fences has to.
     accepted: FxHashMap<RunId, Token>,
-    /// What it runs.
+    /// The attempts that it runs.
     pub running: FxHashMap<(RunId, Attempt, Token), Running>,
-    /// When a node last heard that it is there.
+    /// When a node last received its beat.
     pub heard_at: Micros,
-    /// Since when it has been heard without a break.
+    /// Since when its beats have been received without a gap.
     pub known_since: Micros,
-    /// Whether it has become well for good.
+    /// Whether it is healthy for the rest of the world.
     pub is_well: bool,
 }
 
@@ -47,35 +47,35 @@ pub struct Offer {
     pub is_http: bool,
 }
 
-/// Something that an executor runs.
+/// An attempt that an executor runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Of which job.
+    /// The job.
     pub job: JobId,
     /// The number of its gate.
     pub log: Option<LogId>,
-    /// Since when.
+    /// When it began.
     pub since: Micros,
 }
 
-/// Where an executor is, by its place in the list.
+/// The address of an executor, by its index.
 pub fn address(index: usize) -> Text {
     Text::Owned(format!("http://x{index}"))
 }
 
-/// The place in the list of whoever is there.
+/// The index of the executor at an address.
 pub fn at(address: &str) -> Option<usize> {
     address.strip_prefix("http://x")?.parse().ok()
 }
 
-/// What an executor makes of an attempt that arrives.
+/// How an executor receives an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// It runs it, and says this after this long.
+    /// It runs it, and reports this after this time.
     Runs(Micros, AttemptOutcome),
-    /// It runs it and will never say anything.
+    /// It runs it and never reports.
     Hangs,
-    /// It has no room for it.
+    /// It declines it for lack of room.
     Declines,
     /// It has seen a greater token for this run, or this one already.
     RefusesToken,
@@ -97,7 +97,7 @@ impl SimExecutor {
         }
     }
 
-    /// Its process dies: what it ran and what it had to say is forgotten.
+    /// Its process dies and forgets its attempts and reports.
     pub fn crash(&mut self) {
         self.is_up = false;
         self.life += 1;
@@ -105,7 +105,7 @@ impl SimExecutor {
         self.known_since = Micros::MAX;
     }
 
-    /// A node hears that it is there. After so long a break nobody knew of it any more.
+    /// A node receives its beat. After a gap of `dead` it counts as newly registered.
     pub fn is_heard(&mut self, now: Micros, dead: Micros) {
         if self.known_since == Micros::MAX || now >= self.heard_at + dead {
             self.known_since = now;
@@ -113,12 +113,12 @@ impl SimExecutor {
         self.heard_at = now;
     }
 
-    /// Whether it says that it has a run of this job.
+    /// Whether it answers that it has a run of this job.
     pub fn says_it_has(&self, job: JobId) -> bool {
         !self.character.says_idle && self.running.values().any(|running| running.job == job)
     }
 
-    /// Takes an attempt, or does not.
+    /// Receives an attempt.
     pub fn take(&mut self, seed: u64, now: Micros, offer: Offer) -> Reception {
         let Offer { run, job, attempt, token, log, is_http } = offer;
         let character = self.character;
@@ -157,7 +157,7 @@ impl SimExecutor {
         Reception::Runs(length, outcome)
     }
 
-    /// Whether it lies about this attempt: it says something else a little later.
+    /// Whether it lies about this attempt: it reports another outcome a little later.
     pub fn lies(&self, seed: u64, run: RunId, attempt: Attempt) -> bool {
         let roll = named(seed, Stream::Executors, run.0, u64::from(attempt.0) | 7 << 56);
         self.character.lies && !self.is_well && is_hit(roll, 100_000)

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: decided before a world starts, as a list. A failing world shrinks by leaving out entries.
+//! The faults of a world: a list that is decided before it starts. A failing world shrinks by leaving out entries.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ const SECOND: Micros = 1_000_000;
 pub enum FaultKind {
     /// A node's process is killed at any moment.
     Crash,
-    /// It is killed around its next write: before it is applied, after it, or with it still on its way.
+    /// It is killed around its next write: before the write is applied, after it, or while it is in flight.
     CrashAtWrite,
-    /// It gets no processor for a while.
+    /// It gets no CPU for a while.
     Pause,
-    /// It is asked to stop, and starts again later.
+    /// It is stopped cleanly, and starts again later.
     CleanStop,
     /// A request does not reach the store, and the node does not know.
     LostRequest,
@@ -24,7 +24,7 @@ pub enum FaultKind {
     LostAnswer,
     /// A request times out and is applied later.
     LateCommit,
-    /// The store answers nobody for a while; what reached it waits.
+    /// The store answers no request for a while; requests that reached it wait.
     Stall,
     /// All connections to the store break at once.
     Disconnect,
@@ -50,7 +50,7 @@ pub enum FaultKind {
     ExecutorCrash,
     /// An executor takes far longer for a while.
     ExecutorSlow,
-    /// What nodes tell each other is lost, late or doubled for a while.
+    /// Hints between nodes are lost, late or doubled for a while.
     Hints,
 }
 
@@ -165,18 +165,18 @@ impl fmt::Debug for Kinds {
     }
 }
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// When.
+    /// When it happens.
     pub at: Micros,
-    /// What.
+    /// Its kind.
     pub kind: FaultKind,
-    /// To which node or executor, modulo how many there are.
+    /// The node or executor, modulo their number.
     pub whom: usize,
-    /// How long, or by how much.
+    /// Its length or amount.
     pub length: Micros,
-    /// Whatever else there is to choose.
+    /// Random bits for further choices.
     pub choice: u64,
 }
 
@@ -187,7 +187,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Which kinds are on: mostly about half, sometimes none, one or nearly all.
+/// Draws the kinds that are on: mostly about half, sometimes none, one or nearly all.
 pub fn swarm(dice: &mut Dice) -> Kinds {
     let chance = dice.pick(&[0, 12, 30, 30, 50, 50, 50, 80]);
     let mut kinds = Kinds::default();
@@ -202,7 +202,7 @@ pub fn swarm(dice: &mut Dice) -> Kinds {
     kinds
 }
 
-/// Everything that goes wrong in a world of this length, in the order of time.
+/// Draws the faults of a world of this length, in order of time.
 pub fn plan(dice: &mut Dice, kinds: Kinds, length: Micros) -> Vec<Fault> {
     let mut faults = Vec::new();
     for kind in FaultKind::ALL {

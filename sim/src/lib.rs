@@ -1,9 +1,9 @@
-//! Whole clusters in one process on a virtual clock: nodes, a store that fails, a network that loses, executors that
-//! lie, and a checker that shares no code with the engine.
+//! Whole clusters in one process on a virtual clock: nodes, a store that fails, a network that loses messages, executors
+//! that lie, and a checker that shares no code with the engine.
 //!
-//! A world is decided by one number. [`WorldSetup`](setup::WorldSetup) says from it what there is and what goes wrong and when;
-//! [`World`](world::World) lets it happen; [`Checker`](check::Checker) says what was promised and not kept. A world
-//! that fails is shrunk by leaving out parts of its setup.
+//! A world is decided by one number, the seed. [`WorldSetup`](setup::WorldSetup) derives the nodes, jobs and faults from it;
+//! [`World`](world::World) runs them; [`Checker`](check::Checker) reports broken promises. A world that fails is shrunk by
+//! leaving out parts of its setup.
 #![warn(missing_docs)]
 
 pub mod check;

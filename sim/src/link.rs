@@ -1,8 +1,8 @@
-//! The line between the nodes and the world: what a node asks of its ports leaves here, and answers come back here.
+//! The link between the nodes and the world: calls of a node's ports leave here, and answers come back here.
 //!
-//! A node is polled by the world on one thread. While it is polled it can only drop things into the outbox; the world
-//! empties the outbox afterwards and decides what becomes of each. So nothing a node does has an effect outside it
-//! until the world says so, and a node can be dropped at any await without taking its requests back.
+//! The world polls a node on one thread. While it is polled, a node can only put calls into the outbox; the world empties
+//! the outbox afterwards and decides about each call. So nothing that a node does has an effect outside it until the world
+//! decides, and a node can be dropped at any await without undoing its requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,16 +21,16 @@ use rustc_hash::FxHashMap;
 use crate::dice::{Stream, named};
 use crate::store::{Request, StoreAnswer};
 
-/// Virtual time in microseconds since the world began. Nothing in the world can see it.
+/// Virtual time in microseconds since the world began. No part of the world can read it.
 pub type Micros = u64;
 
-/// What a store answers.
+/// The store's answer.
 pub type Reply = Result<StoreAnswer, StoreError>;
 
-/// Something that a node asked of a port.
+/// A call of a port by a node.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// A question to the store, by its number.
+    /// A request to the store, with its number.
     Request(u64, Request),
     /// Attempts to be sent.
     Send(Vec<Dispatched>),
@@ -40,11 +40,11 @@ pub enum Outgoing {
     Probe(Vec<Probe>),
     /// Reports that are kept.
     Acknowledge(Vec<Receipt>),
-    /// A word to another node.
+    /// A hint to another node.
     Tell(NodeId, Hint),
 }
 
-/// What all ports of a world have in common.
+/// The state that all ports of a world share.
 #[derive(Debug, Default)]
 pub struct WorldLink {
     now: AtomicU64,
@@ -71,17 +71,17 @@ impl WorldLink {
         Timestamp::from_millis(self.store_now.load(Ordering::Relaxed))
     }
 
-    /// Takes everything that was asked since the last time, into `into`.
+    /// Moves all calls since the last time to `into`.
     pub fn empty_outbox(&self, into: &mut Vec<Outgoing>) {
         into.append(&mut held(&self.outbox));
     }
 
-    /// Leaves the answer to a question for whoever waits for it.
+    /// Leaves the answer to a request for the task that waits for it.
     pub fn answer(&self, request: u64, reply: Reply) {
         held(&self.replies).insert(request, reply);
     }
 
-    /// Forgets an answer that nobody waits for any more.
+    /// Drops the answer to a request that no task waits for any more.
     pub fn forget(&self, request: u64) {
         held(&self.replies).remove(&request);
     }
@@ -90,7 +90,7 @@ impl WorldLink {
         held(&self.outbox).push(outgoing);
     }
 
-    /// Asks the store and waits for what the world makes of it.
+    /// Sends a request to the store, and waits for the answer that the world decides on.
     pub fn ask(self: &Arc<WorldLink>, request: Request) -> PendingReply {
         let number = self.last_request.fetch_add(1, Ordering::Relaxed) + 1;
         self.put(Outgoing::Request(number, request));
@@ -102,7 +102,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A question that waits for its answer. The world polls it again when there is one.
+/// A request that waits for its answer. The world polls it again when there is one.
 pub struct PendingReply {
     link: Arc<WorldLink>,
     number: u64,

@@ -1,4 +1,4 @@
-//! The binary `sim`: replays one seed, or runs many and says what they found.
+//! The binary `sim`: replays one seed, or runs many and reports the failures.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a terminal")]
 
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ usage: sim --seed N [OPTIONS]                  replay one world and print its en
 what a small world leaves out, for --seed:
   --length-us N --nodes N --jobs N --without KIND,… --faults N,…|none --commands N,…|none";
 
-/// What was asked.
+/// The arguments of the command.
 #[derive(Default)]
 struct SimArguments {
     seed: Option<u64>,
@@ -43,7 +43,7 @@ struct SimArguments {
 }
 
 fn main() -> ExitCode {
-    // A panic inside a world is caught and told with its seed.
+    // A panic inside a world is caught and reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let words: Vec<String> = std::env::args().skip(1).collect();
     let asked = match read(&words) {

@@ -1,4 +1,4 @@
-//! Bugs that are switched on to see whether they are found: in the nodes, and at the seam between them and the store.
+//! Planted bugs, to test that the simulator finds them: in the nodes, and at the seam between them and the store.
 
 use punctual_node::Planted;
 
@@ -9,7 +9,7 @@ use crate::setup::{Plant, Shape, WorldSetup};
 pub enum Bug {
     /// In every node.
     Node(Planted),
-    /// In the store, or in what carries its answers.
+    /// In the store, or in the connection to it.
     Seam(Plant),
 }
 

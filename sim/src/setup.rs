@@ -1,4 +1,4 @@
-//! What a seed stands for: the shape of a world, what happens in it, and what goes wrong.
+//! The world of a seed: its shape, its workload and its faults.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::faults::{self, Fault, Kinds};
 use crate::link::{Drift, Micros};
 use crate::workload::{self, Command, JobPlan};
 
-/// The length of a world, if nobody says otherwise.
+/// The default length of a world.
 pub const SIX_HOURS: Micros = 6 * HOUR;
-/// How long a world is left in peace at its end.
+/// The time without faults at the end of a world.
 pub const PEACE: Micros = 10 * 60 * 1_000_000;
 const HOUR: Micros = 3_600 * 1_000_000;
 
@@ -35,18 +35,18 @@ const MOMENTS: [&str; 10] = [
     "2026-08-20T12:00:00Z",
 ];
 
-/// What an executor is like.
+/// The character of an executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Character {
     /// The app it belongs to.
     pub app: usize,
     /// Whether it refuses a token that is not above the last it accepted for the run.
     pub checks_tokens: bool,
-    /// Whether it sometimes says success and then failure, or the other way round.
+    /// Whether it sometimes reports success and then failure, or the other way round.
     pub lies: bool,
-    /// Whether it reports to any node, not to the one that sent.
+    /// Whether it reports to any node, not only to the one that sent the attempt.
     pub reports_anywhere: bool,
-    /// Whether it ends what it is told to end.
+    /// Whether it ends attempts on request.
     pub obeys_kills: bool,
     /// How many attempts in a million fail.
     pub fails: u32,
@@ -58,35 +58,35 @@ pub struct Character {
     pub length_ms: u64,
     /// How wrong its clock is, in milliseconds.
     pub clock_off_ms: i64,
-    /// How often it says that it is there.
+    /// The interval of its beats.
     pub beat: Micros,
-    /// Whether it always says that it has nothing to do, as some do.
+    /// Whether it always answers that it is idle, as some executors do.
     pub says_idle: bool,
-    /// Whether it knows attempts by the numbers of their gates only.
+    /// Whether it identifies attempts by the numbers of their gates only.
     pub calls_back: bool,
 }
 
-/// How long requests take.
+/// The latency of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// At least, one way, in microseconds.
+    /// The least, one way, in microseconds.
     pub least: u64,
-    /// At most, mostly.
+    /// The usual maximum.
     pub most: u64,
-    /// How many in a million take far longer.
+    /// Requests in a million that take far longer.
     pub slow: u32,
-    /// At most, then.
+    /// The maximum of those.
     pub slowest: u64,
 }
 
 /// A whole world before it starts.
 #[derive(Clone, Debug)]
 pub struct WorldSetup {
-    /// The number it all follows from.
+    /// The seed.
     pub seed: u64,
-    /// What the store's clock shows at the beginning.
+    /// The store's clock at the beginning.
     pub start: i64,
-    /// How long things go wrong.
+    /// How long faults happen.
     pub length: Micros,
     /// How many nodes there are.
     pub nodes: usize,
@@ -106,25 +106,25 @@ pub struct WorldSetup {
     pub key_ttl: Duration,
     /// How many apps there are.
     pub apps: usize,
-    /// Apps whose executors do not register, because people said where they are.
+    /// Apps whose executors do not register, because people listed their addresses.
     pub manual: Vec<bool>,
     /// The executors.
     pub executors: Vec<Character>,
     /// The jobs.
     pub jobs: Vec<JobPlan>,
-    /// What is asked.
+    /// The commands of clients.
     pub commands: Vec<Command>,
     /// Which kinds of faults there are.
     pub kinds: Kinds,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// The app whose executors take every attempt and answer none, also in peace.
+    /// The app whose executors take every attempt and answer none, also in the time without faults.
     pub hung: Option<usize>,
     /// A bug at the seam between nodes and store.
     pub plant: Option<Plant>,
 }
 
-/// A shape that is given to a drawn world, so that a rare corner comes about in it.
+/// A shape that is imposed on a drawn world, so that a rare case occurs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// As it was drawn.
@@ -147,24 +147,24 @@ impl Shape {
     }
 }
 
-/// Bugs of a store and of what carries its answers, for the simulator to find.
+/// Bugs of a store and of the connection to it, for the simulator to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A clock is advanced in one transaction, and the runs are written in another.
     PlanInTwo,
-    /// A gate is granted whoever has its key.
+    /// A gate is granted even if another attempt has its key.
     GateWithoutKey,
-    /// Whether a lease has expired is judged by the clock of whoever asks.
+    /// The expiry of a lease is judged by the clock of the asking node.
     ExpiryByAskersClock,
     /// A late result overwrites the one that was there.
     LateResultWins,
-    /// A commit whose answer was lost is told as one that did not happen.
+    /// A commit whose answer was lost is reported as one that did not happen.
     UnknownToldAsFailure,
     /// After a failover numbers are given out a second time.
     NumbersReused,
     /// A settlement is answered before it is written.
     SettledEarly,
-    /// The end of any part is told as the end of all of them.
+    /// The end of any part is reported as the end of all parts.
     JoinedEarly,
     /// Parked runs are called back job by job.
     CalledJobByJob,
@@ -185,7 +185,7 @@ impl Plant {
     ];
 }
 
-/// What to leave out of a world: how it is shrunk.
+/// The parts that shrinking leaves out of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// End after this.

@@ -1,9 +1,8 @@
-//! Shrinking: a world that fails, made as small as it still fails.
+//! Shrinking: finds a smaller world with the same failure.
 //!
 //! Kinds of faults are switched off one after the other, then the world gets shorter, with fewer nodes and jobs, then
-//! single faults and commands are left out by halves, quarters and so on (ddmin). Whatever still breaks the same promise
-//! is kept. Since latencies and executors are asked for by name and not drawn, leaving something out changes
-//! little else.
+//! single faults and commands are left out by halves, quarters and so on (ddmin). A cut that still breaks the same promise
+//! is kept. Because latencies and executors are addressed by name and not drawn, leaving something out changes little else.
 
 use crate::check::Violation;
 use crate::faults::FaultKind;
@@ -11,19 +10,19 @@ use crate::link::Micros;
 use crate::setup::{Cut, WorldSetup};
 use crate::sweep::run;
 
-/// How many worlds are tried at most.
+/// The most worlds that are tried.
 const TRIES_MAX: u32 = 400;
 
-/// A failing world, made small.
+/// A shrunk world.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// What is left out.
+    /// The parts that are left out.
     pub cut: Cut,
-    /// What still goes wrong.
+    /// The failure that remains.
     pub violation: Violation,
-    /// How many worlds were tried.
+    /// Number of worlds that were tried.
     pub tries: u32,
-    /// How many faults and commands are left.
+    /// Number of faults and commands that are left.
     pub left: (usize, usize),
 }
 
@@ -76,7 +75,7 @@ impl Shrinker<'_> {
 
     fn shorten(&mut self) {
         let whole = (self.make)().cut(&self.cut).length;
-        // What broke before the end breaks without what comes after.
+        // A failure before the end does not need what comes after it.
         if 0 < self.failed_at && self.failed_at < whole {
             self.keep(Cut { length: Some(self.failed_at + 1), ..self.cut.clone() });
             return;

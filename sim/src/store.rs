@@ -1,5 +1,5 @@
-//! The store as nodes meet it: every verb becomes a request that travels, is applied at some moment, and is answered,
-//! or not. The world decides which; here are only the requests and how each is applied to the memory store.
+//! The store as nodes see it: every verb becomes a request that travels, is applied at some moment, and is answered or
+//! not. The world decides; here are only the requests and how each is applied to the memory store.
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::link::{Reply, WorldLink};
 /// A job's row, or why it cannot be read.
 pub type ReadJob = (JobId, Result<JobRow, StoreError>);
 
-/// A question to the store, with everything it needs: it outlives whoever asked.
+/// A request to the store with all its data: it outlives the node that sent it.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// [`Store::renew`].
@@ -84,7 +84,7 @@ pub enum Request {
     Bury(Duration),
 }
 
-/// What the store says to a request.
+/// The store's answer to a request.
 #[derive(Clone, Debug)]
 pub enum StoreAnswer {
     /// To [`Request::Renew`].
@@ -260,7 +260,7 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The store at the end of a line that the world holds.
+/// The store behind a link that the world controls.
 pub struct Distant {
     link: Arc<WorldLink>,
 }

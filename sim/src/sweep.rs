@@ -1,4 +1,4 @@
-//! Many worlds: run on two threads, counted together, each failure with its seed.
+//! Runs many worlds on two threads, adds up their counters, and lists failures by seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -10,20 +10,20 @@ use crate::link::Micros;
 use crate::setup::WorldSetup;
 use crate::world::{World, WorldOutcome};
 
-/// What became of many worlds.
+/// The result of many worlds.
 #[derive(Clone, Debug, Default)]
 pub struct Swept {
-    /// How many.
+    /// Number of worlds.
     pub worlds: u64,
-    /// How long they lasted together.
+    /// Their virtual time in all.
     pub simulated: Micros,
-    /// Processor time, in seconds, as far as the system says.
+    /// CPU seconds; 0 if the system does not tell.
     pub cpu_s: f64,
-    /// How many things happened.
+    /// Number of events.
     pub events: u64,
-    /// What came about.
+    /// The counters.
     pub counters: Counters,
-    /// Those that broke a promise, by seed.
+    /// Worlds that broke a promise, by seed.
     pub failures: Vec<(u64, Violation)>,
 }
 
@@ -48,7 +48,7 @@ pub fn run(setup: WorldSetup) -> WorldOutcome {
     run_world(World::new(setup))
 }
 
-/// Runs one world and writes down what happens in it.
+/// Runs one world and records its trace.
 pub fn run_traced(setup: WorldSetup, only: Option<String>) -> WorldOutcome {
     run_world(World::new(setup).traced(only))
 }
@@ -69,7 +69,7 @@ fn run_world(world: World) -> WorldOutcome {
     })
 }
 
-/// Runs worlds from a seed on, on two threads, until `is_enough` says so; it is asked with every world that is done.
+/// Runs worlds from a seed on, on two threads, until `is_enough` returns true; it is called after every world.
 pub fn sweep(
     from: u64,
     make: &(dyn Fn(u64) -> WorldSetup + Sync),
@@ -125,7 +125,7 @@ pub fn sweep_range(from: u64, count: u64, make: &(dyn Fn(u64) -> WorldSetup + Sy
     swept
 }
 
-/// Processor time of this thread in seconds; 0 where the system does not say.
+/// CPU seconds of this thread; 0 if the system does not tell.
 fn cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos: u64 = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);

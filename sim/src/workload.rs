@@ -1,5 +1,5 @@
-//! What people and programs want from a world: its jobs, and the commands given while it runs. Decided before it
-//! starts, as lists.
+//! The workload of a world: its jobs, and the commands of clients while it runs. Both are lists that are decided before it
+//! starts.
 
 mod jobs;
 
@@ -10,20 +10,20 @@ pub use jobs::{JobPlan, agent, app_of, draw, variant};
 
 const SECOND: Micros = 1_000_000;
 
-/// Something that a client asks of some node.
+/// A request of a client to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// When.
+    /// When it is sent.
     pub at: Micros,
-    /// Which node, modulo how many there are; another one if it is down.
+    /// The node, modulo their number; another one if it is down.
     pub via: usize,
-    /// Of which job, by its place in the list.
+    /// The job, by its index.
     pub job: usize,
-    /// What.
+    /// The request.
     pub ask: ClientRequest,
 }
 
-/// What can be asked.
+/// The requests of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientRequest {
     /// Create the job.
@@ -38,29 +38,29 @@ pub enum ClientRequest {
     Delete,
     /// Run it now.
     RunNow,
-    /// Hand over one-shots that are due so many milliseconds from now.
+    /// Submit one-shots that are due `in_ms` milliseconds from now.
     Submit {
-        /// How many, all for one millisecond.
+        /// Their number, all due in one millisecond.
         count: u32,
         /// The number of their first key, if they have keys.
         key: Option<u32>,
         /// From now; in the past if negative.
         in_ms: i64,
     },
-    /// End one of its open runs.
+    /// Cancel one of its open runs.
     Cancel(u64),
-    /// Let one of its open runs wait for so many milliseconds from now.
+    /// Reschedule one of its open runs to this many milliseconds from now.
     Reschedule(u64, i64),
-    /// Run the instants of a range that ended some milliseconds ago and is so long.
+    /// Backfill a range that ended some milliseconds ago; its end and its length.
     Backfill(i64, i64),
     /// Run one of its settled runs again.
     Retry(u64),
-    /// Put nonsense into its row, behind everybody's back.
+    /// Corrupt its row directly in the store.
     Poison(u64),
 }
 
 impl ClientRequest {
-    /// For counting.
+    /// The name for counting.
     pub fn name(&self) -> &'static str {
         match self {
             ClientRequest::Create => "create",
@@ -132,8 +132,8 @@ pub fn plan(dice: &mut Dice, jobs: &[JobPlan], length: Micros) -> Vec<Command> {
     commands
 }
 
-/// A second command that meets the first: an edit taken back inside the horizon, a stop that was not meant, the same
-/// backfill again.
+/// A second command that conflicts with the first: an edit undone inside the horizon, a stop undone, the same backfill
+/// again.
 fn follow_up(dice: &mut Dice, commands: &mut Vec<Command>, at: Micros, job: usize, ask: ClientRequest) {
     let soon = at + dice.scaled(20_000, 6 * SECOND);
     let (chance, next) = match ask {

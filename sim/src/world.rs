@@ -1,8 +1,7 @@
-//! A world: virtual time, and everything that happens in it, one thing after another on one thread.
+//! A world: virtual time and a queue of events, processed one after another on one thread.
 //!
-//! What is to happen lies in a queue ordered by time and then by when it was put there. Nodes are futures that the world
-//! polls; whatever they ask of their ports goes through [`WorldLink`] and comes back to the queue. So the same setup always
-//! gives the same history, whatever machine it runs on.
+//! Events are ordered by time and then by insertion. Nodes are futures that the world polls; calls of their ports go
+//! through [`WorldLink`] and come back to the queue. So the same setup always gives the same history, on every machine.
 
 mod clients;
 mod executing;
@@ -37,62 +36,62 @@ use machines::{Machine, Task};
 use network::{ExecutorMessage, Message};
 use requests::Pending;
 
-/// Something that happens at its time. The numbers are places in the world's lists.
+/// An event. Its numbers are indexes into the world's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// A step of a node is due, if nothing has changed since.
+    /// A step of a node is due, unless it was rescheduled since.
     Step { machine: u8, step: u8, turn: u32 },
     /// A request reaches the store.
     Apply(u64),
     /// An answer reaches its node.
     Answer(u64),
-    /// Something goes wrong.
+    /// A fault happens.
     Fault(u32),
     /// A node's process dies around one of its requests.
     Die(u32),
     /// A node's process starts.
     Start(u8),
-    /// A paused node goes on.
+    /// A paused node resumes.
     Resume(u8, u64),
-    /// A client asks, or asks again.
+    /// A client sends a request, or repeats it.
     Command(u32),
-    /// A client wants to know whether its change is in force.
+    /// A client asks whether its change is in force.
     InForce(u32),
     /// A send reaches its executor.
     Arrive(u32),
     /// An executor is done with an attempt.
     Finish(u32),
-    /// An executor tells how an attempt ended.
+    /// An executor reports the end of an attempt.
     Tell(u32),
-    /// What was told reaches a node.
+    /// A report reaches a node.
     Heard { told: u32, machine: u8 },
     /// An acknowledgement reaches the executor.
     Acknowledged(u64),
-    /// A wish that an attempt should end reaches its executor.
+    /// A request to end an attempt reaches its executor.
     Kill(u32),
-    /// A word from another node arrives.
+    /// A hint of another node arrives.
     Hint(u32),
-    /// An executor says that it is there, if it still is.
+    /// An executor beats, if it is still alive.
     Beat(u8, u32),
-    /// Questions reach executors.
+    /// Probes reach executors.
     Probe(u32),
-    /// What executors answered reaches a node.
+    /// Answers to probes reach a node.
     Word(u32),
     /// An executor's process starts.
     ExecutorStarts(u8, u32),
-    /// An executor of another app speaks of runs that are not its own.
+    /// An executor of another app names runs that are not its own.
     Intrude(u32),
-    /// Trouble ends.
+    /// The faults end.
     Peace,
     /// The cluster should have come to rest.
     Rest,
-    /// Nothing may wait for a place by now.
+    /// No run may wait for a place by now.
     Look,
     /// The world ends.
     End,
 }
 
-/// Something that will happen.
+/// An event in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ScheduledEvent {
     at: Micros,
@@ -112,24 +111,24 @@ impl PartialOrd for ScheduledEvent {
     }
 }
 
-/// What became of a world.
+/// The result of a world.
 #[derive(Clone, Debug)]
 pub struct WorldOutcome {
     /// The first promise that was broken, and when.
     pub violation: Option<(Micros, Violation)>,
-    /// A number that is the same for the same history.
+    /// A hash of the history.
     pub hash: u64,
-    /// How many things happened.
+    /// Number of events.
     pub events: u64,
-    /// How long it lasted.
+    /// Its virtual time.
     pub lasted: Micros,
-    /// What came about.
+    /// The counters.
     pub counters: Counters,
-    /// The last things that happened, if they were written down.
+    /// The last events, if they were recorded.
     pub trace: Vec<String>,
 }
 
-/// Until when something goes wrong.
+/// The ends of current faults.
 #[derive(Clone, Copy, Debug, Default)]
 struct Troubles {
     stalled: Micros,
@@ -148,7 +147,7 @@ pub struct World {
     store: Memory,
     zones: Arc<Zones>,
     now: Micros,
-    /// By how much the store's clock was set, in milliseconds.
+    /// The sum of steps of the store's clock, in milliseconds.
     clock_set: i64,
     order: u64,
     queue: BinaryHeap<Reverse<ScheduledEvent>>,
@@ -158,7 +157,7 @@ pub struct World {
     tasks: Vec<Option<Task>>,
     free_tasks: Vec<u32>,
     pending: FxHashMap<u64, Pending>,
-    /// Deaths to come: machine, life, and for how long it is down.
+    /// Planned deaths: machine, life, and downtime.
     deaths: Vec<(usize, u64, Micros)>,
     outbox: Vec<Outgoing>,
     executors: Vec<SimExecutor>,
@@ -166,7 +165,7 @@ pub struct World {
     told: Vec<ExecutorMessage>,
     hints: Vec<(Who, Hint)>,
     kills: Vec<(Who, Kill)>,
-    /// Questions on their way to executors, and their answers on the way back. Taken when they arrive.
+    /// Probes in flight to executors, and their answers in flight back. Taken when they arrive.
     probes: Vec<Asking>,
     words: Vec<(Who, Vec<Heard>)>,
     clients: Vec<Client>,
@@ -187,14 +186,14 @@ pub struct World {
     only: Option<String>,
 }
 
-/// More than this is a node that turns in circles.
+/// More events a second mean that a node is in an endless loop.
 const EVENTS_A_SECOND_MAX: u64 = 200_000;
 
 /// How many lines of a trace are kept.
 const TRACE_MAX: usize = 200_000;
 
 impl World {
-    /// A world that has not begun.
+    /// A world that has not started.
     pub fn new(setup: WorldSetup) -> World {
         let link = Arc::new(WorldLink::default());
         let clock = {
@@ -250,7 +249,7 @@ impl World {
         world
     }
 
-    /// Writes down what happens, for people: the lines that hold `only`, if it is given.
+    /// Records a trace for people: the lines that contain `only`, if it is given.
     #[must_use]
     pub fn traced(mut self, only: Option<String>) -> World {
         self.trace = Some(std::collections::VecDeque::new());
@@ -279,7 +278,7 @@ impl World {
         self.at(setup.length + PEACE, Event::End);
     }
 
-    /// Lets everything happen.
+    /// Runs the world to its end.
     pub fn run(mut self) -> WorldOutcome {
         let (mut second, mut in_second) = (0, 0);
         while let Some(Reverse(entry)) = self.queue.pop() {
@@ -406,7 +405,7 @@ impl World {
     }
 }
 
-/// Cutting zones takes long and depends on nothing, so all worlds have them together.
+/// Preparing the zones takes long and depends on nothing, so all worlds share them.
 fn zones() -> Arc<Zones> {
     static ZONES: std::sync::OnceLock<Arc<Zones>> = std::sync::OnceLock::new();
     ZONES.get_or_init(|| Arc::new(Zones::bundled())).clone()

@@ -1,4 +1,4 @@
-//! Clients: they ask some node, ask again when nobody knows, and remember what they were told.
+//! Clients: they send requests to some node, repeat them after an unknown outcome, and remember the answers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::dice::{Stream, named};
 use crate::link::Micros;
 use crate::workload::{ClientRequest, variant};
 
-/// How often a client asks again.
+/// How often a client repeats a request.
 const TRIES_MAX: u32 = 6;
 
 /// How long it waits before that.
@@ -33,10 +33,10 @@ pub(super) enum Said {
     Cancelled(Result<Cancelled, DeskError>),
     Backfilled(Result<Backfill, DeskError>),
     InForce(Result<bool, DeskError>),
-    /// To an executor, which does not care what was said.
+    /// To an executor, which ignores the answer.
     Beaten,
     Reports(Result<Vec<Report>, DeskError>),
-    /// To an intruder: how much of what it said was believed.
+    /// To an intruder: how many of its claims were believed.
     Intruded(usize),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Client {
 }
 
 impl World {
-    /// A client asks, or asks again.
+    /// A client sends its request, or repeats it.
     pub(super) fn command(&mut self, index: usize) {
         let setup = self.setup.clone();
         let command = &setup.commands[index];
@@ -187,7 +187,7 @@ impl World {
         (!recent.is_empty()).then(|| recent[choice as usize % recent.len()])
     }
 
-    /// A job of that place in the list exists from now on.
+    /// The job with that index exists from now on.
     pub(super) fn created(&mut self, name: &str, id: JobId) {
         let place = name.strip_prefix('j').and_then(|number| number.parse::<usize>().ok());
         if let Some(place) = place.filter(|place| *place < self.jobs.len()) {
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// The connection to the node broke: nobody knows.
+    /// The connection to the node broke: the outcome is unknown.
     pub(super) fn broken_off(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.is_waiting = false;
@@ -278,7 +278,7 @@ impl World {
     /// The client was told that nothing was written.
     fn refused(&mut self, index: usize) {
         let ClientRequest::Submit { count, key, .. } = self.setup.commands[index].ask else { return };
-        // What has a key is handed over again with the same payload, so an earlier try may have written it.
+        // With a key the submission is repeated with the same payload, so an earlier try may have written it.
         if key.is_none() {
             let tries = self.clients[index].tries;
             (0..count)
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// How many clients still wait for their answer.
+    /// Number of clients that still wait for an answer.
     pub(super) fn unanswered(&self) -> usize {
         self.clients
             .iter()
@@ -332,7 +332,7 @@ impl World {
         (client.is_waiting || client.is_asking) && client.asked.is_some_and(is_useless)
     }
 
-    /// Puts nonsense into a row, behind everybody's back.
+    /// Corrupts a row directly in the store.
     fn poison(&mut self, place: usize, choice: u64) {
         let Some(job) = self.jobs[place] else { return };
         self.say(|| format!("job {job} is poisoned"));
@@ -355,7 +355,7 @@ impl World {
     }
 }
 
-/// What a one-shot has in place of its job's: every fourth has something, and the same when it is handed over again.
+/// The overrides of a one-shot: every fourth has some, and the same ones when it is submitted again.
 fn own(seed: u64, client: usize, number: u32) -> Own {
     let bits = named(seed, Stream::Workload, client as u64 | 1 << 40, u64::from(number));
     let seconds = |shift: u32, most: u64| Duration::from_secs(1 + (bits >> shift) % most);
@@ -371,7 +371,7 @@ fn own(seed: u64, client: usize, number: u32) -> Own {
     }
 }
 
-/// What a one-shot brings: unique for every run that is meant.
+/// The payload of a one-shot, unique for every intended run.
 fn payload(client: usize, tries: u32, key: Option<u32>, number: u32) -> Payload {
     match key {
         Some(key) => format!("k{} of {client}", key + number).into(),

@@ -1,4 +1,4 @@
-//! Executors as nodes meet them: they come, beat and go, answer questions, and are told to end what they run.
+//! Executors as nodes see them: they join, beat and leave, answer probes, and end attempts on request.
 
 use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text};
 use punctual_core::registry::{Dialect, Secret};
@@ -16,7 +16,7 @@ use crate::executors::{self, Offer};
 use crate::link::Micros;
 use crate::store::ready;
 
-/// After this, whoever asked an executor takes silence for an answer.
+/// After this time a node takes an executor's silence for an answer.
 const PATIENCE: Micros = 3_000_000;
 
 /// The token of every app that has one.
@@ -33,7 +33,7 @@ pub(super) struct Asking {
 impl World {
     // --- coming and going ---
 
-    /// What people said before the world began, and where executors are, for the checker.
+    /// Sets the apps that people defined before the world began, and tells the checker the executors' addresses.
     pub(super) fn set_apps(&mut self) {
         for app in 0..self.setup.apps {
             let is_of = |index: &usize| self.executors[*index].character.app == app;
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// An executor says that it is there, and will say so again.
+    /// An executor beats, and schedules its next beat.
     pub(super) fn beat(&mut self, index: usize, life: u32) {
         let executor = &self.executors[index];
         if !executor.is_up || executor.life != life || self.setup.manual[executor.character.app] {
@@ -81,7 +81,7 @@ impl World {
         (format!("a{}", self.executors[index].character.app).into(), executors::address(index))
     }
 
-    /// A node that hears an executor now, if the word arrives.
+    /// The node that receives a message of an executor now, if it arrives.
     fn listener(&self, index: usize) -> Option<(usize, std::sync::Arc<punctual_node::Node>)> {
         let is_lost = self.troubles.reports_lost > self.now && is_hit(self.roll(index as u64, 23), 700_000);
         let machine = self.reachable(self.roll(index as u64, 24) as usize % 60).filter(|_| !is_lost)?;
@@ -90,7 +90,7 @@ impl World {
         Some((machine, node))
     }
 
-    /// An executor's process dies; one that ends in order says so.
+    /// An executor's process ends; a clean end signs off first.
     pub(super) fn executor_crashes(&mut self, index: usize, down_for: Micros, says_goodbye: bool) {
         let executor = &mut self.executors[index];
         if !executor.is_up || executor.is_well {
@@ -122,7 +122,7 @@ impl World {
 
     // --- questions ---
 
-    /// A node asks executors. Whether they are there it asks many at once, so those questions travel together.
+    /// A node probes executors. Probes for liveness go to many at once, so they travel together.
     pub(super) fn probe(&mut self, by: Who, probes: Vec<Probe>) {
         let is_common = |probe: &Probe| matches!(probe, Probe::Alive { .. });
         let (common, single): (Vec<Probe>, Vec<Probe>) = probes.into_iter().partition(is_common);
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Questions reach executors.
+    /// Probes reach executors.
     pub(super) fn asked(&mut self, index: usize) {
         let Asking { by, begun, probes } = std::mem::take(&mut self.probes[index]);
         let (mut soon, mut late) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl World {
         self.bring(by, late, (begun + PATIENCE).saturating_sub(self.now));
     }
 
-    /// What comes back to a question; nothing if it, or its answer, is lost.
+    /// The answer to a probe; none if the probe or the answer is lost.
     fn answer_to(&self, probe: &Probe) -> Option<Probed> {
         match probe {
             Probe::Alive { address } => {
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// The executor at an address, if it can be asked and heard now.
+    /// The executor at an address, if it can be reached in both directions now.
     fn reached(&self, address: &Address) -> Option<&executors::SimExecutor> {
         let index = executors::at(&address.url)?;
         let roll = |what: u64| self.roll(index as u64 | what << 32, 27);
@@ -187,20 +187,19 @@ impl World {
         (!is_lost && self.is_shown_token(index, address)).then(|| &self.executors[index])
     }
 
-    /// Executors of an app with a token say nothing to a node that does not show it.
+    /// Executors of an app with a token do not answer a node without it.
     fn is_shown_token(&self, index: usize, address: &Address) -> bool {
         let shown = address.access_token.as_ref().is_some_and(|token| token.matches(TOKEN));
         shown || !self.setup.has_token(self.executors[index].character.app)
     }
 
-    /// What executors have of earlier attempts of a run, and would say so to whoever asks them as it should.
+    /// Earlier attempts of a run that executors hold, and would admit to a node that asks correctly.
     pub(super) fn admitted(&self, send: &Dispatched) -> Vec<Admitted> {
         if send.attempt == Attempt::FIRST {
             return Vec::new();
         }
         let Some(facts) = self.checker.run(send.run) else { return Vec::new() };
-        // From here on nothing has come between executors and the node that gave up, or between it and what it knows of
-        // them.
+        // From here on the node that gave up could reach the executors, and had not forgotten them.
         let Troubles { stalled, full, sends_lost, reports_lost, .. } = self.troubles;
         let calm = stalled.max(full).max(sends_lost).max(reports_lost);
         let calm_of = |attempt: Attempt| {
@@ -227,7 +226,7 @@ impl World {
         self.kills.iter().any(|(_, kill)| (kill.run, kill.attempt) == (run, attempt))
     }
 
-    /// Brings answers to a node.
+    /// Delivers answers to a node.
     fn bring(&mut self, to: Who, heard: Vec<Heard>, delay: Micros) {
         if !heard.is_empty() {
             self.words.push((to, heard));
@@ -235,7 +234,7 @@ impl World {
         }
     }
 
-    /// What executors answered reaches a node.
+    /// Answers to probes reach a node.
     pub(super) fn word(&mut self, index: usize) {
         let whom = self.words[index].0;
         let is_there = self.machines[whom.node].life == whom.life && self.machines[whom.node].is_up();
@@ -282,7 +281,7 @@ impl World {
         }
     }
 
-    /// Agents behind HTTP say nothing to a kill.
+    /// Agents behind HTTP do not answer a request to end an attempt.
     fn answer_kill(&mut self, by: Who, kill: &Kill, is_confirmed: bool, delay: Micros) {
         if kill.address.is_some() {
             let said = Text::Borrowed(if is_confirmed { "killed" } else { "not killed" });
@@ -322,14 +321,14 @@ impl World {
 
     // --- callbacks ---
 
-    /// An executor that knows numbers only says how an attempt ended.
+    /// An executor that knows only numbers of gates reports the end of an attempt.
     pub(super) fn call_back(&mut self, machine: usize, told: usize, callback: Callback) {
         let Some(node) = self.machines[machine].node.clone() else { return };
         let asking = async move { Said::Reports(node.reports_of(&[callback], &|_| true).await) };
         self.begin_callback(machine, told, Box::pin(asking));
     }
 
-    /// The node knows what the number means, or does not.
+    /// The node resolves the number, or cannot.
     pub(super) fn called_back(
         &mut self,
         machine: usize,
@@ -339,7 +338,7 @@ impl World {
         let Ok(reports) = reports else { return };
         let expected = self.told_report(told);
         if reports.is_empty() {
-            // Of a dropped day. It is of no use to say it again.
+            // The number is of a dropped day, so repeating the report is useless.
             return self.acknowledged(expected.receipt.0);
         }
         self.checker.counters.known_by_number += 1;
@@ -360,7 +359,7 @@ impl World {
     }
 }
 
-/// What whoever asked concludes when nothing comes back.
+/// What the asking node concludes from a missing answer.
 fn silence_to(probe: Probe) -> Probed {
     match probe {
         Probe::Alive { address } => Probed::Alive { app: address.app, url: address.url, is_there: false },

@@ -1,4 +1,4 @@
-//! What goes wrong by itself, and what is wrong with a store that has a planted bug.
+//! Faults, and the planted bugs of the store.
 
 use punctual_core::model::{Join, LogId, Settlement, Text, Then};
 use punctual_node::ports::{Gated, Settled, StoreError, Unpark};
@@ -12,7 +12,7 @@ use crate::link::{Micros, Reply};
 use crate::setup::Plant;
 use crate::store::{self, Request, StoreAnswer};
 
-/// What a planted bug has to remember.
+/// The memory of planted bugs.
 #[derive(Debug, Default)]
 pub(super) struct Planting {
     /// The first numbers that were given out, per day.
@@ -26,7 +26,7 @@ pub(super) struct Planting {
 }
 
 impl World {
-    /// Something goes wrong.
+    /// A fault happens.
     pub(super) fn go_wrong(&mut self, fault: Fault) {
         let machine = fault.whom % self.machines.len();
         let until = self.now + fault.length;
@@ -80,7 +80,7 @@ impl World {
         self.show_time();
     }
 
-    /// What is to be seen of a request that was applied, apart from promises.
+    /// Counts the interesting properties of an applied request.
     pub(super) fn witness(&mut self, begun: Begun, request: Option<&Request>, reply: &Reply) {
         match (request, reply) {
             (Some(Request::Change(change)), Ok(StoreAnswer::Change(changed))) if change.job.is_none() => {
@@ -218,7 +218,7 @@ impl World {
         self.after(1, Event::Answer(number));
     }
 
-    /// What a lying line makes of an answer.
+    /// Falsifies an answer on its way.
     pub(super) fn plant_answer(&self, reply: Reply) -> Reply {
         match (self.setup.plant, reply) {
             (Some(Plant::UnknownToldAsFailure), Err(StoreError::Unknown(_))) => {

@@ -1,5 +1,5 @@
-//! An intruder: an executor of an app of its own that speaks of other apps' runs. It says that it holds them, reports how
-//! they ended, and calls back about numbers of gates. Nothing may come of it (rule X5).
+//! An intruder: an executor of an app of its own that names other apps' runs. It claims to hold them, reports their ends,
+//! and calls back about numbers of gates. None of this may have an effect (rule X5).
 
 use punctual_core::model::{AttemptOutcome, LogId, RunId, Text, Token};
 use punctual_node::ports::{Further, Receipt, Report};
@@ -10,14 +10,14 @@ use super::{Event, World};
 use crate::check::{INTRUDER, Violation};
 use crate::dice::within;
 
-/// The app that it is let in for. No job is of it.
+/// The app that it belongs to, which has no job.
 const APP: &str = "intruders";
 
-/// How many runs it speaks of at a time.
+/// Runs that it names at a time.
 const GUESSES: u64 = 6;
 
 impl World {
-    /// The intruder comes, and will come again.
+    /// The intruder acts, and schedules its next act.
     pub(super) fn intrude(&mut self, number: u32) {
         if self.is_peace {
             return;
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Open runs, with the attempt and the token that they have or may have next; and one that is not there.
+    /// Open runs with their current or next attempt and token, and one run that does not exist.
     fn guessed_claims(&self, number: u32) -> Vec<Claim> {
         let open: Vec<_> = self.checker.runs().iter().rev().take(300).filter(|run| run.is_open()).collect();
         let mut claims =
@@ -78,7 +78,7 @@ impl World {
         numbers.map(forged).collect()
     }
 
-    /// Nobody waits for the acknowledgement of these, so their receipts are nobody's.
+    /// No executor waits for the acknowledgement of these reports, so their receipts belong to none.
     fn forged_reports(&self, claims: &[Claim]) -> Vec<Report> {
         let forged = |(index, claim): (usize, &Claim)| Report {
             receipt: Receipt(u64::MAX - index as u64),

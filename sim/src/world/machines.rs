@@ -1,4 +1,4 @@
-//! Machines: each runs one life of a node after the other, and can be paused or killed at any await.
+//! Machines: each runs one process of a node after the other, and can be paused or killed at any await.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ const NAMES: [&str; STEPS] = ["renew", "plan", "load", "fire", "settle", "reap",
 
 type Doing = Pin<Box<dyn Future<Output = Said> + Send>>;
 
-/// What a machine has to do when it goes on.
+/// What a paused machine has to do when it resumes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deferred {
     Step(usize),
@@ -34,34 +34,34 @@ pub(super) enum Deferred {
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     task: Option<u32>,
-    /// Which of the moments in the queue counts.
+    /// The number of the valid event in the queue.
     turn: u32,
     /// It became due while it was running.
     is_due_again: bool,
 }
 
-/// A place for a node.
+/// A machine for a node.
 pub(super) struct Machine {
     pub(super) node: Option<Arc<Node>>,
     pub(super) life: u64,
     drift: Drift,
     steps: [Step; STEPS],
-    /// Set while it gets no processor.
+    /// Set while it gets no CPU.
     pub(super) paused_until: Option<Micros>,
-    /// When it last went on after it had got none.
+    /// When it last resumed after a pause.
     pub(super) resumed_at: Micros,
     deferred: Vec<Deferred>,
-    /// Until then the store cannot be reached.
+    /// The store cannot be reached until then.
     pub(super) cut_until: Micros,
-    /// What will happen to its next requests.
+    /// Faults of its next requests.
     pub(super) ambushes: Vec<crate::faults::Fault>,
     /// It has been asked to stop.
     pub(super) is_leaving: bool,
-    /// It stays as it is when everything else becomes well.
+    /// It stays broken when everything else is repaired.
     pub(super) is_forsaken: bool,
 }
 
-/// Something that a machine is doing.
+/// A task of a machine.
 pub(super) struct Task {
     machine: usize,
     life: u64,
@@ -75,9 +75,9 @@ enum What {
     Step(usize),
     Command(usize),
     Leave,
-    /// An executor has come, or goes.
+    /// An executor joins or leaves.
     Beat,
-    /// An executor says how an attempt ended, by the number of its gate.
+    /// An executor reports the end of an attempt by the number of its gate.
     Callback(usize),
 }
 
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// A process is killed. What it had asked of the store may still be carried out.
+    /// A process is killed. Its requests to the store may still be applied.
     pub(super) fn crash(&mut self, machine: usize, down_for: Option<Micros>) {
         if !self.machines[machine].is_up() {
             return;
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// A process gets no processor for a while.
+    /// A process gets no CPU for a while.
     pub(super) fn pause(&mut self, machine: usize, length: Micros) {
         let until = self.now + length;
         let term = self.setup.settings.term.as_micros() as Micros;
@@ -226,7 +226,7 @@ impl World {
         place.paused_until.is_some()
     }
 
-    /// A node is asked to stop: it gives its shards back and is gone.
+    /// A node is stopped cleanly: it releases its shards and ends.
     pub(super) fn stop_cleanly(&mut self, machine: usize, down_for: Micros) {
         let place = &mut self.machines[machine];
         let Some(node) = place.node.clone().filter(|_| !place.is_leaving && place.paused_until.is_none())
@@ -268,7 +268,7 @@ impl World {
             place.steps[step].is_due_again = true;
             return;
         }
-        // A node that stops lets what it does run out and begins nothing.
+        // A stopping node finishes its tasks and starts none.
         if place.is_leaving {
             return;
         }
@@ -286,7 +286,7 @@ impl World {
         self.begin(machine, What::Step(step), doing);
     }
 
-    /// Makes those steps due that became so by what happened elsewhere.
+    /// Makes steps due that were woken by other steps or requests.
     pub(super) fn wake(&mut self, machine: usize) {
         let place = &self.machines[machine];
         let Some(node) = &place.node else { return };
@@ -311,7 +311,7 @@ impl World {
         self.begin(machine, What::Command(client), doing);
     }
 
-    /// An executor speaks to a node.
+    /// An executor sends a request to a node.
     pub(super) fn begin_beat(&mut self, machine: usize, doing: Doing) {
         self.begin(machine, What::Beat, doing);
     }
@@ -338,7 +338,7 @@ impl World {
         self.poll(index);
     }
 
-    /// Lets a task go on until it waits for the store or is done.
+    /// Polls a task until it waits for the store or is done.
     pub(super) fn poll(&mut self, index: u32) {
         let Some(task) = self.tasks[index as usize].as_mut() else { return };
         let (machine, life, what) = (task.machine, task.life, task.what);
@@ -355,7 +355,7 @@ impl World {
         self.wake(machine);
     }
 
-    /// Everything that the task asked for while it was polled.
+    /// Processes the calls that the task made while it was polled.
     fn carry_out(&mut self, machine: usize, task: u32) {
         let mut outbox = std::mem::take(&mut self.outbox);
         self.link.empty_outbox(&mut outbox);
@@ -382,7 +382,7 @@ impl World {
         self.observe(machine, &node);
     }
 
-    /// What the node has to say about itself.
+    /// Processes the events of a node.
     fn observe(&mut self, machine: usize, node: &Node) {
         self.known.entry(node.id()).or_insert(Who { node: machine, life: self.machines[machine].life });
         let capacity = self.setup.settings.wheel_capacity;

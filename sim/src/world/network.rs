@@ -1,4 +1,4 @@
-//! The network: sends to executors and agents, reports and acknowledgements back, and words between nodes.
+//! The network: sends to executors and agents, reports and acknowledgements back, and hints between nodes.
 
 use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, LogId, NodeId, Target, Text};
@@ -12,7 +12,7 @@ use crate::dice::{Stream, is_hit, named, within};
 use crate::executors::{self, Offer, Reception};
 use crate::link::Micros;
 
-/// An attempt on its way to an executor.
+/// An attempt in flight to an executor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     by: Who,
@@ -20,25 +20,25 @@ pub(super) struct Message {
     is_marked: bool,
     executor: usize,
     begun: Micros,
-    /// The network made it of another.
+    /// A copy that the network made.
     is_copy: bool,
 }
 
-/// What an executor has to say.
+/// A report of an executor.
 #[derive(Clone, Debug)]
 pub(super) struct ExecutorMessage {
-    /// Who sent the attempt.
+    /// The sender of the attempt.
     sender: Who,
     executor: usize,
     executor_life: u32,
-    /// It goes back on the way it came, once, or not at all.
+    /// It goes back over the same connection, once, or not at all.
     is_direct: bool,
-    /// All that its executor says of the attempt, if it knows no more.
+    /// The number of the gate, if its executor knows nothing else of the attempt.
     log: Option<LogId>,
     report: Report,
     tries: u32,
     is_acknowledged: bool,
-    /// What it says later, against its own word.
+    /// Whether it contradicts an earlier report of the same executor.
     contradicts: bool,
 }
 
@@ -53,7 +53,7 @@ impl World {
 
     // --- sends ---
 
-    /// A node begins to send.
+    /// A node begins a send.
     pub(super) fn send(&mut self, by: Who, node_now: Option<i64>, sends: Vec<Dispatched>) {
         for send in sends {
             self.say(|| {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// Who answers behind the address of an HTTP job: any of its app.
+    /// The executor behind the address of an HTTP job: any of its app.
     fn agent(&self, send: &Dispatched) -> usize {
         let app = crate::check::app_number(&send.job.definition.app).unwrap_or(0) % self.setup.apps;
         let is_of = |index: &usize| self.executors[*index].character.app == app;
@@ -127,7 +127,7 @@ impl World {
         let term = self.setup.settings.term.as_micros() as Micros;
         self.checker.counters.sent_long_before_arrival += u64::from(self.now - message.begun > term);
         if !self.executors[executor].is_up {
-            // A copy that nobody takes is no news about the other one.
+            // A refused copy says nothing about the original.
             if !message.is_copy && is_hit(self.roll(run.0, 7), 600_000) {
                 self.refuse(message);
             }
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Certainly not taken: whoever sent it hears so, if it still lives.
+    /// The attempt was certainly not taken, and its sender is told so if it is still alive.
     fn refuse(&mut self, message: Message) {
         let told = self.told_by(message, AttemptOutcome::Refused, "refused", true);
         let ExecutorMessage { report, .. } = &self.told[told as usize];
@@ -208,7 +208,7 @@ impl World {
         self.told.len() as u32 - 1
     }
 
-    /// 0 is nobody's.
+    /// 0 stands for no executor.
     fn next_receipt(&self) -> Receipt {
         Receipt(self.told.len() as u64 + 1)
     }
@@ -217,7 +217,7 @@ impl World {
         self.told[index].report.clone()
     }
 
-    /// An executor has ended an attempt by wish, and says so to whoever asks.
+    /// An executor has ended an attempt on request, and confirms it to the node that asks.
     pub(super) fn tell_killed(&mut self, executor: usize, offer: Offer) {
         let (by, begun) = (Who::default(), self.now);
         let message = Message { by, offer, is_marked: false, executor, begun, is_copy: false };
@@ -258,7 +258,7 @@ impl World {
         self.after(later, Event::Finish(self.told.len() as u32 - 1));
     }
 
-    /// Tells a node, and tells again until it is acknowledged or forgotten.
+    /// Sends a report to a node, and repeats it until it is acknowledged or forgotten.
     pub(super) fn tell(&mut self, index: usize) {
         let ExecutorMessage { sender, executor, executor_life, is_direct, tries, is_acknowledged, .. } =
             self.told[index];
@@ -311,7 +311,7 @@ impl World {
         self.wake(machine);
     }
 
-    /// A node says that reports are kept.
+    /// A node acknowledges reports.
     pub(super) fn acknowledge(&mut self, by: Who, receipts: Vec<Receipt>) {
         for receipt in receipts {
             let Some(told) = receipt.0.checked_sub(1).and_then(|index| self.told.get(index as usize)) else {

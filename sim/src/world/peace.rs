@@ -1,4 +1,4 @@
-//! The end of trouble: a core becomes well for good, the rest stays as broken as it is, and nothing may be left over.
+//! The end of faults: a core of the cluster is repaired, the rest stays broken, and no work may be left over.
 
 use super::World;
 use crate::check::Quiet;
@@ -6,11 +6,11 @@ use crate::dice::{Stream, is_hit, named};
 use crate::link::Micros;
 use crate::setup::PEACE;
 
-/// How much longer, and how often.
+/// The length and the number of extensions.
 const RESPITE: Micros = 600_000_000;
 const RESPITES: u32 = 12;
 
-/// How often it is looked for runs that wait for a place.
+/// The interval of checks for runs that wait for a place.
 const LOOK: Micros = 15_000_000;
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         (0..self.setup.apps).map(is_healthy).collect()
     }
 
-    /// The store, one node and some apps become well; whatever else is broken now stays so.
+    /// The store, one node and some apps are repaired; everything else that is broken stays so.
     pub(super) fn make_peace(&mut self) {
         self.is_peace = true;
         self.troubles = super::Troubles::default();
@@ -61,7 +61,7 @@ impl World {
                 }
             }
         }
-        // Whoever waits for a node that is frozen for good gives up.
+        // Clients that wait for a node that stays frozen give up.
         for index in 0..self.clients.len() {
             if self.is_waiting_in_vain(index) {
                 self.broken_off(index);
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Looks at everything once more. Where something is left over and much is still being done, it is given more time.
+    /// Checks everything once more. If work is left over and the cluster is still busy, it gets more time.
     pub(super) fn end(&mut self) {
         let checked = self.checker.finish(self.moment(), &self.store.dump(), &self.quiet());
         let is_busy = self.now - self.checker.last_sent < RESPITE / 60;

@@ -1,4 +1,4 @@
-//! Requests to the store: on their way, applied once in one serial history, answered or not.
+//! Requests to the store: in flight, applied once in one serial history, answered or not.
 
 use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
@@ -11,16 +11,16 @@ use crate::faults::{Fault, FaultKind};
 use crate::link::{Micros, Reply};
 use crate::store::{self, Request};
 
-/// A request that is not over yet.
+/// A request that is not finished.
 #[derive(Debug)]
 pub(super) struct Pending {
     task: u32,
     begun: Begun,
     /// Taken when it is applied, or lost.
     request: Option<Request>,
-    /// What the store said, until it arrives.
+    /// The store's answer, until it arrives.
     reply: Option<Reply>,
-    /// Whoever asked has an answer, or is gone.
+    /// Whether the asking task has an answer, or is gone.
     is_answered: bool,
     /// The node dies right after it is applied; until then.
     crash_after: Option<Micros>,
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// A node asks the store.
+    /// A node sends a request to the store.
     pub(super) fn ask(&mut self, number: u64, request: Request, begun: Begun, task: u32) {
         let machine = begun.by.node;
         let (there, back) = (self.travel(number, 0), self.travel(number, 1));
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// What waits for a request like this of this machine.
+    /// The fault that waits for such a request of this machine.
     fn ambush(&mut self, machine: usize, request: &Request) -> Option<Fault> {
         let ambushes = &mut self.machines[machine].ambushes;
         let index = ambushes.iter().position(|fault| is_aimed_at(fault, request))?;
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Nobody waits for these answers any more; what is on its way goes on.
+    /// No task waits for these answers any more; requests in flight go on.
     pub(super) fn abandon(&mut self, machine: usize, life: u64) -> bool {
         let mut was_in_flight = false;
         self.pending.retain(|_, pending| {
@@ -179,7 +179,7 @@ impl World {
         } else if back == Micros::MAX {
             self.checker.counters.unknown_and_applied += 1;
         } else if now + back > deadline {
-            // It would arrive after whoever asked has given up.
+            // It would arrive after the asking task has given up.
             self.pending.get_mut(&number).expect("it is there").back = Micros::MAX;
             self.at(deadline, Event::Answer(number));
         } else {
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Applies a request to the store, and lets the checker see it.
+    /// Applies a request to the store, and passes it to the checker.
     pub(super) fn carry_to_store(&mut self, begun: Begun, request: Request) -> Reply {
         if self.setup.plant.is_some() {
             return self.apply_planted(begun, request);
@@ -208,7 +208,7 @@ impl World {
         reply
     }
 
-    /// An answer reaches whoever asked; the last one that is sent counts as a timeout.
+    /// An answer reaches the asking task; the last one that is sent counts as a timeout.
     pub(super) fn answer(&mut self, number: u64) {
         let Some(pending) = self.pending.get(&number) else { return };
         if pending.is_answered {
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// All connections break: whoever waits is told that nobody knows, and half of what is on its way is lost.
+    /// All connections break: waiting tasks get an unknown outcome, and half of the requests in flight are lost.
     pub(super) fn disconnect(&mut self, choice: u64) {
         let mut numbers: Vec<u64> = self.pending.keys().copied().collect();
         numbers.sort_unstable();

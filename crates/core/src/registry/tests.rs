@@ -252,7 +252,7 @@ fn the_store_defines_apps_unless_they_were_defined_here_since() {
     assert_eq!(registry.apps().count(), 0);
     registry.reads(from_store(21, Some(manual(&["d"]))));
     assert_eq!(registry.addresses(), ["d"]);
-    // Its definition is gone, but somebody beats.
+    // Its definition is gone, but an executor beats.
     registry.beats("x", 30);
     registry.reads(from_store(30, None));
     assert_eq!(registry.addresses(), ["x"]);
