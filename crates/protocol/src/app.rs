@@ -1,4 +1,4 @@
-//! Apps and their executors, as they are set and as they are shown.
+//! Apps and their executors, as callers write them and as the API shows them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,36 +6,35 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 use crate::span::Span;
 
-/// An app as people set it.
+/// An app as callers write it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppDraft {
-    /// For people.
+    /// A title for people.
     #[serde(default)]
     #[schemars(schema_with = "schema::prose")]
     pub title: String,
-    /// Where its executors are: `auto` if they register themselves, or their addresses in the order in which they are
-    /// chosen from.
+    /// `auto` if executors register themselves, or the addresses of its executors in the order in which routes choose.
     #[serde(default)]
     pub addresses: Addresses,
-    /// What its executors show, and are shown, instead of the token for all apps. It is never shown: `…` stands for one
-    /// that is set. Left out, it stays as it is; null removes it.
+    /// The access token that nodes and executors of this app show each other, in place of the token for all apps. Never
+    /// shown: `…` stands for a token that is set. Leave it out to keep it; null removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::access_token")]
     pub access_token: Option<String>,
-    /// How long its finished runs are kept after their day, at least `1h`; null for as long as the node keeps others. Left
-    /// out, it stays as it is.
+    /// How long finished runs are kept after their day, at least `1h`; null for the node's own setting. Leave it out to keep
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,
 }
 
-/// Where executors are.
+/// How the addresses of an app's executors are known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Addresses {
-    /// Where they say themselves: the word `auto`.
+    /// Executors register themselves: the word `auto`.
     Auto(Auto),
-    /// Where people say.
+    /// A list written by people.
     Listed(Vec<String>),
 }
 
@@ -43,7 +42,7 @@ pub enum Addresses {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auto {
-    /// It.
+    /// The word.
     #[default]
     Auto,
 }
@@ -54,64 +53,64 @@ impl Default for Addresses {
     }
 }
 
-/// An app as it is shown.
+/// An app as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct App {
     /// Its name.
     #[schemars(schema_with = "schema::app")]
     pub name: String,
-    /// For people.
+    /// A title for people.
     pub title: String,
-    /// Where its executors are.
+    /// `auto` if executors register themselves, or their addresses.
     pub addresses: Addresses,
-    /// `…` if it has a token of its own.
+    /// `…` if the app has an access token of its own.
     pub access_token: Option<String>,
-    /// How long its finished runs are kept after their day; null for as long as the node keeps others.
+    /// How long finished runs are kept after their day; null for the node's own setting.
     pub retention: Option<Span>,
-    /// Whether it is paused: its jobs are stopped until it is resumed.
+    /// Whether the app is paused: its jobs are stopped until it is resumed.
     pub paused: bool,
-    /// Since when.
+    /// Since when it is paused.
     #[schemars(schema_with = "schema::maybe_time")]
     pub paused_since: Option<String>,
-    /// Who asked for it.
+    /// The name of the token that paused it.
     pub paused_by: Option<String>,
-    /// Why, if they said so.
+    /// The reason that was given for the pause.
     pub paused_reason: Option<String>,
-    /// How many executors of it are known.
+    /// Number of known executors.
     pub executors: u64,
-    /// To how many of them runs are sent now.
+    /// Number of executors that may be sent runs now.
     pub routable: u64,
-    /// Grows with every change; the ETag.
+    /// The version; grows with every change and is the ETag.
     pub version: u64,
 }
 
 impl App {
-    /// The fields that only the answer has.
+    /// The read-only fields.
     pub const READ_ONLY: [&'static str; 8] =
         ["name", "paused", "paused_since", "paused_by", "paused_reason", "executors", "routable", "version"];
 }
 
-/// Why an app is to be paused.
+/// The reason for a pause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AppPause {
-    /// For people.
+    /// The reason, for people.
     #[schemars(schema_with = "schema::maybe_prose")]
     pub reason: Option<String>,
 }
 
-/// What became of the jobs of an app that was paused or resumed.
+/// The result of pausing or resuming an app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppPaused {
-    /// Whether it is paused now.
+    /// Whether the app is paused now.
     pub paused: bool,
-    /// How many of its jobs were stopped, or started, by this.
+    /// Number of jobs that this request stopped or started.
     pub jobs: u64,
-    /// How many could not be started, such as those whose definition makes no sense any more.
+    /// Number of jobs that could not be started, such as those with a definition that is no longer valid.
     pub refused: u64,
 }
 
-/// An app that is to be made or replaced: an [`AppDraft`], and fields of an [`App`] that are not looked at.
+/// An app to create or replace: an [`AppDraft`]. Read-only fields of an [`App`] are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PutApp(pub serde_json::Map<String, serde_json::Value>);
@@ -123,27 +122,27 @@ pub struct Apps {
     pub items: Vec<App>,
 }
 
-/// An executor as it is shown.
+/// An executor as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppExecutor {
-    /// Its address, as it was said.
+    /// Its address, exactly as it was registered or listed.
     pub address: String,
-    /// How it speaks.
+    /// The protocol that it speaks.
     pub dialect: ExecutorDialect,
-    /// When it was last heard of; null if it never registered.
+    /// When its last beat was received; null if it never registered.
     #[schemars(schema_with = "schema::maybe_time")]
     pub last_beat: Option<String>,
-    /// Whether runs are sent to it now.
+    /// Whether it may be sent runs now.
     pub routable: bool,
-    /// Whether it does not answer although it is registered.
+    /// Whether it is registered and does not answer probes.
     pub suspect: bool,
-    /// How many attempts the asked node has there.
+    /// Attempts that the answering node has in flight there.
     pub in_flight: u64,
-    /// The handlers that it offers; null if it has no session with the asked node, or takes everything.
+    /// The handlers that it offers; null if it has no session with the answering node, or takes any handler.
     pub handlers: Option<Vec<String>>,
 }
 
-/// How an executor speaks.
+/// The protocol that an executor speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutorDialect {
@@ -153,13 +152,13 @@ pub enum ExecutorDialect {
     Trigger,
     /// Orth.
     Orth,
-    /// Ours.
+    /// Punctual's native protocol.
     Native,
 }
 
 /// The executors of an app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AppExecutors {
-    /// In the order in which they are chosen from.
+    /// The executors, in the order in which routes choose.
     pub items: Vec<AppExecutor>,
 }

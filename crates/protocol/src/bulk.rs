@@ -9,62 +9,62 @@ use crate::schema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkAction {
-    /// Lets it fire by itself.
+    /// Start the job: it fires by its schedule.
     Start,
-    /// Stops it from firing by itself.
+    /// Stop the job: it no longer fires by its schedule.
     Stop,
-    /// Runs it now.
+    /// Run the job now.
     Run,
-    /// Deletes it.
+    /// Delete the job.
     Delete,
 }
 
-/// Which jobs; all that are not deleted if nothing is said.
+/// A filter for jobs. Without a field it matches every job that is not deleted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkJobFilter {
-    /// Of this app.
+    /// Jobs of this app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// With this tag.
+    /// Jobs with this tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Whose name or description contains this.
+    /// Jobs whose name or description contains this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q: Option<String>,
-    /// Enabled ones, or stopped ones.
+    /// Only enabled jobs, or only stopped ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Those whose last run failed.
+    /// Jobs whose last run failed.
     #[serde(default)]
     pub failing: bool,
-    /// Those that stopped without a person's wish.
+    /// Jobs that Punctual stopped, not a person.
     #[serde(default)]
     pub stopped: bool,
 }
 
-/// One action over many jobs: either `ids` or `filter` says which.
+/// One action over many jobs, selected by either `ids` or `filter`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkAsked {
-    /// What is done to each.
+    /// The action.
     pub action: BulkAction,
-    /// These jobs.
+    /// The jobs by number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 10_000))]
     pub ids: Option<Vec<u32>>,
-    /// Those that the filter lets through.
+    /// The jobs by a filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<BulkJobFilter>,
-    /// Only counts them and names some.
+    /// Only count the jobs and name some of them; nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
-    /// How many it should be; refused if it is another number by now.
+    /// The expected number of jobs. The request is refused if another number matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<u64>,
 }
 
-/// A job by its name.
+/// A job by its number and its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkJob {
     /// Its number.
@@ -75,59 +75,59 @@ pub struct BulkJob {
     pub name: String,
 }
 
-/// What an action would be done to.
+/// The jobs that an action would change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkPreview {
-    /// How many jobs.
+    /// Number of jobs.
     pub matched: u64,
-    /// Some of them.
+    /// Some of the jobs.
     pub sample: Vec<BulkJob>,
 }
 
-/// Where an action over many jobs stands.
+/// The state of an action over many jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BulkState {
-    /// It goes on.
+    /// In progress.
     Running,
-    /// Every job was dealt with.
+    /// Every job was processed.
     Done,
-    /// Somebody stopped it before that.
+    /// Stopped by a request before every job was processed.
     Stopped,
-    /// The store did not answer, so the rest was left as it was.
+    /// The store did not answer; the remaining jobs were not changed.
     Failed,
 }
 
-/// A job that was left as it was.
+/// A job that was not changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkRefusal {
-    /// Which.
+    /// The job.
     #[serde(flatten)]
     pub job: BulkJob,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// An action over many jobs and how far it is.
+/// An action over many jobs and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bulk {
-    /// Its number, on the node that carries it out.
+    /// Its number on the node that carries it out.
     pub id: u64,
-    /// What is done to each.
+    /// The action.
     pub action: BulkAction,
-    /// Where it stands.
+    /// Its state.
     pub state: BulkState,
-    /// How many jobs it is about.
+    /// Number of jobs that were selected.
     pub matched: u64,
-    /// How many were dealt with, refused ones among them.
+    /// Number of jobs processed so far, including refused ones.
     pub done: u64,
-    /// How many were left as they were.
+    /// Number of jobs that were not changed.
     pub refused_count: u64,
-    /// The first of those.
+    /// The first of the jobs that were not changed.
     pub refused: Vec<BulkRefusal>,
-    /// Why it ended before all were dealt with.
+    /// Why it ended before every job was processed.
     pub reason: Option<String>,
-    /// Who asked for it.
+    /// The name of the token that asked for it.
     pub by: String,
     /// When it began.
     #[schemars(schema_with = "schema::time")]
@@ -140,6 +140,6 @@ pub struct Bulk {
 /// The actions that a node remembers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkList {
-    /// The newest first.
+    /// The actions, newest first.
     pub items: Vec<Bulk>,
 }

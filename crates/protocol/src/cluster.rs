@@ -1,4 +1,4 @@
-//! The cluster: its nodes, its shards, what is stored, and what nodes tell each other.
+//! The cluster: its nodes, its shards, its storage, and the hints between nodes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,24 +8,24 @@ use crate::Span;
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
-    /// The name of its present life; another after every start.
+    /// The id of the process; a new one after every start.
     pub node: String,
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// Where it is reached; empty if it did not say.
+    /// Its advertised address; empty if it has none.
     pub address: String,
-    /// How many shards it acts for.
+    /// Number of shards that it holds.
     pub shards: u64,
-    /// Whether it is the one that answers.
+    /// Whether it is the answering node.
     pub is_self: bool,
     /// `active`, or `drained` if it takes no shards until it is resumed.
     pub state: String,
 }
 
-/// The nodes that live.
+/// The living nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Nodes {
-    /// By name.
+    /// The nodes, by name.
     pub items: Vec<NodeInfo>,
 }
 
@@ -34,87 +34,87 @@ pub struct Nodes {
 pub struct ShardInfo {
     /// Its number.
     pub shard: u16,
-    /// The node that acts for it; null if nobody does.
+    /// The node that holds it; null if none does.
     pub node: Option<String>,
-    /// The number that fences earlier holders.
+    /// The epoch, which fences earlier holders.
     pub epoch: u64,
 }
 
 /// All shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shards {
-    /// By number.
+    /// The shards, by number.
     pub items: Vec<ShardInfo>,
 }
 
-/// A day of runs as it is stored.
+/// The stored runs of one day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BucketInfo {
     /// The day, as a date.
     pub day: String,
-    /// Runs that were born on it.
+    /// Runs of that day.
     pub runs: u64,
-    /// Those of them that are closed.
+    /// Runs of that day that are closed.
     pub closed: u64,
-    /// Bytes, as far as the store can say; 0 if it cannot.
+    /// Bytes on disk; 0 if the store cannot tell.
     pub bytes: u64,
-    /// How many days ago it was; negative for days to come.
+    /// Age in days; negative for days in the future.
     pub age_days: i64,
 }
 
 /// What is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Storage {
-    /// By day, the oldest first.
+    /// The days, oldest first.
     pub buckets: Vec<BucketInfo>,
-    /// All runs in them.
+    /// Runs of all days.
     pub runs: u64,
-    /// Those that are closed.
+    /// Closed runs of all days.
     pub closed: u64,
-    /// All bytes.
+    /// Bytes of all days.
     pub bytes: u64,
-    /// For how long what is kept.
+    /// How long finished runs and their keys are kept.
     pub retention: RetentionInfo,
 }
 
-/// For how long something is kept, unless an app says otherwise.
+/// How long finished runs and their keys are kept, for apps without a retention of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetentionInfo {
-    /// Runs that have ended, by the day they were born on.
+    /// Finished runs, counted from their day.
     pub runs: Span,
-    /// Keys of runs that have ended.
+    /// Keys of finished runs.
     pub keys: Span,
 }
 
-/// Where nodes tell each other something.
+/// The path for hints between nodes.
 pub const HINTS_PATH: &str = "/api/v1/peers/hints";
 
-/// What one node tells another. Each may be lost, doubled or late: it says where to look, never what is there.
+/// A hint from one node to another. Any hint may be lost, doubled or late: it says where to look, never what is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerHint {
-    /// Something was written for a shard.
+    /// A run or an arrival was written for a shard.
     Arrived(u16),
     /// A job was changed.
     Changed {
-        /// The place among all changes.
+        /// The number of the change.
         change: u64,
         /// The job.
         job: u32,
     },
-    /// An attempt of this run was settled by somebody who does not hold its shard.
+    /// An attempt of this run was settled by a node that does not hold its shard.
     Settled(u64),
-    /// Shards are free to be taken.
+    /// Shards were released and can be taken.
     Vacated,
-    /// Somebody wishes the node to give its shards back and take none.
+    /// The node should release its shards and take none.
     Drain,
-    /// A native executor has no session with who tells this.
+    /// The sending node has no session with this native executor.
     Missing(String),
-    /// A node has no session with a native executor, and asks whoever has one to carry for it.
+    /// A node has no session with a native executor, and asks a node that has one to relay messages.
     Carry {
-        /// The executor.
+        /// The executor's address.
         url: String,
-        /// The node that asks, as the list of nodes names it.
+        /// The id of the asking node.
         to: String,
     },
 }

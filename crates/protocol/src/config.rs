@@ -1,4 +1,4 @@
-//! The configuration of a node, as it is shown.
+//! The configuration of a node as the API shows it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingOrigin {
-    /// Nobody said anything.
+    /// The default.
     Default,
     /// The configuration file.
     File,
@@ -17,22 +17,22 @@ pub enum SettingOrigin {
     Flag,
 }
 
-/// A setting as it is in force.
+/// A setting in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its section in the configuration file.
     pub section: String,
     /// Its key there.
     pub key: String,
-    /// What it is, as it would be written; null if it is not set. A secret that is set is shown as `•••`.
+    /// The value as it would be written in the file; null if it is not set. A secret that is set is shown as `•••`.
     pub value: Option<String>,
-    /// Where that comes from.
+    /// Where the value comes from.
     pub origin: SettingOrigin,
     /// Whether it is a secret.
     pub is_secret: bool,
 }
 
-/// The configuration of the node that is asked.
+/// The configuration of the answering node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Configuration {
     /// Every setting, in the order of the documentation.

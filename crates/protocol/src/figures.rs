@@ -1,61 +1,61 @@
-//! Figures: what has become of runs, and what is due.
+//! Statistics: past runs and forecasts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// What happened in a stretch of time.
+/// What happened in one interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Past {
-    /// When the stretch begins.
+    /// The beginning of the interval.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
     /// Runs that succeeded.
     pub succeeded: u64,
     /// Runs that failed or were lost.
     pub failed: u64,
-    /// Runs that were cancelled or skipped, and fire times that were passed over.
+    /// Runs that were cancelled or skipped, and fire times that were missed and not caught up.
     pub not_run: u64,
     /// Attempts that were sent.
     pub sent: u64,
-    /// First attempts that were sent a second or more after they were due.
+    /// First attempts that were sent a second or more after the due time.
     pub late: u64,
-    /// How long after they were due half of the first attempts were sent at the latest; null if there were none.
+    /// Median lateness of first attempts; null if there were none.
     pub lag_p50_ms: Option<u64>,
-    /// The same for 99 of 100.
+    /// 99th percentile of the lateness of first attempts.
     pub lag_p99_ms: Option<u64>,
-    /// The largest.
+    /// Greatest lateness of a first attempt.
     pub lag_max_ms: Option<u64>,
 }
 
-/// What has become of runs in the last hours, as far as this node saw it.
+/// Runs of the last hours, as counted by the answering node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
-    /// How long a stretch is.
+    /// The length of an interval.
     pub step_ms: u64,
-    /// From when on this node has counted; null if nothing happened yet.
+    /// Since when the answering node has counted; null if nothing happened yet.
     #[schemars(schema_with = "schema::maybe_time")]
     pub since: Option<String>,
-    /// The name of this node.
+    /// The name of the answering node.
     pub node: String,
-    /// How many nodes live; what the others did is not counted here.
+    /// Number of living nodes. What the other nodes did is not counted here.
     pub nodes: u64,
-    /// Every stretch, the oldest first; the last is the present one.
+    /// All intervals, oldest first; the last one is the current one.
     pub buckets: Vec<Past>,
 }
 
-/// How much is due in a stretch of time.
+/// The runs due in one interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Due {
-    /// When the stretch begins.
+    /// The beginning of the interval.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
-    /// How many runs are due in it.
+    /// Number of runs due in it.
     pub count: u64,
 }
 
-/// A job that fires in a second.
+/// A job that fires in a given second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DueJob {
     /// Its number.
@@ -64,7 +64,7 @@ pub struct DueJob {
     pub app: String,
     /// Its name.
     pub name: String,
-    /// How often it fires in that second.
+    /// Number of its fire times in that second.
     pub count: u64,
 }
 
@@ -74,44 +74,44 @@ pub struct Busy {
     /// The second.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
-    /// How many runs are due in it.
+    /// Number of runs due in it.
     pub count: u64,
     /// Some of the jobs that fire in it.
     pub jobs: Vec<DueJob>,
 }
 
-/// One-shots that wait for a day.
+/// The stored one-shots of one day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingDay {
     /// The day, as a date in UTC.
     pub day: String,
-    /// How many runs that were handed over are stored for it and have not ended.
+    /// Number of one-shots stored for that day that have not ended.
     pub count: u64,
 }
 
-/// What is due in the next hours.
+/// A forecast of the next hours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
-    /// How long a stretch is.
+    /// The length of an interval.
     pub step_ms: u64,
-    /// Its beginning.
+    /// The beginning of the forecast.
     #[schemars(schema_with = "schema::time")]
     pub from: String,
-    /// Its end.
+    /// The end of the forecast.
     #[schemars(schema_with = "schema::time")]
     pub until: String,
-    /// When it was made; it is told again for some seconds.
+    /// When it was computed; it is cached for some seconds.
     #[schemars(schema_with = "schema::time")]
     pub made_at: String,
-    /// How many jobs were asked when they fire.
+    /// Number of jobs whose schedules were evaluated.
     pub jobs: u64,
-    /// Whether the time that a forecast may take was over before all jobs were asked.
+    /// Whether the time budget ran out before all schedules were evaluated.
     pub is_partial: bool,
-    /// Stretches in which something is due, by the schedules of enabled jobs.
+    /// Intervals in which enabled jobs fire.
     pub buckets: Vec<Due>,
-    /// The seconds in which most is due, the busiest first.
+    /// The seconds in which most runs are due, busiest first.
     pub busiest: Vec<Busy>,
-    /// What was handed over and waits, day by day. Stores count it by day, so it is in no stretch. Only for tokens that
-    /// reach all apps.
+    /// Waiting one-shots by day. Stores count them by day, so they are not part of the intervals. Only for tokens that reach
+    /// all apps.
     pub waiting: Vec<WaitingDay>,
 }

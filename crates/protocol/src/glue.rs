@@ -1,25 +1,25 @@
-//! Scripts that travel with their runs. XXL-JOB calls them GLUE.
+//! Scripts that are sent with their runs. XXL-JOB calls them GLUE.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// A script that is sent along instead of naming a handler.
+/// A script that is sent with the run, in place of a handler's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Glue {
-    /// What runs it.
+    /// The kind of the script.
     #[schemars(schema_with = "schema::glue_kind")]
     pub kind: String,
-    /// Its text.
+    /// The script.
     #[schemars(schema_with = "schema::source")]
     pub source: String,
-    /// What its author says about this version: 4 to 100 characters, or nothing.
+    /// The author's remark about this version: 4 to 100 characters, or none.
     #[serde(default)]
     #[schemars(schema_with = "schema::remark")]
     pub remark: String,
-    /// When kind or source last changed. Not looked at when it is written.
+    /// When kind or source last changed. Ignored in requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::maybe_time")]
     pub changed_at: Option<String>,
@@ -28,36 +28,36 @@ pub struct Glue {
 /// One version of a job's script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GlueVersion {
-    /// The version of the job that it came with.
+    /// The version of the job that introduced it.
     pub version: u64,
-    /// What runs it.
+    /// The kind of the script.
     pub kind: String,
-    /// What its author says about it.
+    /// The author's remark.
     pub remark: String,
-    /// When it came.
+    /// When it was saved.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
-    /// Who asked for it.
+    /// The name of the token that saved it, or `punctual` if a node did.
     pub by: String,
-    /// Its text.
+    /// The script.
     pub source: String,
 }
 
 /// The versions of a job's script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GlueVersions {
-    /// The newest first, at most 30.
+    /// The versions, newest first, at most 30.
     pub items: Vec<GlueVersion>,
 }
 
-/// A version of a script that is to be current again.
+/// An earlier version of a script to restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GlueRollback {
-    /// The version of the job that the script came with.
+    /// The version of the job that introduced the script.
     #[schemars(range(min = 1))]
     pub version: u64,
-    /// What to say about it; that it is a rollback if nothing is said.
+    /// A remark; by default that it is a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::maybe_remark")]
     pub remark: Option<String>,

@@ -1,4 +1,4 @@
-//! Jobs, as they are written and as they are shown.
+//! Jobs, as callers write them and as the API shows them.
 
 use std::collections::BTreeMap;
 
@@ -7,57 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Glue, RunState, Schedule, Span, schema};
 
-/// A job as people write it. Fields that only the answer has are ignored here, so that what was read can be written
-/// back.
+/// A job as callers write it. Read-only fields are ignored here, so that a job that was read can be written back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobDraft {
     /// Unique within the app.
     #[schemars(schema_with = "schema::name")]
     pub name: String,
-    /// The group of executors, or any name that jobs are grouped by.
+    /// The app: the group of executors, or any name to group jobs by.
     #[schemars(schema_with = "schema::app")]
     pub app: String,
-    /// For people.
+    /// A description for people.
     #[serde(default)]
     #[schemars(schema_with = "schema::prose")]
     pub description: String,
-    /// For people to filter by.
+    /// Tags to filter by.
     #[serde(default)]
     #[schemars(schema_with = "schema::tags")]
     pub tags: Vec<String>,
-    /// Whether it fires by itself.
+    /// Whether it fires by its schedule.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// When.
+    /// When the job fires.
     pub schedule: Schedule,
-    /// Where.
+    /// What the job calls.
     pub target: Target,
-    /// What becomes of missed instants.
+    /// What happens to missed fire times.
     #[serde(default)]
     pub misfire: Misfire,
-    /// How often it is tried.
+    /// When a failed run is tried again.
     #[serde(default)]
     pub retry: Retry,
     /// How long an attempt may take.
     #[serde(default = "half_a_minute")]
     pub timeout: Span,
-    /// How often an attempt may arrive.
+    /// How often a run may be delivered.
     #[serde(default)]
     pub delivery: Delivery,
-    /// 0 goes first, 9 last.
+    /// The priority: 0 goes first, 9 last.
     #[serde(default = "middle")]
     #[schemars(range(min = 0, max = 9))]
     pub priority: u8,
-    /// A class of work that goes before or after others. Only null for now.
+    /// A class of work. Only null for now.
     #[serde(default)]
     #[schemars(schema_with = "schema::only_null")]
     pub class: Option<String>,
-    /// A stream with a rate limit. Only null for now.
+    /// A lane with a rate limit. Only null for now.
     #[serde(default)]
     #[schemars(schema_with = "schema::only_null")]
     pub lane: Option<String>,
-    /// When it is allowed to run at all; always if there are none.
+    /// Windows of time in which the job may run; always if there are none.
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub windows: Vec<Window>,
@@ -65,15 +64,15 @@ pub struct JobDraft {
     #[serde(default)]
     #[schemars(schema_with = "schema::only_null")]
     pub calendar: Option<String>,
-    /// A random part of every fire time. Only `0s` for now.
+    /// A random delay of every fire time. Only `0s` for now.
     #[serde(default)]
     #[schemars(schema_with = "schema::no_time")]
     pub jitter: Span,
-    /// Jobs whose end starts this one.
+    /// Jobs whose runs start this one when they end.
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub after: Vec<After>,
-    /// How many failed runs in a row stop it; 0 means never.
+    /// The job is stopped after this many failed runs in a row; 0 means never.
     #[serde(default)]
     pub failure_limit: u32,
 }
@@ -90,26 +89,26 @@ fn middle() -> u8 {
     5
 }
 
-/// A job as it is shown.
+/// A job as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     /// Its number.
     pub id: u32,
-    /// What people wrote, with every default.
+    /// The definition, with every default.
     #[serde(flatten)]
     pub draft: JobDraft,
-    /// Grows with every change; the ETag.
+    /// The version; grows with every change and is the ETag.
     pub version: u64,
-    /// When it fires next, as far as is known.
+    /// When it fires next; null if no fire time is known.
     #[schemars(schema_with = "schema::maybe_time")]
     pub next_fire_time: Option<String>,
-    /// Why it does not fire by itself.
+    /// Why it does not fire by its schedule.
     pub stopped_reason: Option<String>,
     /// Runs that failed or were lost.
     pub failure_count: u64,
-    /// Those since the last success.
+    /// Failed or lost runs since the last success.
     pub consecutive_failures: u32,
-    /// How the last run ended.
+    /// The state in which the last run ended.
     pub last_status: Option<String>,
     /// When a run last succeeded.
     #[schemars(schema_with = "schema::maybe_time")]
@@ -117,25 +116,25 @@ pub struct Job {
     /// The schedule in words.
     #[serde(default)]
     pub in_words: String,
-    /// Its last runs that the node which is asked knows of, the oldest first; at most 20.
+    /// Its last runs known to the answering node, oldest first; at most 20.
     #[serde(default)]
     pub recent: Vec<RecentRun>,
-    /// How long half of those took at most.
+    /// Median duration of those runs.
     #[serde(default)]
     pub duration_p50_ms: Option<u64>,
-    /// How long 95 of 100 of those took at most.
+    /// 95th percentile of the durations of those runs.
     #[serde(default)]
     pub duration_p95_ms: Option<u64>,
 }
 
-/// A run that has ended, in a row of runs.
+/// A finished run in the short history of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecentRun {
     /// Its number.
     pub run: u64,
-    /// How it ended.
+    /// Its state.
     pub state: RunState,
-    /// When.
+    /// When it ended.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
     /// How long its last attempt took; null if there was none.
@@ -145,17 +144,17 @@ pub struct RecentRun {
 /// A page of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPage {
-    /// The rows. A page may be empty and not be the last: the server looks through a bounded number of rows for one page.
+    /// The rows. A page may be empty and not be the last, because the server reads a bounded number of rows for one page.
     pub items: Vec<Job>,
-    /// What to send as `cursor` for the next page; null at the end. Only null means that there is no more.
+    /// The `cursor` of the next page. Only null means that there are no more rows.
     pub next_cursor: Option<String>,
-    /// How many the filter lets through, where that was asked for.
+    /// Number of rows that match the filter, if `count` was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
 impl Job {
-    /// The fields that only the answer has.
+    /// The read-only fields.
     pub const READ_ONLY: [&'static str; 12] = [
         "id",
         "version",
@@ -172,24 +171,24 @@ impl Job {
     ];
 }
 
-/// A job as it would be: the answer to `dry_run`.
+/// A job as it would be saved: the answer to `dry_run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPlan {
-    /// The job; its number is 0 if it is not there yet.
+    /// The job; its number is 0 if it does not exist yet.
     #[serde(flatten)]
     pub job: Job,
     /// Its next fire times.
     pub next_fire_times: Vec<String>,
-    /// What may be not meant so.
+    /// Warnings about settings that are valid and may not be intended.
     pub warnings: Vec<String>,
 }
 
-/// A change of some fields: what is given replaces what was, by RFC 7396.
+/// A change of some fields by JSON Merge Patch (RFC 7396).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobPatch(pub serde_json::Map<String, serde_json::Value>);
 
-/// Where a job's work is done.
+/// What a job calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Target {
@@ -203,26 +202,26 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Executor {
-    /// Its name; left out where a script is sent instead.
+    /// The handler's name; left out if a script is sent instead.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "schema::name")]
     pub handler: String,
-    /// What the handler gets when the run brings no payload: text as it is, anything else as JSON. A run that another job's
-    /// end brought about fills in `${parent.run}`, `${parent.job}` and `${parent.result}`.
+    /// The parameter for runs without a payload: text as it is, anything else as JSON. In a run started by the end of
+    /// another job, `${parent.run}`, `${parent.job}` and `${parent.result}` are filled in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Body,
-    /// Which executor has a run.
+    /// How the executor of a run is chosen.
     #[serde(default = "round")]
     #[schemars(schema_with = "schema::route")]
     pub route: String,
-    /// A script that is sent along instead of naming a handler. Refused unless the node allows scripts.
+    /// A script that is sent with the run, in place of a handler's name. Refused unless the node allows scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glue: Option<Glue>,
-    /// What becomes of runs that meet: serial, discard, cover, concurrent, or `concurrent(n)`.
+    /// What a due run does while another run of the job is open: serial, discard, cover, concurrent, or `concurrent(n)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::block")]
     pub block: Option<String>,
-    /// The n of `concurrent(n)`, in a field of its own.
+    /// The n of `concurrent(n)`, as a field of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
@@ -236,40 +235,40 @@ pub struct Http {
     #[serde(default = "post")]
     #[schemars(schema_with = "schema::method")]
     pub method: String,
-    /// The whole address.
+    /// The URL.
     #[schemars(length(min = 1, max = 8192))]
     pub url: String,
-    /// Beyond those that we add. Values whose names speak of keys, tokens, passwords and the like are shown as `…`.
+    /// Further headers. Values of headers whose names suggest keys, tokens or passwords are shown as `…`.
     #[serde(default)]
     #[schemars(schema_with = "schema::headers")]
     pub headers: BTreeMap<String, String>,
-    /// What is sent when the run brings no payload: text as it is, anything else as JSON. Texts may hold `${run.id}`,
+    /// The body for runs without a payload: text as it is, anything else as JSON. Texts may contain `${run.id}`,
     /// `${run.fire_time}`, `${run.attempt}`, `${job.id}`, `${job.name}`, `${job.app}`, and `${parent.run}`, `${parent.job}` and
-    /// `${parent.result}` of the run whose end brought this one about.
+    /// `${parent.result}` of the run whose end started this one.
     #[serde(default)]
     pub body: Body,
-    /// Answers that count as success; any 2xx if there are none.
+    /// The status codes that count as success; any 2xx if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(range(min = 200, max = 599)))]
     pub success_codes: Vec<u16>,
     /// Whether up to three redirects are followed.
     #[serde(default, skip_serializing_if = "is_not")]
     pub follow_redirects: bool,
-    /// What requests are signed with: `whsec_` and base64 of 24 to 64 bytes. Shown as `whsec_…` when it is set.
+    /// The signing secret: `whsec_` and base64 of 24 to 64 bytes. Shown as `whsec_…` if it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::secret")]
     pub signing_secret: Option<String>,
-    /// What becomes of runs that meet: serial, discard, cover, concurrent, or `concurrent(n)`.
+    /// What a due run does while another run of the job is open: serial, discard, cover, concurrent, or `concurrent(n)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::block")]
     pub block: Option<String>,
-    /// The n of `concurrent(n)`, in a field of its own.
+    /// The n of `concurrent(n)`, as a field of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
 }
 
-/// Any JSON.
+/// Any JSON value.
 pub type Body = Option<serde_json::Value>;
 
 fn post() -> String {
@@ -284,14 +283,14 @@ fn is_not(flag: &bool) -> bool {
     !flag
 }
 
-/// What becomes of missed instants.
+/// What happens to missed fire times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Misfire {
-    /// Which of them run.
+    /// Which of the missed fire times run.
     #[serde(default)]
     pub policy: MisfirePolicy,
-    /// How late a run may be before it counts as missed.
+    /// The lateness beyond which a fire time counts as missed.
     #[serde(default = "five_seconds")]
     pub threshold: Span,
 }
@@ -306,32 +305,32 @@ impl Default for Misfire {
     }
 }
 
-/// Which of the missed instants run.
+/// Which of the missed fire times run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MisfirePolicy {
-    /// None.
+    /// None of them.
     Skip,
-    /// The latest.
+    /// The latest one.
     #[default]
     FireOnce,
-    /// All, up to 1,000.
+    /// All of them, up to 1,000.
     FireAll,
 }
 
-/// How often a run is tried.
+/// When a failed run is tried again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
-    /// The first one included.
+    /// Attempts in all, including the first.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_attempts: u32,
-    /// How long after the first failure.
+    /// The wait after the first failure.
     pub initial_delay: Span,
-    /// How much longer after each further one.
+    /// The factor by which each further wait is longer.
     #[schemars(range(min = 1, max = 1000))]
     pub multiplier: f64,
-    /// But never longer than this.
+    /// The longest wait.
     pub max_delay: Span,
 }
 
@@ -342,25 +341,25 @@ impl Default for Retry {
     }
 }
 
-/// How often an attempt may arrive.
+/// How often a run may be delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// Once or more: what may have been lost is sent again.
+    /// Once or more: a send that may have been lost is repeated.
     #[default]
     AtLeastOnce,
-    /// Once or not at all: what may have arrived is never sent again.
+    /// Once or not at all: a send that may have arrived is never repeated.
     AtMostOnce,
 }
 
-/// Hours of some days.
+/// A window of hours on some days of the week.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Such as `mon-fri`; every day if not said.
+    /// The days, such as `mon-fri`; every day by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<String>,
-    /// Such as `09:00-17:00`; the whole day if not said.
+    /// The hours, such as `09:00-17:00`; the whole day by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,
     /// The days as numbers, 1 for Monday: another way to write `days`.
@@ -371,55 +370,55 @@ pub struct Window {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::hours_of_day")]
     pub hours_of_day: Option<Vec<u8>>,
-    /// The zone's IANA name; the schedule's if not said.
+    /// The zone's IANA name; the schedule's zone by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// What becomes of instants outside: `skip` or `defer`.
+    /// What happens to fire times outside the windows: `skip` or `defer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::outside")]
     pub outside: Option<String>,
 }
 
-/// Another job whose end starts this one.
+/// Another job whose runs start this one when they end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct After {
-    /// `app/name`, or a number.
+    /// The job: `app/name`, or a number.
     #[schemars(schema_with = "schema::job")]
     pub job: serde_json::Value,
-    /// Which of its ends count.
+    /// Which ends start this job.
     #[serde(default)]
     pub when: When,
 }
 
-/// Which ends count.
+/// Which ends of a run start the next job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
-    /// It succeeded.
+    /// The run succeeded.
     #[default]
     Succeeded,
-    /// It failed, or nobody knows.
+    /// The run failed or was lost.
     Failed,
-    /// It ended, whatever the outcome.
+    /// The run ended with any outcome.
     Ended,
 }
 
 /// One version of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Revision {
-    /// The version it came with.
+    /// The version.
     pub version: u64,
-    /// When.
+    /// When it was saved.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
-    /// Who asked for it.
+    /// The name of the token that saved it, or `punctual` if a node did.
     pub by: String,
-    /// What it was.
+    /// The definition.
     pub job: JobDraft,
 }
 
-/// What has become of a job's runs.
+/// The statistics of a job's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStats {
     /// Runs that succeeded.
@@ -428,47 +427,47 @@ pub struct JobStats {
     pub failed: u64,
     /// Runs that were cancelled or skipped.
     pub not_run: u64,
-    /// Failed ones since the last success.
+    /// Failed or lost runs since the last success.
     pub consecutive_failures: u32,
-    /// How the last run ended.
+    /// The state in which the last run ended.
     pub last_status: Option<String>,
     /// When a run last succeeded.
     #[schemars(schema_with = "schema::maybe_time")]
     pub last_success: Option<String>,
 }
 
-/// What a run that is started by hand brings.
+/// A run to start by hand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunNow {
-    /// Any JSON.
+    /// The payload: any JSON value.
     pub payload: Option<serde_json::Value>,
-    /// The fire time that it is told; now if not said.
+    /// The fire time of the run; now by default.
     #[schemars(schema_with = "schema::maybe_time")]
     pub fire_time: Option<String>,
-    /// The address of the one executor that is to have it; whichever the job's route names if not said. If it is not there,
-    /// the run waits for it as for any executor.
+    /// The address of the executor to send it to; chosen by the job's route by default. If that executor is absent, the run
+    /// waits for it.
     #[schemars(length(min = 1, max = 1024))]
     pub executor: Option<String>,
 }
 
-/// What a backfill did, or would do.
+/// The result of a backfill, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Backfilled {
-    /// How many instants the range names.
+    /// Number of fire times in the range.
     pub count: u64,
-    /// The first 1,000 of them.
+    /// The first 1,000 fire times.
     pub fire_times: Vec<String>,
-    /// How many runs were made; the others were there.
+    /// Number of runs created; for the other fire times a run existed already.
     pub created: u64,
 }
 
-/// A job that is to be made: a [`JobDraft`], and fields of a [`Job`] that are not looked at.
+/// A job to create: a [`JobDraft`]. Read-only fields of a [`Job`] are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NewJob(pub serde_json::Map<String, serde_json::Value>);
 
-/// A job whose app and name stand in the path, so that the body need not repeat them.
+/// A job whose app and name are in the path, so that the body need not repeat them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobByName(pub serde_json::Map<String, serde_json::Value>);
@@ -476,8 +475,8 @@ pub struct JobByName(pub serde_json::Map<String, serde_json::Value>);
 /// The versions of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Revisions {
-    /// Oldest first.
+    /// The versions, oldest first.
     pub items: Vec<Revision>,
-    /// Where the next page begins, if there is one.
+    /// The `cursor` of the next page; null at the end.
     pub next_cursor: Option<String>,
 }

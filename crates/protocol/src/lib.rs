@@ -1,8 +1,8 @@
-//! The bytes that we promise: what goes over the REST API, for whoever answers and whoever asks, and what XXL-JOB
-//! executors say and are told ([`xxl`]).
+//! The wire formats that Punctual promises: the REST API, for servers and clients, the native executor protocol
+//! ([`native`]), and the protocol of XXL-JOB and Orth executors ([`xxl`]).
 //!
-//! Shapes only. What a value means, and whether it means anything, is said where it is understood. Times are RFC 3339
-//! text, durations are text with units ([`Span`]).
+//! Shapes only: the meaning of a value, and whether it is valid, is decided where it is used. Times are RFC 3339 text,
+//! durations are text with units ([`Span`]).
 
 mod app;
 mod bulk;
@@ -57,18 +57,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}Page")]
 pub struct Page<T> {
-    /// The rows. A page may be empty and not be the last: the server looks through a bounded number of rows for one page.
+    /// The rows. A page may be empty and not be the last, because the server reads a bounded number of rows for one page.
     pub items: Vec<T>,
-    /// What to send as `cursor` for the next page; null at the end. Only null means that there is no more.
+    /// The `cursor` of the next page. Only null means that there are no more rows.
     pub next_cursor: Option<String>,
 }
 
-/// What has become of runs, and what is due.
+/// The statistics of all jobs and runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// Jobs that are not deleted.
     pub jobs: u64,
-    /// Those of them that are enabled, with a schedule or without.
+    /// Jobs that are enabled, with a schedule or without.
     pub jobs_enabled: u64,
     /// Runs that succeeded.
     pub succeeded: u64,
@@ -76,23 +76,23 @@ pub struct Stats {
     pub failed: u64,
     /// Runs that were cancelled or skipped.
     pub not_run: u64,
-    /// Runs that this node has loaded and not started; null for a token of some apps.
+    /// Runs that the answering node has loaded and not started; null for a token of some apps.
     pub loaded: Option<u64>,
-    /// Attempts that this node has on their way; null for a token of some apps.
+    /// Attempts that the answering node has in flight; null for a token of some apps.
     pub running: Option<u64>,
-    /// Shards that this node acts for; null for a token of some apps.
+    /// Shards that the answering node holds; null for a token of some apps.
     pub shards: Option<u64>,
-    /// Runs of this node's shards that are due and not started; null for a token that does not reach all apps.
+    /// Runs of the answering node's shards that are due and not started; null for a token of some apps.
     pub due: Option<u64>,
-    /// For how many milliseconds the oldest of those has been due; null if there is none, and where `due` is null.
+    /// How long the oldest of those runs has been due; null if there is none, and if `due` is null.
     pub oldest_due_ms: Option<u64>,
     /// The cluster's time.
     pub now: String,
 }
 
-/// Whether something is well.
+/// The health of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// One word.
+    /// The status in one word.
     pub status: String,
 }

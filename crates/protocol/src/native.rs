@@ -1,15 +1,15 @@
-//! The native executor protocol, as `docs/protocol/executor.md` specifies it: the messages of both sides, and what makes
-//! one malformed. Nothing here waits or connects; the SDK and the node share it.
+//! The native executor protocol of `docs/protocol/executor.md`: the messages of both sides and their limits. The SDK and
+//! the node share it; nothing here waits or connects.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The version that is spoken here.
+/// The version of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Where executors connect.
+/// The path of the WebSocket.
 pub const PATH: &str = "/api/v1/executors/connect";
 
 /// The longest message, in bytes.
@@ -33,23 +33,23 @@ pub const LINES_MAX: usize = 10_000;
 /// The longest name of an executor or a handler, in characters.
 pub const NAME_MAX: usize = 200;
 
-/// The longest name of an app, in characters: as everywhere else.
+/// The longest name of an app, in characters.
 pub const APP_MAX: usize = 128;
 
-/// The greatest number that every client reads as it was written.
+/// The greatest integer that every client reads exactly, also one that reads numbers as floats.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// The most credits that are given at once, and the largest capacity.
 pub const CREDITS_MAX: u32 = 40_000;
 
-/// An attempt of a run, by what names it on both sides.
+/// The identity of an attempt on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Held {
     /// The run.
     pub run: u64,
-    /// Which try, from 1.
+    /// The attempt's number, from 1.
     pub attempt: u32,
-    /// What makes an older send of the same run refusable.
+    /// The fencing token, by which an older send of the same run can be refused.
     pub token: u64,
 }
 
@@ -61,75 +61,75 @@ impl Held {
     }
 }
 
-/// What an executor says.
+/// A message from an executor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromExecutor {
-    /// Who it is. The first message.
+    /// The first message: the executor introduces itself.
     Hello(Hello),
-    /// It takes more.
+    /// More credits.
     Credit(Credit),
-    /// How attempts ended.
+    /// Ends of attempts.
     Reports(Reports),
-    /// What an attempt wrote.
+    /// Log lines of an attempt.
     Log(Log),
-    /// How far an attempt is.
+    /// Progress of an attempt.
     Progress(Progress),
-    /// It takes nothing more.
+    /// The executor takes no more runs.
     Drain,
-    /// It goes; what it holds is lost.
+    /// The executor leaves; the attempts that it holds are lost.
     Goodbye,
-    /// Why it ends the session.
+    /// The session ends with an error.
     Error(Refusal),
-    /// Something newer than this.
+    /// A type that this version does not know.
     Unknown,
 }
 
-/// An executor takes more.
+/// More credits for the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credit {
-    /// How many more.
+    /// Number of new credits.
     pub more: u32,
 }
 
-/// How attempts ended.
+/// Ends of attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reports {
-    /// Each.
+    /// The reports.
     pub reports: Vec<Report>,
-    /// How many more the executor takes now.
+    /// Number of new credits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub credits: u32,
 }
 
-/// What an attempt wrote.
+/// Log lines of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     /// The run.
     pub run: u64,
-    /// Which try.
+    /// The attempt's number.
     pub attempt: u32,
     /// The number of the first of the lines, from 1.
     pub from: u64,
-    /// The lines, without their ends.
+    /// The lines, without line ends.
     pub lines: Vec<String>,
 }
 
-/// How far an attempt is.
+/// Progress of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The run.
     pub run: u64,
-    /// Which try.
+    /// The attempt's number.
     pub attempt: u32,
-    /// 0 to 100.
+    /// Per cent, 0 to 100.
     pub percent: u8,
-    /// For people.
+    /// A note for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// What an executor says first.
+/// The first message of an executor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version that it speaks.
@@ -138,31 +138,31 @@ pub struct Hello {
     pub app: String,
     /// Its name, for people.
     pub executor: String,
-    /// Drawn when its process started.
+    /// A random id of its process.
     pub instance: String,
-    /// What it offers; anything, if empty.
+    /// The handlers that it offers; any handler if empty.
     #[serde(default)]
     pub handlers: Vec<String>,
     /// How many runs it takes at once, from all nodes together.
     pub capacity: u32,
-    /// What it is written with.
+    /// The client library and its version.
     #[serde(default)]
     pub client: String,
-    /// What it was given and has not reported.
+    /// The attempts that it holds: those whose report no node has kept.
     #[serde(default)]
     pub holds: Vec<Held>,
 }
 
-/// How an attempt ended, as its executor says.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The run.
     pub run: u64,
-    /// Which try.
+    /// The attempt's number.
     pub attempt: u32,
     /// The token that it was sent with.
     pub token: u64,
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
     /// The result, or what went wrong.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -176,56 +176,56 @@ pub struct Report {
 }
 
 impl Report {
-    /// The attempt that it is about.
+    /// The identity of the attempt.
     pub fn held(&self) -> Held {
         Held { run: self.run, attempt: self.attempt, token: self.token }
     }
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// As it should.
+    /// The handler succeeded.
     Succeeded,
-    /// The handler said so, or broke.
+    /// The handler failed or panicked.
     Failed,
     /// It took too long.
     TimedOut,
-    /// Somebody asked for it.
+    /// It was cancelled.
     Cancelled,
     /// It was never started.
     Refused,
 }
 
-/// What a node says.
+/// A message from a node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromNode<'a> {
     /// The session is open.
     Welcome(Welcome),
-    /// Work.
+    /// Runs to start.
     Runs(Runs<'a>),
-    /// These reports are written to disk.
+    /// Reports that are written to disk.
     Kept(Kept),
-    /// These should end.
+    /// Attempts that should end.
     Cancel(Cancels),
-    /// So many wait for credits.
+    /// Runs wait for credits.
     Want(Want),
-    /// The nodes have changed.
+    /// The list of nodes has changed.
     Nodes(Nodes),
     /// The node stops.
     Goodbye(Goodbye),
-    /// Why it ends the session.
+    /// The session ends with an error.
     Error(Refusal),
-    /// Something newer than this.
+    /// A type that this version does not know.
     Unknown,
 }
 
-/// Work. Each run uses up a credit.
+/// Runs to start. Each uses up a credit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Runs<'a> {
-    /// In the order in which they are to be started.
+    /// The runs, in the order in which they should start.
     #[serde(borrow)]
     pub runs: Vec<Run<'a>>,
 }
@@ -233,40 +233,40 @@ pub struct Runs<'a> {
 /// Reports that are written to disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// What they are about.
+    /// The attempts that were reported.
     pub reports: Vec<Held>,
 }
 
 /// Attempts that should end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancels {
-    /// Each.
+    /// The attempts.
     pub runs: Vec<Cancel>,
 }
 
-/// A node waits for credits.
+/// Runs wait for credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
-    /// How many runs wait.
+    /// Number of waiting runs.
     pub runs: u64,
 }
 
-/// The nodes have changed.
+/// The list of nodes has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
-    /// All of them.
+    /// The addresses of all nodes.
     pub nodes: Vec<String>,
 }
 
-/// A node stops.
+/// The node stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodbye {
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: String,
 }
 
-/// What a node says first.
+/// The first message of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version that is spoken.
@@ -274,23 +274,23 @@ pub struct Welcome {
     /// The node's name.
     #[serde(default)]
     pub node: String,
-    /// How often it pings.
+    /// The interval of its pings.
     pub ping_ms: u64,
-    /// How long a silence ends a session.
+    /// The silence after which a session ends.
     pub silence_ms: u64,
-    /// How long a broken session may be resumed.
+    /// How long after a break a session can be resumed.
     pub resume_ms: u64,
-    /// The longest message.
+    /// The longest message that it reads, in bytes.
     pub frame_max: u64,
-    /// Where nodes are.
+    /// The addresses of all nodes.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// Of what is held, what is over.
+    /// Of the attempts in the hello, those that are no longer current.
     #[serde(default)]
     pub stale: Vec<Held>,
 }
 
-/// A piece of work.
+/// A run to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run<'a> {
     /// The run.
@@ -300,42 +300,42 @@ pub struct Run<'a> {
     /// The job's name.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    /// Which handler.
+    /// The handler.
     #[serde(borrow)]
     pub handler: Cow<'a, str>,
-    /// The instant that was named for it; RFC 3339.
+    /// The fire time; RFC 3339.
     #[serde(borrow)]
     pub fire_time: Cow<'a, str>,
-    /// Which try, from 1.
+    /// The attempt's number, from 1.
     pub attempt: u32,
-    /// Greater than that of any earlier send of the run.
+    /// The fencing token: greater than that of any earlier send of the run.
     pub token: u64,
-    /// When it is given up.
+    /// How long it may take, in milliseconds; 0 for any.
     pub timeout_ms: u64,
-    /// What it brings.
+    /// The payload.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
     /// Whether an earlier send of it may have arrived.
     #[serde(default, skip_serializing_if = "is_false")]
     pub possible_duplicate: bool,
-    /// Which part of a broadcast it is.
+    /// The part of a broadcast that it is, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
 }
 
 impl Run<'_> {
-    /// The attempt that it is.
+    /// The identity of the attempt.
     pub fn held(&self) -> Held {
         Held { run: self.run, attempt: self.attempt, token: self.token }
     }
 }
 
-/// Which part of a broadcast.
+/// A part of a broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// From 0.
+    /// Its number, from 0.
     pub index: u32,
-    /// Of how many.
+    /// Number of parts.
     pub total: u32,
 }
 
@@ -344,9 +344,9 @@ pub struct Part {
 pub struct Cancel {
     /// The run.
     pub run: u64,
-    /// Which try.
+    /// The attempt's number.
     pub attempt: u32,
-    /// Its token.
+    /// The fencing token.
     pub token: u64,
     /// Why.
     #[serde(default)]
@@ -356,9 +356,9 @@ pub struct Cancel {
 /// Why a session ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For programs.
+    /// The reason, for programs.
     pub code: Code,
-    /// For people.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -368,25 +368,25 @@ pub struct Refusal {
 pub enum Code {
     /// The version is not known.
     Version,
-    /// A message means nothing, or came out of order.
+    /// A message is invalid or out of order.
     Malformed,
     /// A message was too long.
     TooLarge,
     /// The token does not reach this app.
     Refused,
-    /// Another session of the same instance came.
+    /// Another session of the same instance was opened.
     Replaced,
-    /// What was sent was not read.
+    /// The other side did not read fast enough.
     TooSlow,
-    /// The node cannot.
+    /// The node cannot serve executors now.
     Unavailable,
-    /// Something newer than this.
+    /// A type that this version does not know.
     #[serde(other)]
     Other,
 }
 
 impl Refusal {
-    /// A message that means nothing.
+    /// The refusal of an invalid message.
     pub fn malformed(reason: impl Into<String>) -> Refusal {
         Refusal { code: Code::Malformed, reason: reason.into() }
     }
@@ -452,8 +452,8 @@ impl<'a> FromNode<'a> {
     }
 }
 
-/// The type of a message. It is read by itself, because what a run brings has to stay the text that it is, and what is
-/// read as one of many kinds at once does not.
+/// The type of a message. It is read on its own, because reading a tagged enum would parse payloads, which have to stay
+/// the text that they are.
 fn kind(text: &str) -> Result<Cow<'_, str>, Refusal> {
     #[derive(Deserialize)]
     struct Typed<'a> {
@@ -472,7 +472,7 @@ fn of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Refusal> {
 }
 
 impl Hello {
-    /// Its address: where runs are sent, and what people see.
+    /// The executor's address in the registry.
     pub fn address(&self) -> String {
         format!("native:{}/{}", self.executor, self.instance)
     }

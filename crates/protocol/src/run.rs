@@ -1,39 +1,40 @@
-//! Runs, as they are handed over and as they are shown.
+//! Runs, as callers submit them and as the API shows them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Retry, Span, schema};
 
-/// A one-shot that is handed over.
+/// A one-shot to submit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSubmission {
     /// The job: `app/name`, or a number.
     #[schemars(schema_with = "schema::job")]
     pub job: serde_json::Value,
-    /// When; at once if not said, or past.
+    /// The fire time; now by default. A time in the past means now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::maybe_time")]
     pub at: Option<String>,
-    /// Any JSON.
+    /// The payload: any JSON value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<serde_json::Value>,
-    /// What makes a repetition of it a duplicate.
+    /// An idempotency key: a second submission with the same key and job is a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::maybe_name")]
     pub key: Option<String>,
-    /// Instead of the job's.
+    /// The priority, in place of the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 9))]
     pub priority: Option<u8>,
-    /// How long an attempt may take, instead of the job's.
+    /// How long an attempt may take, in place of the job's timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How often it is tried, instead of the job's. What it leaves out is as in a job that leaves it out.
+    /// When a failed attempt is followed by another, in place of the job's policy. Fields left out have the defaults of a
+    /// job, not the job's own values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// A stream with a rate limit. Only null for now.
+    /// A lane with a rate limit. Only null for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::only_null")]
     pub lane: Option<String>,
@@ -43,220 +44,220 @@ pub struct RunSubmission {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Runs {
-    /// At most 10,000, all or none.
+    /// At most 10,000; all or none are accepted.
     Many {
-        /// They.
+        /// The runs.
         #[schemars(length(max = 10_000))]
         runs: Vec<RunSubmission>,
     },
-    /// One.
+    /// One run.
     One(RunSubmission),
 }
 
-/// What became of runs that were handed over.
+/// The result of a submission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Accepted {
-    /// How many are new.
+    /// Number of new runs.
     pub accepted: u64,
-    /// How many were there.
+    /// Number of duplicates.
     pub duplicates: u64,
-    /// Their numbers in the order of the request; a duplicate has the first one's.
+    /// The ids in the order of the request; a duplicate has the id of the first submission.
     pub ids: Vec<u64>,
 }
 
-/// The last line of a stream that could not be read to its end.
+/// The last line of the answer to a stream that was not read to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StreamError {
-    /// The line, from 1. Everything before it was answered.
+    /// The number of the offending line, from 1. The lines before it were answered.
     pub line: u64,
     /// What is wrong with it.
     pub error: crate::Problem,
 }
 
-/// A run that was made.
+/// A run that was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunCreated {
     /// Its number.
     pub run: u64,
 }
 
-/// What became of a wish about a run.
+/// The result of a request about one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WishDone {
     /// The run.
     pub run: u64,
-    /// `done`, `too_late` because it had ended or was on its way, or `asked` when another node sees to it.
+    /// `done`, `too_late` because the run had ended or was in flight, or `asked` because another node carries it out.
     pub result: String,
 }
 
-/// Another time for a run.
+/// A new time for a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reschedule {
-    /// When.
+    /// The new time.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
 }
 
-/// Runs to be cancelled.
+/// Runs to cancel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BulkCancel {
-    /// Which.
+    /// The filter.
     pub filter: BulkFilter,
-    /// Whether only to count them.
+    /// Only count the runs; nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Which runs.
+/// A filter for runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("minProperties" = 1))]
 pub struct BulkFilter {
-    /// Of this job: `app/name`, or a number.
+    /// Runs of this job: `app/name`, or a number.
     #[schemars(schema_with = "schema::maybe_job")]
     pub job: Option<serde_json::Value>,
-    /// Of this app.
+    /// Runs of this app.
     #[schemars(schema_with = "schema::maybe_name")]
     pub app: Option<String>,
-    /// In this state: pending, running or retrying; all three if not said.
+    /// Runs in this state: pending, running or retrying; all three by default.
     #[schemars(schema_with = "schema::open_state")]
     pub state: Option<RunState>,
-    /// From this fire time on.
+    /// Runs from this fire time on.
     #[schemars(schema_with = "schema::maybe_time")]
     pub from: Option<String>,
-    /// Before this fire time.
+    /// Runs before this fire time.
     #[schemars(schema_with = "schema::maybe_time")]
     pub to: Option<String>,
-    /// With this key.
+    /// Runs with this key.
     #[schemars(schema_with = "schema::maybe_name")]
     pub key: Option<String>,
 }
 
-/// What became of them.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkCancelled {
-    /// How many there were.
+    /// Number of runs that matched.
     pub matched: u64,
-    /// How many were cancelled.
+    /// Number of runs that were cancelled.
     pub cancelled: u64,
 }
 
-/// One-shots to be put off: either to `at` or by `by`.
+/// One-shots to reschedule: either to `at` or by `by`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{"required": ["at"]}, {"required": ["by"]}]))]
 pub struct BulkReschedule {
-    /// Which.
+    /// The filter.
     pub filter: RescheduleFilter,
-    /// When all of them are due.
+    /// The new due time of all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub at: Option<String>,
-    /// How much later each of them is due than it is now; with a `-` before it, how much sooner.
+    /// How much later than now each of them is due; with a leading `-`, how much sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::shift")]
     pub by: Option<String>,
-    /// Whether only to count them.
+    /// Only count the runs; nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Which one-shots, among those that have not begun. One of job, app and key must be there.
+/// A filter for one-shots that have not begun. One of `job`, `app` and `key` is required.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("anyOf" = [{"required": ["job"]}, {"required": ["app"]}, {"required": ["key"]}]))]
 pub struct RescheduleFilter {
-    /// Of this job: `app/name`, or a number.
+    /// Runs of this job: `app/name`, or a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::job")]
     pub job: Option<serde_json::Value>,
-    /// Of this app.
+    /// Runs of this app.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name")]
     pub app: Option<String>,
-    /// With this key.
+    /// Runs with this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::name")]
     pub key: Option<String>,
-    /// From this fire time on: the one that they were handed over with.
+    /// Runs from this original fire time on.
     #[schemars(schema_with = "schema::maybe_time")]
     pub from: Option<String>,
-    /// Before this fire time.
+    /// Runs before this fire time.
     #[schemars(schema_with = "schema::maybe_time")]
     pub to: Option<String>,
-    /// Only those that wait for another time than their fire time, or only those that do not.
+    /// Only runs that were rescheduled before, or only those that were not.
     pub moved: Option<bool>,
 }
 
-/// What became of them.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BulkRescheduled {
-    /// How many there were.
+    /// Number of runs that matched.
     pub matched: u64,
-    /// How many wait for their new time. The others had begun, or ended, meanwhile.
+    /// Number of runs that wait for their new time. The others had begun or ended meanwhile.
     pub rescheduled: u64,
 }
 
-/// A run as it is shown.
+/// A run as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Its number, below 2^53.
     pub id: u64,
-    /// Its job's number.
+    /// The number of its job.
     pub job: u32,
-    /// Its job's name, of a deleted one the last; null if nothing is known of it any more.
+    /// The name of its job, also after the job was deleted; null if the job is no longer known.
     #[serde(default)]
     pub job_name: Option<String>,
     /// The app of its job.
     #[serde(default)]
     pub app: Option<String>,
-    /// The instant that was named for it.
+    /// The fire time.
     #[schemars(schema_with = "schema::time")]
     pub fire_time: String,
-    /// Where it comes from.
+    /// What created it.
     pub origin: Origin,
-    /// Where it stands.
+    /// The state.
     pub state: RunState,
-    /// Why, where the state alone does not say.
+    /// The reason for the state; empty if there is nothing to add.
     pub reason: String,
-    /// How long after it was due its first attempt began that is certain.
+    /// How long after the due time the first certain attempt began.
     pub lag_ms: Option<i64>,
-    /// Whether an attempt may have arrived more than once.
+    /// Whether it may have been delivered more than once.
     pub possible_duplicate: bool,
-    /// What made a repetition of it a duplicate.
+    /// The idempotency key.
     pub key: Option<String>,
-    /// What it brings.
+    /// The payload.
     pub payload: Option<serde_json::Value>,
-    /// 0 goes first.
+    /// The priority; 0 goes first.
     pub priority: u8,
-    /// How long an attempt may take, where the run has its own.
+    /// The run's own timeout, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How often it is tried, where the run has its own.
+    /// The run's own retry policy, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
     /// The run that this one repeats.
     pub retry_of: Option<u64>,
-    /// The run whose end brought this one about.
+    /// The run whose end started this one.
     pub parent: Option<u64>,
-    /// When it goes on, if it waits for an instant.
+    /// When it may be sent next, if it waits for an instant.
     #[schemars(schema_with = "schema::maybe_time")]
     pub ready_at: Option<String>,
     /// When it ended.
     #[schemars(schema_with = "schema::maybe_time")]
     pub closed_at: Option<String>,
-    /// For a range of missed instants: how many they are.
+    /// For a range of missed fire times: their number.
     pub count: Option<u64>,
-    /// For a range of missed instants: the last of them.
+    /// For a range of missed fire times: the last of them.
     #[schemars(schema_with = "schema::maybe_time")]
     pub until: Option<String>,
-    /// Oldest first.
+    /// The attempts, oldest first.
     pub attempts: Vec<Attempt>,
-    /// The parts of a broadcast, one for each executor; lists leave them out.
+    /// The parts of a broadcast, one for each executor; left out in lists.
     pub parts: Vec<RunPart>,
-    /// What it is a part of, if it is one.
+    /// The broadcast that it is a part of, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<PartOf>,
 }
@@ -264,175 +265,175 @@ pub struct Run {
 /// One part of a broadcast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPart {
-    /// Counted from 0.
+    /// The number of the part, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of parts.
     pub total: u32,
-    /// The number of the run that is this part.
+    /// The id of this part's run.
     pub run: u64,
-    /// The executor that it was made for.
+    /// The executor that the part was created for.
     pub executor: String,
-    /// Where it stands.
+    /// The state.
     pub state: RunState,
-    /// Why, where the state alone does not say.
+    /// The reason for the state; empty if there is nothing to add.
     pub reason: String,
-    /// Oldest first.
+    /// The attempts, oldest first.
     pub attempts: Vec<Attempt>,
 }
 
-/// Which part of which run a run is.
+/// The broadcast that a run is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartOf {
-    /// The whole.
+    /// The id of the whole run.
     pub run: u64,
-    /// Counted from 0.
+    /// The number of the part, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of parts.
     pub total: u32,
-    /// The executor that it was made for.
+    /// The executor that the part was created for.
     pub executor: String,
 }
 
-/// Where a run comes from.
+/// What created a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The schedule named its instant.
+    /// The schedule.
     Schedule,
-    /// A person said "now".
+    /// A request to run the job now.
     Manual,
-    /// A program handed it over.
+    /// A submission of a one-shot.
     OneShot,
-    /// A person asked for the instants of a range.
+    /// A backfill.
     Backfill,
-    /// A settled run was asked for again.
+    /// A request to repeat a settled run.
     Retry,
-    /// Another job ended.
+    /// The end of a run of another job.
     Parent,
-    /// A broadcast was split: this one is for one of the executors.
+    /// A broadcast: the run is for one of the executors.
     Part,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Written down, not begun.
+    /// Stored, not begun.
     Pending,
-    /// An attempt is on its way.
+    /// An attempt is in flight.
     Running,
     /// An attempt failed, and another will follow.
     Retrying,
-    /// Ended well.
+    /// Succeeded.
     Succeeded,
-    /// Ended badly.
+    /// Failed.
     Failed,
-    /// Ended in the dark.
+    /// Ended with an unknown outcome.
     Lost,
-    /// Ended by wish.
+    /// Cancelled by a request.
     Cancelled,
-    /// Decided not to run.
+    /// Not run, for the reason given.
     Skipped,
 }
 
-/// One try.
+/// An attempt at a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
-    /// From 1.
+    /// Its number, from 1.
     pub number: u32,
-    /// Where it went.
+    /// The address that it was sent to.
     pub executor: String,
-    /// When it began.
+    /// When it was sent.
     #[schemars(schema_with = "schema::time")]
     pub started_at: String,
     /// When it ended.
     #[schemars(schema_with = "schema::maybe_time")]
     pub ended_at: Option<String>,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Option<AttemptOutcome>,
-    /// What was said.
+    /// The result, or what went wrong.
     pub message: String,
-    /// Whether it may have arrived before.
+    /// Whether an earlier send of the run may have arrived.
     pub possible_duplicate: bool,
-    /// Whether nobody knows that it was sent: the node that held the run died, and may have sent it at `started_at` or not.
+    /// Whether it is unknown if it was sent: the node that held the run died, and may have sent it at `started_at`.
     #[serde(default)]
     pub supposed: bool,
-    /// What came of a wish to end it, if there was one.
+    /// The request to end it and the executor's answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill: Option<Kill>,
 }
 
-/// A wish to end an attempt, and what came of it.
+/// A request to end an attempt, and the executor's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kill {
-    /// How far it came.
+    /// The state of the request.
     pub state: KillState,
-    /// When it was asked for, or answered.
+    /// When it was requested or answered.
     #[schemars(schema_with = "schema::time")]
     pub at: String,
-    /// What the executor said.
+    /// The executor's answer.
     pub said: String,
 }
 
-/// How far a wish to end an attempt came.
+/// The state of a request to end an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KillState {
     /// The executor has not answered.
     Requested,
-    /// The executor said that it obeyed.
+    /// The executor confirmed that it ended the attempt.
     Confirmed,
-    /// The executor said that it did not, or could not be asked.
+    /// The executor refused, or could not be reached.
     Refused,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
-    /// Well.
+    /// Succeeded.
     Succeeded,
-    /// Badly.
+    /// Failed.
     Failed,
-    /// Too late.
+    /// Took longer than its timeout.
     TimedOut,
-    /// It was not taken.
+    /// Not taken by the executor.
     Refused,
-    /// Nobody knows.
+    /// Unknown.
     Lost,
-    /// By wish.
+    /// Cancelled by a request.
     Cancelled,
 }
 
 /// A piece of a run's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Log {
-    /// The lines.
+    /// The lines of the log.
     pub text: String,
-    /// The line to ask for next, from 1.
+    /// The number of the line to ask for next, from 1.
     pub next: u64,
-    /// Whether nothing will follow.
+    /// Whether no more lines will follow.
     pub end: bool,
-    /// Whose lines they are, where they are those of one attempt.
+    /// The attempt that wrote the lines, if they are those of one attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }
 
-/// Why a run is as it is.
+/// Why a run is in its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
-    /// One sentence.
+    /// The explanation in one sentence.
     pub sentence: String,
-    /// What it rests on.
+    /// The records that it is based on.
     pub evidence: Vec<Evidence>,
 }
 
-/// Something that was written down.
+/// A record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
-    /// When, where that is known.
+    /// When it happened, if that is known.
     #[schemars(schema_with = "schema::maybe_time")]
     pub at: Option<String>,
-    /// What.
+    /// What happened.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! Schedules, and questions about them.
+//! Schedules and previews of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,45 +9,45 @@ use crate::{Span, schema};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Schedule {
-    /// Wall times in a zone.
+    /// A cron expression: wall times in a zone.
     Cron {
         /// Five fields, or six with seconds, or a nickname such as `@daily`.
         #[schemars(length(min = 1, max = 1024))]
         expression: String,
-        /// How weekdays and odd signs are read.
+        /// The dialect: how weekdays and special characters are read.
         #[serde(default)]
         dialect: Dialect,
         /// The zone's IANA name.
         #[serde(default = "utc")]
         zone: String,
-        /// What becomes of wall times that the clock jumps over.
+        /// What happens to wall times that the clock jumps over.
         #[serde(default)]
         gap: Gap,
-        /// What becomes of wall times that happen twice.
+        /// What happens to wall times that occur twice.
         #[serde(default)]
         overlap: Overlap,
-        /// No instant before this one.
+        /// No fire time before this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         from: Option<String>,
-        /// No instant after this one.
+        /// No fire time after this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         until: Option<String>,
     },
     /// A fixed rate.
     Every {
-        /// From one instant to the next; at least 10ms.
+        /// The time from one fire time to the next; at least 10ms.
         interval: Span,
-        /// One of the instants; when the job was made if not said.
+        /// One of the fire times; the creation of the job by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         anchor: Option<String>,
-        /// No instant before this one.
+        /// No fire time before this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         from: Option<String>,
-        /// No instant after this one.
+        /// No fire time after this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         until: Option<String>,
@@ -55,39 +55,39 @@ pub enum Schedule {
     /// A fixed delay after the end of the last run.
     #[serde(alias = "after")]
     Delay {
-        /// From the end to the next fire time.
+        /// The time from the end of a run to the next fire time.
         #[serde(alias = "after")]
         delay: Span,
-        /// No instant before this one.
+        /// No fire time before this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         from: Option<String>,
-        /// No instant after this one.
+        /// No fire time after this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         until: Option<String>,
     },
-    /// One instant.
+    /// A single fire time.
     Once {
-        /// That instant; one that is past means now.
+        /// The fire time; an instant in the past means now.
         #[schemars(schema_with = "schema::time")]
         at: String,
-        /// No instant before this one.
+        /// No fire time before this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         from: Option<String>,
-        /// No instant after this one.
+        /// No fire time after this instant.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         until: Option<String>,
     },
-    /// None: people and programs start it.
+    /// No schedule: the job runs when a person or program starts it.
     Manual {
-        /// Means nothing here, and is kept.
+        /// Has no effect here, and is kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         from: Option<String>,
-        /// Means nothing here, and is kept.
+        /// Has no effect here, and is kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "schema::maybe_time")]
         until: Option<String>,
@@ -98,35 +98,35 @@ fn utc() -> String {
     "UTC".into()
 }
 
-/// How a cron expression is read.
+/// The dialect of a cron expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
-    /// 1 is Monday.
+    /// As in a crontab: weekday 1 is Monday.
     #[default]
     Unix,
-    /// 1 is Sunday.
+    /// As in Quartz and XXL-JOB: weekday 1 is Sunday.
     Quartz,
 }
 
-/// What becomes of wall times that the clock jumps over.
+/// What happens to wall times that the clock jumps over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
-    /// Fixed times run when the gap ends, recurring ones are skipped.
+    /// Fixed times run when the gap ends, intervals skip it.
     #[default]
     Default,
-    /// They are skipped.
+    /// Skipped.
     Skip,
-    /// They run when the gap ends.
+    /// Run when the gap ends.
     Shift,
 }
 
-/// What becomes of wall times that happen twice.
+/// What happens to wall times that occur twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// Fixed times run the first time, recurring ones both times.
+    /// Fixed times run the first time, intervals both times.
     #[default]
     Default,
     /// The first time.
@@ -137,37 +137,37 @@ pub enum Overlap {
     Both,
 }
 
-/// A question about a schedule that need not belong to a job.
+/// A preview of a schedule, which need not belong to a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewAsked {
     /// The schedule.
     pub schedule: Schedule,
-    /// After which instant; now if not said.
+    /// Fire times after this instant; now by default.
     #[serde(default)]
     #[schemars(schema_with = "schema::maybe_time")]
     pub after: Option<String>,
-    /// How many fire times.
+    /// Number of fire times.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub count: Option<u32>,
 }
 
-/// What a schedule means.
+/// The preview of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Preview {
     /// The next fire times.
     pub fire_times: Vec<String>,
     /// The schedule as a sentence.
     pub in_words: String,
-    /// What may be not meant so.
+    /// Warnings about settings that are valid and may not be intended.
     pub warnings: Vec<String>,
 }
 
 /// Fire times of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FireTimes {
-    /// In order.
+    /// The fire times in order.
     pub fire_times: Vec<String>,
 }
 
@@ -178,10 +178,10 @@ pub struct BackfillRange {
     /// The first instant of the range.
     #[schemars(schema_with = "schema::time")]
     pub from: String,
-    /// The first instant behind it.
+    /// The first instant after the range.
     #[schemars(schema_with = "schema::time")]
     pub to: String,
-    /// Whether only to say what would be done.
+    /// Only report what would be done; nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
 }

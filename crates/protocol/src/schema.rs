@@ -1,4 +1,4 @@
-//! Schemas of fields that a plain type says too little about. What they say is what the front door checks.
+//! Schemas of fields whose Rust type says too little. They match what the API checks.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ impl JsonSchema for Target {
         let mut executor = with_kind(Executor::json_schema(generator), "executor");
         let either = json!([{"required": ["handler"]}, {"required": ["glue"]}]);
         executor.ensure_object().insert("oneOf".into(), either);
-        json_schema!({"description": "Where a job's work is done.", "oneOf": [http, executor]})
+        json_schema!({"description": "What a job calls.", "oneOf": [http, executor]})
     }
 }
 
@@ -239,7 +239,7 @@ impl JsonSchema for JobByName {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = writable(generator);
         let object = schema.ensure_object();
-        object.insert("description".into(), json!("A job whose app and name stand in the path."));
+        object.insert("description".into(), json!("A job whose app and name are in the path."));
         if let Some(Value::Array(required)) = object.get_mut("required") {
             required.retain(|field| field != "name" && field != "app");
         }
@@ -247,7 +247,7 @@ impl JsonSchema for JobByName {
     }
 }
 
-/// Merging goes inside objects, so of those only the outline is promised.
+/// A merge patch goes inside objects, so only the outline of those is promised.
 impl JsonSchema for JobPatch {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "JobPatch".into()
@@ -280,7 +280,7 @@ fn without_default(mut property: Value) -> Value {
     property
 }
 
-/// What can be written: the draft, and the fields that only the answer has, which are not looked at.
+/// The schema of a request body: the draft, plus the read-only fields, which are ignored.
 fn writable(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = JobDraft::json_schema(generator);
     if let Some(Value::Object(properties)) = schema.ensure_object().get_mut("properties") {

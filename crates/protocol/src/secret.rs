@@ -1,19 +1,18 @@
-//! What is never shown: the values that open somebody's door, and what stands in their place.
+//! Secrets in jobs: which values are never shown, and the masks shown in their place.
 //!
-//! Whoever sends the mask back means the value that is stored, so a job can be read, changed and written without anybody
-//! seeing its secrets.
+//! A request with the mask keeps the stored value, so a caller can read, change and write a job without seeing its
+//! secrets.
 
-/// What stands in the place of a signing secret that is set.
+/// The mask of a signing secret.
 pub const MASKED_SECRET: &str = "whsec_\u{2026}";
 
-/// What stands in the place of a header's value. No value can be it: they are ASCII.
+/// The mask of a header's value. No value can equal it, because values are ASCII.
 pub const MASKED_HEADER: &str = "\u{2026}";
 
-/// Words in a header's name that say that its value is for one receiver only.
+/// Words in a header's name that mark its value as a secret.
 const WORDS: &[&str] = &["auth", "cookie", "key", "password", "secret", "session", "token"];
 
-/// Whether a header's value is for one receiver only, by its name. A secret under a name that does not say so is the
-/// job's to know.
+/// Whether a header's value is a secret, by the header's name. Secrets under other names are not recognised.
 pub fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     WORDS.iter().any(|word| name.contains(word))

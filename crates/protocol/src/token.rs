@@ -1,21 +1,21 @@
-//! Tokens: who may come in, and how far.
+//! Access tokens: roles and apps.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// What a token may do; each role may do what those before it may.
+/// The role of a token. Each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Look.
+    /// Read.
     Viewer,
-    /// Start, stop, run, cancel, hand over runs.
+    /// Start, stop and run jobs; submit and cancel runs.
     Operator,
-    /// Make, change and delete jobs.
+    /// Create, change and delete jobs.
     Editor,
-    /// Everything, tokens included.
+    /// Everything, including tokens.
     Admin,
 }
 
@@ -36,20 +36,20 @@ impl Role {
     }
 }
 
-/// A token to be made.
+/// A token to create.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// For people.
+    /// A name for people.
     #[schemars(schema_with = "schema::name")]
     pub name: String,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// Whose jobs it may see and touch; `*` stands for all.
+    /// The apps that it reaches; `*` stands for all.
     #[serde(default = "all_apps")]
     #[schemars(schema_with = "schema::apps")]
     pub apps: Vec<String>,
-    /// From when on it opens nothing any more.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::maybe_time")]
     pub expires_at: Option<String>,
@@ -59,7 +59,7 @@ fn all_apps() -> Vec<String> {
     vec!["*".into()]
 }
 
-/// A token that was made. This is the only time that it is shown.
+/// A new token. This is the only time that it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenMade {
     /// Its number.
@@ -73,16 +73,16 @@ pub struct TokenMade {
 pub struct Token {
     /// Its number.
     pub id: u32,
-    /// For people.
+    /// A name for people.
     pub name: String,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
-    /// Whose jobs it may see and touch.
+    /// The apps that it reaches; `*` stands for all.
     pub apps: Vec<String>,
-    /// When it was made.
+    /// When it was created.
     #[schemars(schema_with = "schema::time")]
     pub created_at: String,
-    /// From when on it opens nothing any more.
+    /// When it expires.
     #[schemars(schema_with = "schema::maybe_time")]
     pub expires_at: Option<String>,
 }
@@ -90,11 +90,11 @@ pub struct Token {
 /// All tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
-    /// By number.
+    /// The tokens, by number.
     pub items: Vec<Token>,
 }
 
-/// What signs a browser in.
+/// A request to sign a browser in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignIn {
@@ -103,30 +103,30 @@ pub struct SignIn {
     pub token: String,
 }
 
-/// By what somebody is known.
+/// How a caller is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SignedBy {
-    /// A token in the request.
+    /// By a token in the request.
     Token,
-    /// The cookie of a browser.
+    /// By the cookie of a browser.
     Session,
 }
 
-/// Who asks, and what they may do.
+/// The caller and its permissions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
-    /// What their token is called.
+    /// The name of the caller's token.
     pub name: String,
-    /// What they may do.
+    /// The caller's role.
     pub role: Role,
-    /// Whose jobs they may see and touch; `*` stands for all.
+    /// The apps that the caller reaches; `*` stands for all.
     pub apps: Vec<String>,
-    /// By what they are known.
+    /// How the caller is authenticated.
     pub by: SignedBy,
-    /// From when on that opens nothing any more.
+    /// When the token or session expires.
     #[schemars(schema_with = "schema::maybe_time")]
     pub expires_at: Option<String>,
-    /// The operations of this document that they may ask for.
+    /// The operations of this document that the caller may use.
     pub permissions: Vec<String>,
 }

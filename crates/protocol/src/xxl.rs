@@ -1,8 +1,8 @@
-//! What XXL-JOB and Orth executors say and are told, byte for byte.
+//! The protocol of XXL-JOB and Orth executors, byte for byte.
 //!
-//! They speak several dialects that differ in field names and in what they forgive. Reading is tolerant of all of them at
-//! once; writing gives each exactly what the pickiest of its implementations takes. What a value means for a run is said
-//! where it is understood.
+//! They speak several dialects that differ in field names and in what they tolerate. Reading accepts all of them at once;
+//! writing produces exactly what the strictest implementation of each takes. What a value means for a run is decided in
+//! `dispatch`.
 //!
 //! ```text
 //! executor ─ Registration, Callbacks ─► us ─ answer::{ACCEPTED, refused} ─► executor
@@ -27,19 +27,19 @@ pub use names::{GlueType, Strategy};
 pub use registration::Registration;
 pub use reply::{Nonsense, Reply};
 
-/// The content type of everything that is sent to executors. Some look for the charset.
+/// The content type of all requests to executors. Some of them check the charset.
 pub const CONTENT_TYPE: &str = "application/json;charset=UTF-8";
 
-/// The header that carries the access token. At least one executor looks it up in exactly this case.
+/// The header with the access token. At least one executor is case-sensitive about it.
 pub const ACCESS_TOKEN: &str = "XXL-JOB-ACCESS-TOKEN";
 /// The same for Orth.
 pub const ORTH_ACCESS_TOKEN: &str = "ORTH-ACCESS-TOKEN";
-/// The header that names the app, from 3.5 on. Whoever sends it wants to be asked by `/trigger`.
+/// The header that names the app, from 3.5 on. An executor that sends it takes runs at `/trigger`.
 pub const APP_NAME: &str = "XXL-JOB-APPNAME";
 
-/// The code of everything that went well.
+/// The code of a success.
 pub const OK: i64 = 200;
-/// The code of everything that did not.
+/// The code of a failure.
 pub const FAILED: i64 = 500;
-/// The code of work that did not end in its time.
+/// The code of a timeout.
 pub const TIMED_OUT: i64 = 502;

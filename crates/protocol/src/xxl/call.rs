@@ -1,4 +1,4 @@
-//! What executors are asked: bodies in exactly the shape that all of them take.
+//! Requests to executors: bodies in exactly the shape that all of them take.
 
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
@@ -13,36 +13,36 @@ pub struct Trigger<'a> {
     pub job: u32,
     /// The name of the handler; empty for a script.
     pub handler: &'a str,
-    /// What the run brings; empty for nothing.
+    /// The payload; empty for none.
     pub params: &'a str,
-    /// What becomes of runs that meet.
+    /// What the executor does if it is busy with the job.
     pub strategy: Strategy,
-    /// How many seconds it may take; 0 for any.
+    /// The timeout in seconds; 0 for none.
     pub timeout: u32,
     /// The number that the callback names.
     pub log: u64,
-    /// When it was sent, in milliseconds. Executors file its log under the day of it.
+    /// When it was sent, in milliseconds. Executors file the log under that day.
     pub sent_at: i64,
-    /// What runs it.
+    /// The kind of the script, or a handler.
     pub glue: GlueType,
     /// The script; empty for a handler.
     pub source: &'a str,
-    /// The script's version, in milliseconds. A change ends whatever the job is doing.
+    /// The script's version, in milliseconds. With a new version the executor ends what the job is doing.
     pub glue_changed_at: i64,
-    /// Which part of a broadcast run it is, from 0.
+    /// The number of the part of a broadcast, from 0.
     pub index: u32,
-    /// How many parts there are; 1 for a run that has none.
+    /// Number of parts; 1 for a run that is no broadcast.
     pub total: u32,
-    /// What only Orth's executors know.
+    /// The fields for Orth's executors.
     pub orth: Option<Orth>,
 }
 
 /// The two fields that Orth adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orth {
-    /// How many runs of the job may be beside each other.
+    /// How many runs of the job may run at once.
     pub concurrency: u32,
-    /// The instant that was named for the run, in milliseconds; none if nobody named one.
+    /// The fire time, in milliseconds; none for a manual run without one.
     pub scheduled_at: Option<i64>,
 }
 
@@ -71,32 +71,32 @@ impl Serialize for Trigger<'_> {
 }
 
 impl Trigger<'_> {
-    /// Adds it to what is sent.
+    /// Writes it to a body.
     pub fn write(&self, body: &mut Vec<u8>) {
         serde_json::to_writer(body, self).expect("memory takes everything");
     }
 }
 
-/// What else executors are asked.
+/// The other requests to executors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Whether it is there.
+    /// Asks whether the executor is alive.
     Beat,
-    /// Whether it has nothing of this job.
+    /// Asks whether the executor is running nothing of this job.
     IdleBeat {
         /// The job.
         job: u32,
     },
-    /// To end everything of this job.
+    /// Ends everything that the executor is running of this job.
     Kill {
         /// The job.
         job: u32,
     },
-    /// For a part of an attempt's log.
+    /// Asks for a part of an attempt's log.
     Log {
-        /// The number that it was sent with.
+        /// The number that the attempt was sent with.
         log: u64,
-        /// When it was sent, to the millisecond.
+        /// When the attempt was sent, in milliseconds.
         sent_at: i64,
         /// The first line that is wanted, from 1.
         from_line: u64,
@@ -104,7 +104,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// What follows the executor's address.
+    /// The path below the executor's address.
     pub fn path(self) -> &'static str {
         match self {
             Question::Beat => "/beat",
@@ -114,8 +114,8 @@ impl Question {
         }
     }
 
-    /// What is sent. A beat says `{}`, because nothing at all and an empty text both trip over somebody's JSON reader. The
-    /// log's time goes by two names, the older of which is misspelt.
+    /// The body. A beat sends `{}`, because some executors fail on an empty body and others on an empty text. The time of a
+    /// log has two names, the older of which is misspelt.
     pub fn body(self) -> String {
         match self {
             Question::Beat => "{}".to_owned(),

@@ -9,34 +9,34 @@ use serde_json::value::RawValue;
 
 use super::{OK, TIMED_OUT, answer, value};
 
-/// How many letters of a message are kept.
+/// The most characters of a message that are kept.
 pub const MESSAGE_MAX: usize = 15_000;
 
-/// How many results are taken in one callback.
+/// The most results in one callback.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// The longest of them, as it is written. A message of [`MESSAGE_MAX`] letters has room in it many times.
+/// The longest result in bytes, many times [`MESSAGE_MAX`].
 const ITEM_MAX: usize = 1 << 20;
 
 /// The end of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// The number that it was sent with.
+    /// The number that the attempt was sent with.
     pub log: u64,
-    /// How it ended; 0 if the executor did not say.
+    /// The code of its end; 0 if the executor sent none.
     pub code: i64,
-    /// What it said.
+    /// The message.
     pub message: String,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Well.
+    /// It succeeded.
     Succeeded,
-    /// Not in its time.
+    /// It took too long.
     TimedOut,
-    /// In any other way.
+    /// Any other end.
     Failed,
 }
 
@@ -57,17 +57,17 @@ impl Callback {
     }
 }
 
-/// What one request brought.
+/// The results in one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callbacks {
-    /// The ends.
+    /// The results.
     pub items: Vec<Callback>,
-    /// How many more there were that name no attempt. To refuse the request for them would only bring them back.
+    /// Number of results that name no attempt. They are dropped: refusing the request would only make the executor repeat it.
     pub unreadable: usize,
 }
 
 impl Callbacks {
-    /// Reads a body, whichever shape it has, or says what to answer.
+    /// Reads a body of any shape; the error is the answer to send.
     pub fn read(body: &[u8]) -> Result<Callbacks, String> {
         let body = value::without_mark(body).trim_ascii();
         if body.is_empty() {
@@ -97,7 +97,7 @@ impl Callbacks {
     }
 }
 
-/// One result; none if it names no attempt.
+/// Reads one result; none if it names no attempt.
 fn understood(item: &str) -> Option<Callback> {
     if item.len() > ITEM_MAX {
         return None;
@@ -105,7 +105,7 @@ fn understood(item: &str) -> Option<Callback> {
     Callback::of(&serde_json::from_str(item).ok()?)
 }
 
-/// The items of a list, each as it was written: a tree of all of them would take many times the memory of the body.
+/// The items of a list as raw text: parsing all of them at once would take many times the memory of the body.
 struct Items<'a>(Vec<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for Items<'de> {
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Items<'de> {
     }
 }
 
-/// Reads a list up to [`ITEMS_MAX`], and nothing of a longer one after that.
+/// Reads a list, and refuses one with more than [`ITEMS_MAX`] items without reading further.
 struct Few;
 
 impl<'de> Visitor<'de> for Few {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for Few {
     }
 }
 
-/// A body that is no list itself: its `callbackList`, if it has one that is a list.
+/// A body that is not a list: its `callbackList`, if that is one.
 struct Outer<'a>(Option<Items<'a>>);
 
 impl<'de> Deserialize<'de> for Outer<'de> {
@@ -158,7 +158,8 @@ struct Fields<'a> {
     list: Option<&'a RawValue>,
 }
 
-/// From 2.3 on it is beside the log id; before, inside a result. Some send both, and then the outer one may be 0.
+/// The code of a result. From 2.3 on it is beside the log id, before inside a result. Some executors send both, and the
+/// outer one may then be 0.
 pub(super) fn code(item: &Value) -> i64 {
     let outer = item.get("handleCode").and_then(value::integer).filter(|code| *code > 0);
     let inner = || item.get("executeResult")?.get("code").and_then(value::integer);

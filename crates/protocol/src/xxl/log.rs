@@ -1,4 +1,4 @@
-//! `/log`: one page of what an attempt wrote.
+//! `/log`: one page of an attempt's log.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub struct LogPage {
 }
 
 impl LogPage {
-    /// The page in an answer to a question for the lines from `asked` on.
+    /// The page in the answer to a request for the lines from `asked` on.
     pub fn of(reply: &Reply, asked: u64) -> Result<LogPage, String> {
         if !reply.is_ok() {
             return Err(format!("code {}: {}", reply.code, reply.message));
@@ -36,8 +36,8 @@ impl LogPage {
         Ok(LogPage { from_line, to_line, content, is_end })
     }
 
-    /// The whole lines in the beginning of an answer that is too long to be read to its end. Executors send everything
-    /// that they have, so a long log is only ever seen like this, page by page.
+    /// The complete lines at the beginning of an answer that is too long to be read to its end. Executors send the whole log
+    /// at once, so a long one can only be read like this, page by page.
     pub fn of_beginning(body: &[u8], asked: u64) -> Option<LogPage> {
         const NAME: &[u8] = br#""logContent""#;
         let start = body.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();
@@ -53,7 +53,7 @@ fn last_line(from_line: u64, content: &str) -> u64 {
     from_line.saturating_add(content.lines().count() as u64).saturating_sub(1)
 }
 
-/// As much of a JSON text as can be read.
+/// The readable beginning of a JSON text.
 fn beginning_of_text(json: &[u8]) -> String {
     let mut end = 0;
     while end < json.len() && json[end] != b'"' {
@@ -64,7 +64,7 @@ fn beginning_of_text(json: &[u8]) -> String {
         end += step;
     }
     let whole = String::from_utf8_lossy(&json[..end]);
-    // What the cut left of a letter, or of a pair of escapes, is beyond the last whole line.
+    // A character or pair of escapes that the cut split is behind the last complete line.
     let line = whole.rfind("\\n").map_or("", |newline| &whole[..newline + 2]);
     serde_json::from_str(&format!("\"{line}\"")).unwrap_or_default()
 }

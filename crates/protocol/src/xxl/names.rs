@@ -1,4 +1,4 @@
-//! Names of what executors choose between.
+//! Enumerations of the protocol, by their names on the wire.
 
 macro_rules! names {
     ($(#[$doc:meta])* $kind:ident { $($(#[$each:meta])* $variant:ident = $name:literal,)* }) => {
@@ -15,7 +15,7 @@ macro_rules! names {
                 match self { $($kind::$variant => $name,)* }
             }
 
-            /// What has this name on the wire.
+            /// The value with this name on the wire.
             pub fn from_name(name: &str) -> Option<$kind> {
                 $kind::ALL.iter().copied().find(|known| known.name() == name)
             }
@@ -24,21 +24,21 @@ macro_rules! names {
 }
 
 names! {
-    /// What an executor does with a run of a job that it is busy with.
+    /// What an executor does with a run of a job that it is running already.
     Strategy {
-        /// It waits its turn.
+        /// The new run waits.
         Serial = "SERIAL_EXECUTION",
-        /// It is refused.
+        /// The new run is refused.
         Discard = "DISCARD_LATER",
-        /// It takes the place of what is running.
+        /// The running one is ended, and the new run starts.
         Cover = "COVER_EARLY",
-        /// It runs beside the others. Only Orth's executors know this one.
+        /// The new run starts beside the running one. Only Orth's executors know this.
         Concurrent = "CONCURRENT",
     }
 }
 
 names! {
-    /// What runs a job.
+    /// The kind of work that a run names.
     GlueType {
         /// A handler of the executor.
         Bean = "BEAN",
@@ -46,7 +46,7 @@ names! {
         Groovy = "GLUE_GROOVY",
         /// bash.
         Shell = "GLUE_SHELL",
-        /// Python 3, on older executors whatever `python` is.
+        /// Python 3; on older executors whichever version `python` is.
         Python = "GLUE_PYTHON",
         /// Python 2.
         Python2 = "GLUE_PYTHON2",

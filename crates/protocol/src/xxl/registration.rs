@@ -1,22 +1,22 @@
-//! `registry` and `registryRemove`: an executor says where it is.
+//! `registry` and `registryRemove`: an executor registers its address, or removes it.
 
 use serde_json::Value;
 
 use super::{answer, value};
 
-/// What an executor says about itself.
+/// A registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// `EXECUTOR`.
     pub group: String,
     /// The name of its app.
     pub app: String,
-    /// Its address, as it writes it: that is its identity.
+    /// Its address exactly as it was sent, which is its identity.
     pub address: String,
 }
 
 impl Registration {
-    /// Reads a body, or says what to answer.
+    /// Reads a body; the error is the answer to send.
     pub fn read(body: &[u8]) -> Result<Registration, String> {
         if body.trim_ascii().is_empty() {
             return Err(answer::NO_BODY.to_owned());
@@ -31,7 +31,7 @@ impl Registration {
     }
 }
 
-/// A text that says something and disturbs nobody.
+/// A text that is not empty and has no control characters.
 fn word(said: &Value, name: &str) -> Option<String> {
     let text = said.get(name)?.as_str()?;
     let is_fit = !text.trim().is_empty() && !text.chars().any(char::is_control);

@@ -1,4 +1,4 @@
-//! What executors answer. The content type means nothing, and the shape little.
+//! Answers of executors. Their content types are unreliable, and their shapes vary.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use serde_json::Value;
 
 use super::{OK, callback, value};
 
-/// How many letters of an answer are shown.
+/// The most characters of an invalid answer that are shown.
 const SHOWN: usize = 200;
-/// How many letters of a message are kept.
+/// The most characters of a message that are kept.
 const MESSAGE_MAX: usize = 4_000;
 
-/// An answer that says how it went.
+/// An answer with a code.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// How.
+    /// The code.
     pub code: i64,
-    /// And why.
+    /// The message.
     pub message: String,
     pub(super) payload: Value,
 }
 
-/// An answer that does not.
+/// An answer without a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// It is empty.
+    /// An empty answer.
     Empty,
-    /// It is a page for people: somebody else answered.
+    /// A web page: something other than an executor answered.
     Html(String),
-    /// It is no JSON.
+    /// Text that is not JSON.
     Text(String),
-    /// It is JSON that says something else.
+    /// JSON of another shape.
     Shape(String),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Nonsense {
 impl std::error::Error for Nonsense {}
 
 impl Reply {
-    /// Reads a body. One executor refuses with a list of reports instead of an answer.
+    /// Reads a body. One executor refuses with a list of reports in place of an answer.
     pub fn read(body: &[u8]) -> Result<Reply, Nonsense> {
         if body.trim_ascii().is_empty() {
             return Err(Nonsense::Empty);
@@ -66,17 +66,17 @@ impl Reply {
         Ok(Reply { code, message: message(said), payload: payload(said) })
     }
 
-    /// Whether it went well.
+    /// Whether the request succeeded.
     pub fn is_ok(&self) -> bool {
         self.code == OK
     }
 
-    /// Whether the executor has no such path, and so may know it by another name.
+    /// Whether the executor does not know the path, and may know it by another name.
     pub fn is_unknown_path(&self) -> bool {
         !self.is_ok() && self.message.contains("uri-mapping") && self.message.contains("not found")
     }
 
-    /// Whether it did not get as far as to look at what was asked.
+    /// Whether the request was refused before the executor looked at the run.
     pub fn is_about_the_call(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         self.is_unknown_path() || message.contains("access token") || message.contains("invalid request")
@@ -95,7 +95,7 @@ fn message(said: &Value) -> String {
     }
 }
 
-/// Where a log is, under its old or its new name; taken out, because it can be long.
+/// Takes out the log, which has an old and a new name and can be long.
 fn payload(said: &mut Value) -> Value {
     let mut names = ["content", "data"].into_iter();
     let found = names.find(|name| said.get(name).is_some_and(|value| !value.is_null()));

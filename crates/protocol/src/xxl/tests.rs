@@ -1,4 +1,4 @@
-//! Bytes as they were seen on the wire, and bytes that nobody should send.
+//! Bytes as they were recorded on the wire, and invalid ones.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn no_more_results_are_understood_than_are_taken() {
     }
     let broken = list(ITEMS_MAX).replace("7}]", "7}");
     assert!(Callbacks::read(broken.as_bytes()).unwrap_err().contains("no JSON"));
-    // A tree of what is in it would take thirty times its length.
+    // Parsed at once it would take thirty times its length.
     let huge = format!(r#"[{{"logId":7,"x":[{}0]}},{{"logId":8}}]"#, "0,".repeat(1 << 20));
     let said = Callbacks::read(huge.as_bytes()).unwrap();
     assert_eq!((said.items.len(), said.items[0].log, said.unreadable), (1, 8, 1));
