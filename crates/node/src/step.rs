@@ -11,6 +11,5 @@ mod tend;
 mod unpark;
 mod watch;
 
-pub(crate) use plan::waiting;
 pub(crate) use renew::Slowness;
 pub(crate) use settle::Ended;

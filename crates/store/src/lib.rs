@@ -7,6 +7,7 @@ mod forgotten;
 mod hint;
 mod idle;
 pub mod memory;
+mod migrations;
 pub mod mysql;
 pub mod postgres;
 mod progress;

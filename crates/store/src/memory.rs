@@ -20,6 +20,7 @@ mod prune;
 mod settle;
 mod split;
 mod state;
+mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};

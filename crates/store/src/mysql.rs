@@ -26,6 +26,7 @@ mod open_runs;
 mod plan;
 mod read;
 mod run_list;
+mod run_row;
 mod server;
 mod settle;
 mod text;

@@ -28,6 +28,7 @@ mod migrate;
 mod plan;
 mod ports;
 mod prune;
+mod run_row;
 mod settle;
 mod split;
 mod text;
@@ -128,7 +129,7 @@ impl Postgres {
     /// server finds it.
     #[doc(hidden)]
     pub fn statements() -> [&'static str; 3] {
-        [plan::DUE, load::BORN, thin::NEXT]
+        [plan::DUE, load::DUE, thin::NEXT]
     }
 
     /// The statement that a list of one job's runs is read with.

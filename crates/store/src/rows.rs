@@ -1,5 +1,5 @@
-//! Rows as what they stand for: one reader for each kind of row, for PostgreSQL and MySQL alike. A reader takes its cells in
-//! the order that its comment names, so the statements of both databases name their columns in that order.
+//! Rows as what they stand for: one reader for each kind of row, for all databases alike. A reader takes its cells in the
+//! order that its comment names, so the statements of every database name their columns in that order.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use punctual_core::model::{
     Token,
 };
 use punctual_node::ports::{
-    Arrival, AttemptRow, ClockRow, Counts, JobRow, JobView, PlannedTo, Revision, RunView, SentRow, StoreError,
+    Arrival, AttemptRow, ClockRow, Counts, JobRow, JobView, PlannedTo, Revision, RunView, SentRow,
+    StoreError, Waiting,
 };
 
 use crate::code::{arrival_from, attempt_outcome_from, decided_from, origin_from, outcome_from, state_from};
@@ -144,6 +145,29 @@ pub(crate) fn close<R: Cells>(row: &R, first: usize) -> Result<Close, R::Error> 
 pub(crate) fn wait<R: Cells>(row: &R, first: usize) -> Result<WaitRow, R::Error> {
     let (ready_at, attempt) = (row.maybe_instant(first)?, row.attempt(first + 1)?);
     Ok(WaitRow { ready_at, attempt, is_called_back: row.flag(first + 2)? })
+}
+
+/// How many cells [`born`] reads.
+pub(crate) const BORN: usize = 9;
+
+/// A run as it was born, at its first attempt. From `id, job, shard, fire_time, due, origin, decided, priority, payload is not
+/// null`.
+pub(crate) fn born<R: Cells>(row: &R) -> Result<Waiting, R::Error> {
+    let id = row.run(0)?;
+    let bad = |reason: &str| corrupt("runs", id, reason);
+    Ok(Waiting {
+        run: id,
+        job: row.job(1)?,
+        shard: row.shard(2)?,
+        fire_time: row.instant(3)?,
+        ready_at: row.instant(4)?,
+        attempt: Attempt::FIRST,
+        origin: origin_from(row.number(5)?).ok_or_else(|| bad("no such origin"))?,
+        decided: decided_from(row.number(6)?).ok_or_else(|| bad("no such decision"))?,
+        priority: u8::try_from(row.number(7)?).map_err(|_| bad("no such priority"))?,
+        has_payload: row.flag(8)?,
+        is_called_back: false,
+    })
 }
 
 /// The rows that belong to a run.

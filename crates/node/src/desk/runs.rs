@@ -267,7 +267,7 @@ impl Node {
                         if !matches!(one, Accepted::New(_)) {
                             continue;
                         }
-                        memory.take_in_new(read, &crate::step::waiting(run), epoch);
+                        memory.take_in_new(read, &run.into(), epoch);
                         if let Some(payload) = &run.payload {
                             memory.bring_ahead(run.id, payload, now);
                         }

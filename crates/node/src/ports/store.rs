@@ -239,6 +239,25 @@ pub struct Waiting {
     pub is_called_back: bool,
 }
 
+impl From<&NewRun> for Waiting {
+    /// A run as it is born, at its first attempt.
+    fn from(run: &NewRun) -> Waiting {
+        Waiting {
+            run: run.id,
+            job: run.job,
+            shard: run.shard,
+            fire_time: run.fire_time,
+            ready_at: run.due,
+            attempt: Attempt::FIRST,
+            priority: run.priority,
+            origin: run.origin,
+            decided: run.decided,
+            has_payload: run.payload.is_some(),
+            is_called_back: false,
+        }
+    }
+}
+
 /// Open runs in the order (ready at, id).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {

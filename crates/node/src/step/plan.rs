@@ -6,11 +6,11 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::engine::plan::{Planning, plan};
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, Close, Decided, Job, NewRun, Origin, Outcome, RunId, Skip, Text};
+use punctual_core::model::{Close, Decided, Job, NewRun, Origin, Outcome, RunId, Skip, Text};
 
 use crate::Node;
 use crate::jobs::Known;
-use crate::ports::{Boot, ClockRow, Lease, Plan, Planned, StoreError, Waiting};
+use crate::ports::{Boot, ClockRow, Lease, Plan, Planned, StoreError};
 use crate::reads::Read;
 
 impl Node {
@@ -147,7 +147,7 @@ impl Node {
                 continue;
             };
             for run in plan.runs.iter().filter(|run| written.contains(&run.id)) {
-                memory.take_in_new(read, &waiting(run), Some(plan.lease.epoch));
+                memory.take_in_new(read, &run.into(), Some(plan.lease.epoch));
             }
             let job = plan.clock.job;
             if let Some((run, Close { range: Some((until, count)), reason, .. })) = plan.skipped {
@@ -200,22 +200,5 @@ impl Draft {
         });
         let runs = planning.runs.iter().map(|(at, decided)| run(*at, *decided)).collect();
         Plan { lease, clock, next: planning.next, runs, skipped, decided_to: now, stop: planning.stop }
-    }
-}
-
-/// A run that was just written, as the wheel needs it.
-pub(crate) fn waiting(run: &NewRun) -> Waiting {
-    Waiting {
-        run: run.id,
-        job: run.job,
-        shard: run.shard,
-        fire_time: run.fire_time,
-        ready_at: run.due,
-        attempt: Attempt::FIRST,
-        priority: run.priority,
-        origin: run.origin,
-        decided: run.decided,
-        has_payload: run.payload.is_some(),
-        is_called_back: false,
     }
 }

@@ -1,14 +1,12 @@
 //! Reading, for people.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use punctual_core::model::{Attempt, JobId, JobState, Origin, RunId, RunState};
-use punctual_node::ports::{
-    AttemptRow, Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView,
-};
+use punctual_core::model::{JobId, JobState, Origin, RunId};
+use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView};
 
-use super::state::{GateKey, Run, State};
+use super::state::{Run, State};
+use super::view::{run_view, state};
 
 impl State {
     pub(super) fn job_view(&self, id: JobId) -> Option<JobView> {
@@ -104,54 +102,4 @@ fn page<T, C>(rows: impl Iterator<Item = T>, limit: usize, cursor: impl Fn(&T) -
     let has_more = items.len() > limit;
     items.truncate(limit);
     Page { next: items.last().filter(|_| has_more).map(cursor), items }
-}
-
-fn state(run: &Run) -> RunState {
-    match (&run.close, run.wait) {
-        (Some(close), _) => close.outcome.into(),
-        (None, Some(wait)) if wait.attempt > Attempt::FIRST => RunState::Retrying,
-        (None, Some(_)) => RunState::Pending,
-        (None, None) if run.gates.is_empty() => RunState::Pending,
-        (None, None) => RunState::Running,
-    }
-}
-
-fn run_view(run: &Run) -> RunView {
-    RunView {
-        id: run.new.id,
-        job: run.new.job,
-        shard: run.new.shard,
-        fire_time: run.new.fire_time,
-        due: run.new.due,
-        origin: run.new.origin,
-        state: state(run),
-        reason: run.close.as_ref().map(|close| close.reason.clone()).unwrap_or_default(),
-        closed_at: run.close.as_ref().map(|close| close.closed_at),
-        range: run.close.as_ref().and_then(|close| close.range),
-        priority: run.new.priority,
-        payload: run.new.payload.clone(),
-        key: run.new.key.clone(),
-        of: run.new.of,
-        ready_at: run.wait.and_then(|wait| wait.ready_at),
-        attempts: attempts(run),
-        part: run.part.clone(),
-    }
-}
-
-fn attempts(run: &Run) -> Vec<AttemptRow> {
-    let mut rows: BTreeMap<Attempt, AttemptRow> = BTreeMap::new();
-    for (number, key) in &run.gates {
-        if let GateKey::Sent(send) = key {
-            let row = AttemptRow::Open {
-                number: *number,
-                token: send.token,
-                log: send.log,
-                started_at: send.sent_at,
-                executor: send.executor.clone(),
-            };
-            rows.insert(*number, row);
-        }
-    }
-    rows.extend(run.attempts.iter().map(|(number, record)| (*number, AttemptRow::Ended(record.clone()))));
-    rows.into_values().collect()
 }

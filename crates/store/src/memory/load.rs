@@ -3,13 +3,14 @@
 use std::iter::successors;
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, JobId, RunId, ShardId};
+use punctual_core::model::{JobId, RunId, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError, Unpark, Waiting};
 
 use super::leases::shards_of;
 use super::merge::least;
 use super::state::{Run, State, Wait};
+use super::view::waiting;
 
 impl State {
     pub(super) fn load(
@@ -87,26 +88,6 @@ impl State {
             is_closed: run.close.is_some(),
             part: run.new.of.zip(run.part.clone()),
         })
-    }
-}
-
-/// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
-fn waiting(run: &Run) -> Waiting {
-    let gated = run.last_send().map(|(attempt, _)| attempt);
-    let attempt = run.wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST);
-    let ready_at = run.wait.and_then(|wait| wait.ready_at).unwrap_or(run.new.due);
-    Waiting {
-        run: run.new.id,
-        job: run.new.job,
-        shard: run.new.shard,
-        fire_time: run.new.fire_time,
-        ready_at,
-        attempt,
-        priority: run.new.priority,
-        origin: run.new.origin,
-        decided: run.new.decided,
-        has_payload: run.new.payload.is_some(),
-        is_called_back: run.wait.is_some_and(|wait| wait.is_called_back),
     }
 }
 

@@ -11,6 +11,7 @@ use punctual_core::model::RunId;
 
 use super::link::Line;
 use super::read::Said;
+use super::run_row;
 use super::text::{Script, ms};
 use super::trouble::Trouble;
 
@@ -76,23 +77,7 @@ impl Table {
 
     fn columns(self) -> &'static str {
         match self {
-            Table::Runs => {
-                "id bigint unsigned not null primary key,
-                 job int unsigned not null,
-                 shard smallint unsigned not null,
-                 fire_time bigint not null,
-                 due bigint not null,
-                 origin tinyint unsigned not null,
-                 decided tinyint unsigned not null,
-                 priority tinyint unsigned not null,
-                 `of` bigint unsigned,
-                 named_at bigint,
-                 key_text longtext character set utf8mb4 collate utf8mb4_bin,
-                 payload longtext character set utf8mb4 collate utf8mb4_bin,
-                 unique key named (named_at, job),
-                 key by_due (due, id, shard),
-                 key by_job (job, id)"
-            }
+            Table::Runs => run_row::TABLE,
             Table::Closes => {
                 "run bigint unsigned not null primary key,
                  outcome tinyint unsigned not null,

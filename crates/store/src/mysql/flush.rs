@@ -11,8 +11,9 @@ use super::accept::leave;
 use super::ask::Moment;
 use super::day::{self, Table};
 use super::gather::{CLOCK_COLUMNS, Gathered};
+use super::run_row::{insert_runs, insert_waits, wait_row};
 use super::text::{Maybe, Quoted, Script, Sum, list, maybe_ms, ms};
-use crate::code::{attempt_outcome_code, decided_code, origin_code, outcome_code, state_code};
+use crate::code::{attempt_outcome_code, outcome_code, state_code};
 use crate::rules::{CloseRow, LockedClock};
 
 /// Numbers of gates that are written.
@@ -67,7 +68,7 @@ impl Gathered<'_> {
         for id in &self.unit.writes.touched {
             let run = &self.unit.runs[id];
             match run.wait {
-                Some(_) => waits.extend(self.wait_row(*id)),
+                Some(wait) => waits.extend(self.born(*id).map(|born| wait_row(&born, run.due, &wait))),
                 None if run.was_waiting => over.push(*id),
                 None => {}
             }
@@ -80,37 +81,11 @@ impl Gathered<'_> {
         if !over.is_empty() {
             script.push(format!("delete from waiting where run in ({})", list(&over)));
         }
-        script.push_rows(
-            "insert into waiting (run, job, shard, fire_time, due, origin, decided, priority, has_payload, ready_at,
-                                  attempt, is_called_back) values ",
-            waits,
-            " on duplicate key update
-                 ready_at = values(ready_at),
-                 attempt = values(attempt),
-                 is_called_back = 0",
-        );
+        insert_waits(script, waits);
         script.push_rows("insert into flights (run, shard) values ", begun, "");
         if !ended.is_empty() {
             script.push(format!("delete from flights where run in ({})", list(&ended)));
         }
-    }
-
-    fn wait_row(&self, id: RunId) -> Option<String> {
-        let (run, outline) = (&self.unit.runs[&id], self.outline(id)?);
-        let wait = run.wait?;
-        Some(format!(
-            "({id}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, 0)",
-            run.job,
-            run.shard,
-            ms(outline.fire_time),
-            ms(run.due),
-            origin_code(outline.origin),
-            decided_code(outline.decided),
-            outline.priority,
-            u8::from(outline.has_payload),
-            maybe_ms(wait.ready_at),
-            wait.attempt,
-        ))
     }
 
     /// Attempts that ended while their run goes on.
@@ -178,15 +153,7 @@ impl Gathered<'_> {
         for (home, runs) in &mut homes {
             // In the order of the rows, which is also the order in which other transactions lock them.
             runs.sort_unstable_by_key(|run| run.id);
-            script.push_rows(
-                &format!(
-                    "insert into {} (id, job, shard, fire_time, due, origin, decided, priority, `of`, named_at,
-                                     key_text, payload) values ",
-                    Table::Runs.of(*home)
-                ),
-                runs.iter().map(|run| run_row(run)),
-                "",
-            );
+            insert_runs(script, *home, runs);
             widen(script, *home, runs);
         }
         let mut days = ByDay::new();
@@ -308,24 +275,6 @@ fn push_by_day(script: &mut Script, table: Table, columns: &str, days: ByDay, ta
 
 fn place_row((resource, slot, run): &(punctual_core::model::Text, u32, RunId)) -> String {
     format!("({}, {slot}, {run}, {})", Sum(resource), Quoted(resource))
-}
-
-fn run_row(run: &NewRun) -> String {
-    format!(
-        "({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
-        run.id,
-        run.job,
-        run.shard,
-        ms(run.fire_time),
-        ms(run.due),
-        origin_code(run.origin),
-        decided_code(run.decided),
-        run.priority,
-        Maybe(run.of),
-        Maybe(run.is_named().then(|| ms(run.fire_time))),
-        Maybe(run.key.as_deref().map(Quoted)),
-        Maybe(run.payload.as_deref().map(Quoted)),
-    )
 }
 
 /// A run that is due on another day than it was born for must still be found by loading.

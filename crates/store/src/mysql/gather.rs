@@ -7,16 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use calendar::Timestamp;
-use punctual_core::model::{Decided, LogId, NewRun, Origin, RunId, Text, Token};
+use punctual_core::model::{LogId, NewRun, RunId, Text, Token};
+use punctual_node::ports::Waiting;
 
 use super::ask::Moment;
 use super::day::{Table, span};
 use super::link::Line;
 use super::read::{Record, Said};
+use super::run_row::BORN;
 use super::text::{Script, Sum, list, ms};
 use super::trouble::Trouble;
-use crate::rows::{join, locked_clock};
+use crate::rows::{BORN as BORN_CELLS, born, join, locked_clock};
 use crate::rules::{GateOwner, JoinRow, LockedRun, UnitOfWork, WaitRow};
 
 /// How many new runs are looked up with one statement.
@@ -34,31 +35,22 @@ impl Settings {
     pub(super) fn begin<'v>(self) -> Gathered<'v> {
         let Settings { shards, key_ttl } = self;
         let unit = UnitOfWork { shards, key_ttl, ..UnitOfWork::default() };
-        Gathered { unit, outlines: BTreeMap::new() }
+        Gathered { unit, born: BTreeMap::new() }
     }
 }
 
 /// The rows that a verb has read.
 pub(super) struct Gathered<'v> {
     pub(super) unit: UnitOfWork<'v>,
-    outlines: BTreeMap<RunId, Outline>,
-}
-
-/// Columns of a run that its row in `waiting` repeats, and that no rule needs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outline {
-    pub(super) fire_time: Timestamp,
-    pub(super) origin: Origin,
-    pub(super) decided: Decided,
-    pub(super) priority: u8,
-    pub(super) has_payload: bool,
+    /// The runs among them as they were born: the table `waiting` repeats that.
+    born: BTreeMap<RunId, Waiting>,
 }
 
 impl Gathered<'_> {
-    /// The outline of a run that was read, or that is written with this unit of work.
-    pub(super) fn outline(&self, id: RunId) -> Option<Outline> {
+    /// A run that was read, or that is written with this unit of work, as it was born.
+    pub(super) fn born(&self, id: RunId) -> Option<Waiting> {
         let fresh = || self.unit.writes.runs.iter().find(|run| run.id == id);
-        self.outlines.get(&id).copied().or_else(|| fresh().map(|run| Outline::of(run)))
+        self.born.get(&id).cloned().or_else(|| fresh().map(|run| Waiting::from(*run)))
     }
 
     /// Locks runs and reads what is known of them, in one round trip that begins a transaction. The statements `more` go
@@ -89,10 +81,10 @@ impl Gathered<'_> {
         let locked = &mut self.unit.runs;
         for _ in at.days.by_home(runs.iter().copied()) {
             for row in rows() {
-                let key = row.maybe(9, Record::text)?;
-                let id = row.run(0)?;
-                locked.insert(id, LockedRun::open(row.job(1)?, row.shard(2)?, row.at(4)?, key));
-                self.outlines.insert(id, Outline::read(row)?);
+                let key = row.maybe(BORN_CELLS, Record::text)?;
+                let run = born(row)?;
+                locked.insert(run.run, LockedRun::open(run.job, run.shard, run.ready_at, key));
+                self.born.insert(run.run, run);
             }
             for row in rows() {
                 if let Some(run) = locked.get_mut(&row.run(0)?) {
@@ -235,28 +227,6 @@ impl Gathered<'_> {
     }
 }
 
-impl Outline {
-    fn of(run: &NewRun) -> Outline {
-        Outline {
-            fire_time: run.fire_time,
-            origin: run.origin,
-            decided: run.decided,
-            priority: run.priority,
-            has_payload: run.payload.is_some(),
-        }
-    }
-
-    fn read(row: &Record) -> Result<Outline, Trouble> {
-        Ok(Outline {
-            fire_time: row.at(3)?,
-            origin: row.origin(5)?,
-            decided: row.decided(6)?,
-            priority: row.number(7)?,
-            has_payload: row.flag(8)?,
-        })
-    }
-}
-
 /// Adds the statements that lock runs and read what is known of them, in the order of `read_runs`.
 fn push_locks(script: &mut Script, at: &Moment, runs: &BTreeSet<RunId>) -> usize {
     let ids = list(runs);
@@ -264,10 +234,10 @@ fn push_locks(script: &mut Script, at: &Moment, runs: &BTreeSet<RunId>) -> usize
     for (home, runs) in at.days.by_home(runs.iter().copied()) {
         let (table, closes, ids) = (Table::Runs.of(home), Table::Closes.of(home), list(&runs));
         statements.push(format!(
-            "select id, job, shard, fire_time, due, origin, decided, priority, payload is not null, key_text
-             from {table}
-             where id in ({ids})
-             order by id
+            "select {BORN}, r.key_text
+             from {table} r
+             where r.id in ({ids})
+             order by r.id
              for update"
         ));
         statements.push(format!("select run, unsent from {closes} where run in ({ids})"));

@@ -12,13 +12,10 @@ use super::day::Table;
 use super::leases::{check_leases, current_leases, shards_of};
 use super::link::Line;
 use super::read::{Record, Said};
+use super::run_row::{BORN, BORN_WAITING};
 use super::text::{Script, list, ms};
 use super::trouble::Trouble;
-use crate::rows::{join, part};
-
-/// What the wheel needs of a run that waits for its birth time; [`waiting`] reads it.
-const BORN: &str = "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority,
-                    r.payload is not null, 1, 0";
+use crate::rows::{self, born, join, part};
 
 /// Open runs that no gate has.
 pub(super) struct Load<'a> {
@@ -34,7 +31,7 @@ impl Load<'_> {
         let (runs, closes) = (Table::Runs.of(home), Table::Closes.of(home));
         let (due, id, until) = (ms(self.from.due), self.from.id, ms(self.until));
         format!(
-            "select {BORN}
+            "select {BORN}, 1, 0
              from {runs} r force index (by_due)
              left join {closes} c on c.run = r.id
              left join flights f on f.run = r.id
@@ -52,8 +49,7 @@ impl Load<'_> {
     fn waits(&self) -> String {
         let (due, id, until) = (ms(self.from.due), self.from.id, ms(self.until));
         format!(
-            "select w.run, w.job, w.shard, w.fire_time, w.ready_at, w.origin, w.decided, w.priority, w.has_payload,
-                    w.attempt, w.is_called_back
+            "select {BORN_WAITING}, w.attempt, w.is_called_back
              from waiting w force index (waiting_by_ready_at)
              left join flights f on f.run = w.run
              where w.ready_at >= {due} and w.ready_at < {until} and (w.ready_at > {due} or w.run >= {id})
@@ -115,21 +111,9 @@ impl Verb for Load<'_> {
     }
 }
 
-/// A run as the wheel needs it, from eleven cells.
+/// A run as the wheel needs it. From the cells of [`born`], then `attempt, is_called_back`.
 fn waiting(row: &Record) -> Result<Waiting, Trouble> {
-    Ok(Waiting {
-        run: row.run(0)?,
-        job: row.job(1)?,
-        shard: row.shard(2)?,
-        fire_time: row.at(3)?,
-        ready_at: row.at(4)?,
-        origin: row.origin(5)?,
-        decided: row.decided(6)?,
-        priority: row.number(7)?,
-        has_payload: row.flag(8)?,
-        attempt: row.attempt(9)?,
-        is_called_back: row.flag(10)?,
-    })
+    Ok(Waiting { attempt: row.attempt(rows::BORN)?, is_called_back: row.flag(rows::BORN + 1)?, ..born(row)? })
 }
 
 /// What the last holders of shards left behind.
@@ -214,7 +198,7 @@ async fn open_sends(
     }
     let mut open = Vec::new();
     for row in births.iter().flat_map(|said| &said.rows) {
-        let run = waiting(row)?;
+        let run = born(row)?;
         let Some(gate) = last.get(&run.run) else { continue };
         open.push(OpenSend {
             run: Waiting { attempt: gate.attempt(1)?, ..run },
@@ -360,23 +344,25 @@ impl Beside {
     }
 }
 
-/// One that waits for nothing is at the last attempt that was gated, or at the first.
+/// From the cells of [`born`], then those that [`Fetch`] asks for beside them. One that waits for nothing is at the last attempt
+/// that was gated, or at the first.
 fn run_row(row: &Record, beside: &Beside) -> Result<RunRow, Trouble> {
-    let born = waiting(row)?;
+    let born = born(row)?;
+    let first = rows::BORN;
     let gated = beside.gated.get(&born.run).copied();
-    let (is_waiting, ready_at) = (row.flag(14)?, row.maybe(15, Record::at)?);
-    let attempt = row.maybe(16, Record::attempt)?.or(gated).unwrap_or(Attempt::FIRST);
+    let (is_waiting, ready_at) = (row.flag(first + 3)?, row.maybe(first + 4, Record::at)?);
+    let attempt = row.maybe(first + 5, Record::attempt)?.or(gated).unwrap_or(born.attempt);
     Ok(RunRow {
+        payload: row.maybe(first + 1, Record::string)?.map(Payload::from),
+        is_closed: row.flag(first)?,
+        is_gated: gated.is_some(),
+        is_parked: is_waiting && ready_at.is_none(),
+        part: row.maybe(first + 2, Record::run)?.zip(beside.parts.get(&born.run).cloned()),
         waiting: Waiting {
             ready_at: ready_at.unwrap_or(born.ready_at),
             attempt,
-            is_called_back: row.maybe(17, Record::flag)?.unwrap_or(false),
+            is_called_back: row.maybe(first + 6, Record::flag)?.unwrap_or(false),
             ..born
         },
-        payload: row.maybe(12, Record::string)?.map(Payload::from),
-        is_closed: row.flag(11)?,
-        is_gated: gated.is_some(),
-        is_parked: is_waiting && ready_at.is_none(),
-        part: row.maybe(13, Record::run)?.zip(beside.parts.get(&born.run).cloned()),
     })
 }

@@ -14,52 +14,11 @@ use super::link::{Address, Line, refusal};
 use super::server::Server;
 use super::text::{Quoted, Script, list};
 use super::trouble::Trouble;
+use crate::migrations::{MYSQL as MIGRATIONS, Migration, newest};
 use crate::sql::Migrated;
 
-/// A step of the schema.
-struct Migration {
-    version: u32,
-    name: &'static str,
-    sql: &'static str,
-    /// The newest schema of the oldest program that may still work after it: its own version if it breaks what was there.
-    min_reader: u32,
-}
-
-const MIGRATIONS: [Migration; 5] = [
-    Migration {
-        version: 1,
-        name: "0001_first",
-        sql: include_str!("../../migrations/mysql/0001_first.sql"),
-        min_reader: 1,
-    },
-    Migration {
-        version: 2,
-        name: "0002_retention",
-        sql: include_str!("../../migrations/mysql/0002_retention.sql"),
-        min_reader: 1,
-    },
-    Migration {
-        version: 3,
-        name: "0003_applications",
-        sql: include_str!("../../migrations/mysql/0003_applications.sql"),
-        min_reader: 1,
-    },
-    Migration {
-        version: 4,
-        name: "0004_paused",
-        sql: include_str!("../../migrations/mysql/0004_paused.sql"),
-        min_reader: 1,
-    },
-    Migration {
-        version: 5,
-        name: "0005_jobs_runs",
-        sql: include_str!("../../migrations/mysql/0005_jobs_runs.sql"),
-        min_reader: 1,
-    },
-];
-
 /// The schema that this program knows best.
-pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+pub(super) const NEWEST: u32 = newest(MIGRATIONS);
 
 /// Names that nobody else's tables should have where ours are to be.
 const OURS: [&str; 6] = ["meta", "nodes", "shards", "jobs", "clocks", "waiting"];
@@ -115,7 +74,7 @@ async fn apply(line: &mut Line, migration: &Migration, now: Option<i64>) -> Resu
     if migration.version == 1 {
         begin_days(line, now).await?;
     }
-    if migration.version == 5 {
+    if migration.name == "0005_jobs_runs" {
         index_jobs(line).await?;
     }
     line.say(format!(
@@ -123,8 +82,8 @@ async fn apply(line: &mut Line, migration: &Migration, now: Option<i64>) -> Resu
          values ({}, {}, {}, {}, {DATABASE_NOW})",
         migration.version,
         Quoted(migration.name),
-        checksum(migration.sql),
-        migration.min_reader,
+        migration.checksum(),
+        if migration.is_breaking() { migration.version } else { 1 },
     ))
     .await?;
     Ok(())
@@ -223,9 +182,9 @@ fn check(applied: &BTreeMap<u32, Applied>) -> Result<(), StoreError> {
     if min_reader > NEWEST {
         return Err(too_new(u64::from(applied.keys().last().copied().unwrap_or(0))));
     }
-    for migration in &MIGRATIONS {
+    for migration in MIGRATIONS {
         let there = applied.get(&migration.version);
-        if there.is_some_and(|there| there.checksum != checksum(migration.sql)) {
+        if there.is_some_and(|there| there.checksum != migration.checksum()) {
             let said = format!("the migration {} in the database is another than ours", migration.name);
             return Err(StoreError::Conflict(said.into()));
         }
@@ -312,12 +271,6 @@ fn statements(sql: &str) -> impl Iterator<Item = String> {
     statements.into_iter().filter(|one| !one.is_empty())
 }
 
-/// FNV-1a: what was applied must be what we have, letter by letter.
-fn checksum(sql: &str) -> u64 {
-    sql.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,11 +281,5 @@ mod tests {
             statements("-- why\ncreate table a (\n  id int\n);\n\n-- more\ninsert into a\nvalues (1);\n")
                 .collect();
         assert_eq!(found, ["create table a (\n  id int\n)", "insert into a\nvalues (1)"]);
-    }
-
-    #[test]
-    fn versions_follow_each_other() {
-        assert!(MIGRATIONS.iter().zip(1..).all(|(migration, version)| migration.version == version));
-        assert!(MIGRATIONS.iter().all(|migration| migration.min_reader <= migration.version));
     }
 }

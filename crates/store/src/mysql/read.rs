@@ -2,11 +2,10 @@
 
 use calendar::Timestamp;
 use mysql_async::{Row, Value};
-use punctual_core::model::{Attempt, Decided, JobId, NodeId, Origin, RunId, ShardId, Text};
+use punctual_core::model::{Attempt, JobId, NodeId, RunId, ShardId, Text};
 use punctual_node::ports::StoreError;
 
 use super::trouble::Trouble;
-use crate::code::{decided_from, origin_from};
 use crate::rows::{Cells, corrupt};
 
 /// What the server said to one statement.
@@ -78,14 +77,6 @@ impl Record {
 
     pub(super) fn attempt(&self, cell: usize) -> Result<Attempt, Trouble> {
         self.number(cell).map(Attempt)
-    }
-
-    pub(super) fn origin(&self, cell: usize) -> Result<Origin, Trouble> {
-        origin_from(self.int(cell)?).ok_or_else(|| self.bad(cell, "no such origin"))
-    }
-
-    pub(super) fn decided(&self, cell: usize) -> Result<Decided, Trouble> {
-        decided_from(self.int(cell)?).ok_or_else(|| self.bad(cell, "no such decision"))
     }
 
     pub(super) fn node(&self, cell: usize) -> Result<NodeId, Trouble> {

@@ -9,13 +9,10 @@ use super::ask::Moment;
 use super::day::Table;
 use super::link::Line;
 use super::read::{Record, Said, readable};
+use super::run_row::{VIEW, VIEW_CELLS};
 use super::text::{Script, list};
 use super::trouble::Trouble;
 use crate::rows::{OfRun, attempt_record, close, open_attempt, part, run_view, wait};
-
-const RUN: &str =
-    "r.id, r.job, r.shard, r.fire_time, r.due, r.origin, r.decided, r.priority, r.key_text, r.`of`,
-                   r.payload";
 
 const END: &str = "c.outcome, c.reason, c.closed_at, c.range_until, c.range_count";
 
@@ -34,7 +31,7 @@ pub(super) async fn views(
     let homes = at.days.by_home(ids.iter().copied());
     for (home, runs) in &homes {
         script.push(format!(
-            "select {RUN}, {END}, w.run is not null, w.ready_at, w.attempt, w.is_called_back
+            "select {VIEW}, {END}, w.run is not null, w.ready_at, w.attempt, w.is_called_back
              from {} r
              left join {} c on c.run = r.id
              left join waiting w on w.run = r.id
@@ -137,11 +134,11 @@ impl Beside {
 
 fn view(row: &Record, beside: &mut Beside) -> Result<RunView, Trouble> {
     let mut of_run = beside.0.remove(&row.run(0)?).unwrap_or_default();
-    if !row.is_null(11) {
-        of_run.close = Some(close(row, 11)?);
+    if !row.is_null(VIEW_CELLS) {
+        of_run.close = Some(close(row, VIEW_CELLS)?);
     }
-    if row.flag(16)? {
-        of_run.wait = Some(wait(row, 17)?);
+    if row.flag(VIEW_CELLS + 5)? {
+        of_run.wait = Some(wait(row, VIEW_CELLS + 6)?);
     }
     run_view(row, of_run)
 }

@@ -6,12 +6,12 @@ use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, ReadSql, run_code, text_code};
-use super::code::{decided_code, origin_code};
+use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
 use super::gather::Wanted;
 use super::insert::insert_arrivals;
 use super::line::Line;
 use super::load::shards_of;
+use super::run_row::insert_plain;
 use super::trouble::Trouble;
 use crate::rows::arrival;
 use crate::rules::UnitOfWork;
@@ -85,7 +85,7 @@ impl Postgres {
         runs: &[NewRun],
         left: &[(ShardId, ArrivalKind)],
     ) -> Result<Vec<Accepted>, Trouble> {
-        let ask = plain(runs);
+        let ask = insert_plain(runs);
         let left = distinct(left);
         let rows = if left.is_empty() {
             line.ask(ask).await?
@@ -172,52 +172,6 @@ fn distinct(left: &[(ShardId, ArrivalKind)]) -> Vec<(ShardId, ArrivalKind)> {
     let mut unit = UnitOfWork::default();
     left.iter().for_each(|(shard, kind)| unit.leave(*shard, *kind));
     unit.writes.arrivals
-}
-
-/// Writes runs that are not there, and says which those were.
-fn plain(runs: &[NewRun]) -> Ask {
-    let numbers = |of: &dyn Fn(&NewRun) -> i64| runs.iter().map(of).collect::<Vec<i64>>();
-    Ask::new(
-        "with written as (
-             insert into runs (id, job, shard, fire_time, due, origin, decided, priority, of, payload)
-             select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             on conflict do nothing
-             returning id, shard, due, fire_time
-         ),
-         born as (
-             insert into births (shard, due)
-             select b.shard, b.due
-             from (select shard, min(due) as due from written group by shard) b
-             join shards s on s.shard = b.shard
-         ),
-         counted as (
-             insert into buckets (day, slot, runs, closed, first_due, last_due, first_fire, last_fire)
-             select id >> 34, pg_backend_pid() % 64, count(*), 0, min(due), max(due), min(fire_time), max(fire_time)
-             from written
-             group by 1
-             on conflict (day, slot) do update
-             set runs = buckets.runs + excluded.runs,
-                 first_due = least(buckets.first_due, excluded.first_due),
-                 last_due = greatest(buckets.last_due, excluded.last_due),
-                 first_fire = least(buckets.first_fire, excluded.first_fire),
-                 last_fire = greatest(buckets.last_fire, excluded.last_fire)
-         )
-         select id from written",
-    )
-    .with(numbers(&|run| run_code(run.id)))
-    .with(numbers(&|run| i64::from(run.job.0)))
-    .with(numbers(&|run| i64::from(run.shard.0)))
-    .with(numbers(&|run| run.fire_time.as_millis()))
-    .with(numbers(&|run| run.due.as_millis()))
-    .with(numbers(&|run| origin_code(run.origin)))
-    .with(numbers(&|run| decided_code(run.decided)))
-    .with(numbers(&|run| i64::from(run.priority)))
-    .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
-    .with(
-        runs.iter()
-            .map(|run| run.payload.as_deref().map(text_code))
-            .collect::<Vec<Option<String>>>(),
-    )
 }
 
 /// Texts as the application wrote them.

@@ -13,6 +13,7 @@ use tokio_postgres::error::SqlState;
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, run_code};
 use super::line::Line;
+use super::run_row::BRING_NEAR;
 use super::trouble::Trouble;
 
 /// How many days ahead a day has tables of its own.
@@ -212,14 +213,7 @@ async fn make(line: &Line<'_>, day: u32, first: usize) -> Result<(), Trouble> {
 async fn bring_near(line: &Line<'_>, end: i64) -> Result<(), Trouble> {
     let mut flight = Flight::begin();
     flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(FAR_LOCK));
-    flight.add(
-        Ask::new(
-            "with moved as (delete from runs_far where id < $1 returning *)
-             insert into runs (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-             select id, job, shard, fire_time, due, origin, decided, priority, key, of, payload from moved",
-        )
-        .with(end),
-    );
+    flight.add(Ask::new(BRING_NEAR).with(end));
     flight.add(
         Ask::new("with moved as (delete from closes_far where run < $1 returning *) insert into closes select * from moved")
             .with(end),

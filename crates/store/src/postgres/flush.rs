@@ -11,10 +11,10 @@ use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
 use super::code::state_code;
 use super::gather::Gathered;
 use super::insert::{
-    count_days, insert_arrivals, insert_attempts, insert_births, insert_closes, insert_runs, insert_sends,
-    write_counts,
+    count_days, insert_arrivals, insert_attempts, insert_births, insert_closes, insert_sends, write_counts,
 };
 use super::line::Line;
+use super::run_row::insert_runs;
 use super::trouble::Trouble;
 use crate::rules::{CloseRow, UnitOfWork};
 

@@ -3,25 +3,14 @@
 use std::collections::BTreeMap;
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, AttemptRecord, JobId, NewRun, RunId, ShardId};
+use punctual_core::model::{Attempt, AttemptRecord, JobId, RunId, ShardId};
 use punctual_node::ports::{ArrivalKind, Gate};
 
 use super::ask::{Ask, run_code, text_code};
-use super::code::{arrival_code, attempt_outcome_code, decided_code, origin_code, outcome_code};
+use super::code::{arrival_code, attempt_outcome_code, outcome_code};
 use crate::rules::{CloseRow, DayDelta, UnitOfWork};
 
 /// Whole texts, so that they can be prepared.
-macro_rules! into_runs {
-    ($table:literal) => {
-        concat!(
-            "insert into ",
-            $table,
-            " (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-             select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-        )
-    };
-}
-
 macro_rules! into_closes {
     ($table:literal) => {
         concat!(
@@ -32,22 +21,6 @@ macro_rules! into_closes {
              select * from unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
         )
     };
-}
-
-pub(super) fn insert_runs(is_far: bool, runs: &[&NewRun]) -> Ask {
-    let numbers = |of: &dyn Fn(&NewRun) -> i64| runs.iter().map(|run| of(run)).collect::<Vec<i64>>();
-    Ask::new(if is_far { into_runs!("runs_far") } else { into_runs!("runs") })
-        .with(numbers(&|run| run_code(run.id)))
-        .with(numbers(&|run| i64::from(run.job.0)))
-        .with(numbers(&|run| i64::from(run.shard.0)))
-        .with(numbers(&|run| run.fire_time.as_millis()))
-        .with(numbers(&|run| run.due.as_millis()))
-        .with(numbers(&|run| origin_code(run.origin)))
-        .with(numbers(&|run| decided_code(run.decided)))
-        .with(numbers(&|run| i64::from(run.priority)))
-        .with(runs.iter().map(|run| run.key.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
-        .with(runs.iter().map(|run| run.of.map(run_code)).collect::<Vec<Option<i64>>>())
-        .with(runs.iter().map(|run| run.payload.as_deref().map(text_code)).collect::<Vec<Option<String>>>())
 }
 
 pub(super) fn insert_births(births: &BTreeMap<ShardId, Timestamp>) -> Ask {

@@ -10,19 +10,13 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, Landed, Seat};
-use super::code::{decided_from, origin_from};
 use super::day::bounds;
 use super::gather::current_leases;
 use super::line::Line;
+use super::run_row::{BORN_OF, born_columns};
 use super::trouble::{Trouble, corrupt};
-use crate::rows::{part, wait};
+use crate::rows::{BORN, born, part, wait};
 use crate::rules::WaitRow;
-
-/// What the wheel needs of runs, without what they wait for.
-const RUNS: &str = "
-    select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint, payload is not null
-    from all_runs
-    where id = any($1) and id between $2 and $3";
 
 /// The days that may have something to load.
 const SPANS: &str = "
@@ -50,12 +44,12 @@ const READY: &str = "
 macro_rules! born {
     ($runs:literal, $closes:literal) => {
         concat!(
-            "select r.id, r.job, r.shard::bigint, r.fire_time, r.due, r.priority::bigint, r.origin::bigint, r.decided::bigint,
-                    r.has_payload
+            "select born.*
              from unnest($1, $2) as s (shard, share)
              cross join lateral (
-                 select id, job, shard, fire_time, due, priority, origin, decided, payload is not null as has_payload
-                 from ",
+                 select ",
+            born_columns!(),
+            " from ",
             $runs,
             " as r
                  where r.shard = s.shard and (r.due, r.id) >= ($3, $4) and r.due < $5 and r.id >= $6 and r.id < $7
@@ -66,13 +60,13 @@ macro_rules! born {
                    and (select true from waiting w where w.run = r.id) is null
                  order by r.due, r.id
                  limit s.share
-             ) as r"
+             ) as born"
         )
     };
 }
 
-pub(super) const BORN: &str = born!("runs", "closes");
-const BORN_FAR: &str = born!("runs_far", "closes_far");
+pub(super) const DUE: &str = born!("runs", "closes");
+const DUE_FAR: &str = born!("runs_far", "closes_far");
 
 /// How much more is read of a shard that had more to give than was thought.
 const MORE: i64 = 8;
@@ -172,9 +166,9 @@ impl Postgres {
         let mut seats = Vec::new();
         if from_due < until {
             for (low, high) in stretches(&landed.take(spans))? {
-                seats.push(flight.add(range(BORN).with(low).with(high)));
+                seats.push(flight.add(range(DUE).with(low).with(high)));
             }
-            seats.push(flight.add(range(BORN_FAR).with(0).with(i64::MAX)));
+            seats.push(flight.add(range(DUE_FAR).with(0).with(i64::MAX)));
         }
         let of_waits = flight.add(runs(waits.keys()));
         flight.commit();
@@ -355,33 +349,16 @@ impl Postgres {
             let part = parts.get(&id).map(|row| part(row, 1)).transpose()?;
             fetched.push(RunRow {
                 waiting: waiting(&row, wait, gated)?,
-                payload: row.maybe_string(9)?.map(Payload::from),
+                payload: row.maybe_string(BORN)?.map(Payload::from),
                 is_closed: closed.contains_key(&id),
                 is_gated: gated.is_some(),
                 is_parked: wait.is_some_and(|wait| wait.ready_at.is_none()),
-                part: row.maybe(10)?.map(|of| RunId(of as u64)).zip(part),
+                part: row.maybe(BORN + 1)?.map(|of| RunId(of as u64)).zip(part),
             });
         }
         Ok(fetched)
     }
 }
-
-macro_rules! rows_with {
-    ($payload:literal) => {
-        concat!(
-            "select id, job, shard::bigint, fire_time, due, priority::bigint, origin::bigint, decided::bigint,
-                    payload is not null, ",
-            $payload,
-            ", of
-             from all_runs
-             where id = any($1) and id between $2 and $3"
-        )
-    };
-}
-
-/// Whole runs, and the same without reading what they bring.
-pub(super) const WHOLE: &str = rows_with!("payload");
-pub(super) const OUTLINE: &str = rows_with!("null::text");
 
 /// A part from three columns.
 pub(super) fn by_run(rows: Vec<Row>) -> Result<BTreeMap<RunId, Row>, Trouble> {
@@ -427,7 +404,7 @@ fn stretches(days: &[Row]) -> Result<Vec<(i64, i64)>, Trouble> {
 }
 
 fn runs<'a>(ids: impl IntoIterator<Item = &'a RunId>) -> Ask {
-    Ask::new(RUNS).with_runs(ids)
+    Ask::new(BORN_OF).with_runs(ids)
 }
 
 fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, WaitRow>, Trouble> {
@@ -436,19 +413,11 @@ fn waits(rows: &[Row]) -> Result<BTreeMap<RunId, WaitRow>, Trouble> {
 
 /// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
 fn waiting(row: &Row, wait: Option<WaitRow>, gated: Option<Attempt>) -> Result<Waiting, Trouble> {
-    let id = row.run(0)?;
-    let bad = |reason: &str| corrupt("runs", id, reason);
+    let born = born(row)?;
     Ok(Waiting {
-        run: id,
-        job: row.job(1)?,
-        shard: row.shard(2)?,
-        fire_time: row.instant(3)?,
-        ready_at: wait.and_then(|wait| wait.ready_at).unwrap_or(row.instant(4)?),
-        attempt: wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST),
-        priority: u8::try_from(row.number(5)?).map_err(|_| bad("no such priority"))?,
-        origin: origin_from(row.number(6)?).ok_or_else(|| bad("no such origin"))?,
-        decided: decided_from(row.number(7)?).ok_or_else(|| bad("no such decision"))?,
-        has_payload: row.flag(8)?,
+        ready_at: wait.and_then(|wait| wait.ready_at).unwrap_or(born.ready_at),
+        attempt: wait.map(|wait| wait.attempt).or(gated).unwrap_or(born.attempt),
         is_called_back: wait.is_some_and(|wait| wait.is_called_back),
+        ..born
     })
 }

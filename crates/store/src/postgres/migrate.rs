@@ -4,7 +4,6 @@
 //! programs from before it may go on with the database (`-- additive`) or not (`-- breaking`), so that nodes can be
 //! replaced one by one.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use punctual_core::model::Text;
@@ -13,44 +12,11 @@ use punctual_node::ports::StoreError;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
+use crate::migrations::{Migration, POSTGRES as MIGRATIONS, newest};
 use crate::sql::Migrated;
 
-struct Migration {
-    version: u32,
-    name: &'static str,
-    sql: &'static str,
-}
-
-const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "0001_first",
-        sql: include_str!("../../migrations/postgres/0001_first.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "0002_retention",
-        sql: include_str!("../../migrations/postgres/0002_retention.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "0003_applications",
-        sql: include_str!("../../migrations/postgres/0003_applications.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "0004_paused",
-        sql: include_str!("../../migrations/postgres/0004_paused.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "0005_jobs_runs",
-        sql: include_str!("../../migrations/postgres/0005_jobs_runs.sql"),
-    },
-];
-
 /// The newest schema that this program knows.
-pub(super) const NEWEST: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
+pub(super) const NEWEST: u32 = newest(MIGRATIONS);
 
 /// Some of our tables, to know a database of somebody else by.
 const OURS: [&str; 6] = ["meta", "jobs", "clocks", "runs", "shards", "nodes"];
@@ -70,19 +36,9 @@ pub(super) struct Schema {
     sums: Vec<(u32, String)>,
 }
 
-impl Migration {
-    fn is_breaking(&self) -> bool {
-        self.sql.starts_with("-- breaking")
-    }
-
-    /// FNV-1a: it finds a changed text, it guards against nobody.
-    fn sum(&self) -> String {
-        let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        let sum = self.sql.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-        let mut text = String::new();
-        write!(text, "{sum:016x}").expect("a text takes everything");
-        text
-    }
+/// The sum of a migration, as it is kept.
+fn sum_of(migration: &Migration) -> String {
+    format!("{:016x}", migration.checksum())
 }
 
 /// Reads the schema's version, within a transaction or without.
@@ -134,7 +90,7 @@ impl Schema {
         }
         for migration in MIGRATIONS {
             let sum = self.sums.iter().find(|(version, _)| *version == migration.version);
-            if sum.is_some_and(|(_, sum)| *sum != migration.sum()) {
+            if sum.is_some_and(|(_, sum)| *sum != sum_of(migration)) {
                 return Err(refused(format!(
                     "migration {} of the database is not the one that this Punctual has: it comes from another build",
                     migration.name
@@ -207,7 +163,7 @@ async fn apply(line: &Line<'_>, migration: &Migration) -> Result<bool, Trouble> 
         Ask::new("insert into schema_version (version, name, checksum, min_reader) values ($1, $2, $3, $4)")
             .with(i64::from(migration.version))
             .with(text_code(migration.name))
-            .with(migration.sum())
+            .with(sum_of(migration))
             .with(i64::from(min_reader)),
     );
     flight.commit();

@@ -17,7 +17,7 @@ use punctual_node::ports::{
 };
 
 use super::Postgres;
-use super::load::{OUTLINE, WHOLE};
+use super::run_row::{OUTLINE, WHOLE};
 use super::trouble::Trouble;
 use crate::together::{Answer, Writer};
 

@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use super::ask::{Ask, Columns, Flight};
 use super::line::Line;
 use super::load::by_run;
+use super::run_row::VIEW;
 use super::trouble::Trouble;
 use crate::rows::{OfRun, attempt_record, close, open_attempt, part, run_view, wait};
 
@@ -33,11 +34,7 @@ pub(super) async fn views(line: &Line<'_>, ids: &[RunId]) -> Result<Vec<RunView>
     }
     let mut flight = Flight::snapshot();
     let of_runs = |sql: &'static str| Ask::new(sql).with_runs(ids);
-    let runs = flight.add(of_runs(
-        "select id, job, shard::bigint, fire_time, due, origin::bigint, decided::bigint, priority::bigint, key, of, payload
-         from all_runs
-         where id = any($1) and id between $2 and $3",
-    ));
+    let runs = flight.add(of_runs(VIEW));
     let closes = flight.add(of_runs(
         "select run, attempt, token, executor, started_at, ended_at, attempt_outcome::bigint, message, possible_duplicate,
                 outcome::bigint, reason, closed_at, range_until, range_count

@@ -6,7 +6,9 @@
 
 use std::mem;
 
-use punctual_core::model::{Decided, NewRun, Origin};
+use calendar::Timestamp;
+use punctual_core::model::{Attempt, Decided, JobId, Origin, RunId, ShardId};
+use punctual_node::ports::Waiting;
 
 use super::code::{decided_code, decided_from, origin_code, origin_from};
 
@@ -44,13 +46,31 @@ impl Traits {
 }
 
 impl Birth {
-    pub(super) fn of(run: &NewRun) -> Birth {
+    pub(super) fn of(born: &Waiting) -> Birth {
         Birth {
-            fire_time: run.fire_time.as_millis(),
-            job: run.job.0,
-            shard: run.shard.0,
-            traits: Traits::new(run.origin, run.decided, run.priority, run.payload.is_some()),
+            fire_time: born.fire_time.as_millis(),
+            job: born.job.0,
+            shard: born.shard.0,
+            traits: Traits::new(born.origin, born.decided, born.priority, born.has_payload),
         }
+    }
+
+    /// The run as it was born, if its traits were packed by us.
+    pub(super) fn at(&self, (due, run): Place) -> Option<Waiting> {
+        let (origin, decided, priority, has_payload) = self.traits.unpack()?;
+        Some(Waiting {
+            run: RunId(run),
+            job: JobId(self.job),
+            shard: ShardId(self.shard),
+            fire_time: Timestamp::from_millis(self.fire_time),
+            ready_at: Timestamp::from_millis(due),
+            attempt: Attempt::FIRST,
+            priority,
+            origin,
+            decided,
+            has_payload,
+            is_called_back: false,
+        })
     }
 }
 

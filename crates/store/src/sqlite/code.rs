@@ -3,7 +3,33 @@
 use calendar::Timestamp;
 use rusqlite::Row;
 
+use super::trouble::Trouble;
 pub(super) use crate::code::*;
+use crate::rows::Cells;
+
+impl Cells for Row<'_> {
+    type Error = Trouble;
+
+    fn number(&self, cell: usize) -> Result<i64, Trouble> {
+        Ok(self.get(cell)?)
+    }
+
+    fn maybe(&self, cell: usize) -> Result<Option<i64>, Trouble> {
+        Ok(self.get(cell)?)
+    }
+
+    fn string(&self, cell: usize) -> Result<String, Trouble> {
+        Ok(self.get(cell)?)
+    }
+
+    fn maybe_string(&self, cell: usize) -> Result<Option<String>, Trouble> {
+        Ok(self.get(cell)?)
+    }
+
+    fn flag(&self, cell: usize) -> Result<bool, Trouble> {
+        Ok(self.get(cell)?)
+    }
+}
 
 /// A column that holds an instant.
 pub(super) fn instant(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {

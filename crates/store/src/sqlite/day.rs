@@ -15,6 +15,8 @@ use punctual_core::model::RunId;
 use rusqlite::{CachedStatement, Connection, params};
 use rustc_hash::FxHashSet;
 
+use super::run_row::create_runs;
+
 /// The tables that a day may have. Each is made when it is first needed: a day far ahead that only waits for one run
 /// should not cost them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,25 +415,7 @@ fn next(conn: &Connection, sql: &str) -> rusqlite::Result<i64> {
 
 fn schema(day: u32, table: Table) -> String {
     match table {
-        // Only what a schedule names is identified by (fire time, job); one-shots stay out of that index.
-        Table::Runs => format!(
-            "create table runs_{day} (
-                 id integer primary key,
-                 job integer not null,
-                 shard integer not null,
-                 fire_time integer not null,
-                 due integer not null,
-                 origin integer not null,
-                 decided integer not null,
-                 priority integer not null,
-                 key text,
-                 of integer,
-                 payload text
-             ) strict;
-             create unique index runs_{day}_named on runs_{day} (fire_time, job) where origin in (0, 3) and decided <> 4;
-             {}",
-            index_of_jobs(day)
-        ),
+        Table::Runs => create_runs(day),
         // Both indexes hold blocks of entries (`super::layer`), by the place of the last.
         Table::Due => format!(
             "create table due_{day} (

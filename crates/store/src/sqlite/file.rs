@@ -8,21 +8,10 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::day::{Table, has_table, index_of_jobs, index_of_logs};
 use super::trouble::told;
+use crate::migrations::{SQLITE, newest};
 
 /// Versions below can lose committed pages when a writer meets a checkpoint (the WAL-reset race).
 const VERSION_MIN: i32 = 3_051_003;
-
-/// Every migration, in order. One that was published is never edited: a mistake is mended by the next.
-const MIGRATIONS: &[(u32, &str)] = &[
-    (1, include_str!("../../migrations/sqlite/0001_first.sql")),
-    (2, include_str!("../../migrations/sqlite/0002_door.sql")),
-    (3, include_str!("../../migrations/sqlite/0003_browse.sql")),
-    (4, include_str!("../../migrations/sqlite/0004_executors.sql")),
-    (5, include_str!("../../migrations/sqlite/0005_cluster.sql")),
-    (6, include_str!("../../migrations/sqlite/0006_retention.sql")),
-    (7, include_str!("../../migrations/sqlite/0007_paused.sql")),
-    (8, include_str!("../../migrations/sqlite/0008_jobs_runs.sql")),
-];
 
 /// What a migration does to the tables of days, whose names no file can know.
 struct OfDays {
@@ -145,7 +134,7 @@ fn prepare(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
-    let newest = MIGRATIONS.last().map_or(0, |(number, _)| *number);
+    let newest = newest(SQLITE);
     let mut apply = || -> rusqlite::Result<u32> {
         let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(
@@ -157,10 +146,10 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
             [],
             |row| row.get(0),
         )?;
-        for (number, sql) in MIGRATIONS.iter().filter(|(number, _)| *number > at) {
-            transaction.execute_batch(sql)?;
-            migrate_days(&transaction, *number)?;
-            transaction.execute("insert into schema_version (version) values (?1)", [number])?;
+        for migration in SQLITE.iter().filter(|migration| migration.version > at) {
+            transaction.execute_batch(migration.sql)?;
+            migrate_days(&transaction, migration.version)?;
+            transaction.execute("insert into schema_version (version) values (?1)", [migration.version])?;
         }
         transaction.commit()?;
         Ok(at)
@@ -179,12 +168,12 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
 }
 
 fn migrate_days(conn: &Connection, number: u32) -> rusqlite::Result<()> {
+    let mut days = conn.prepare("select day from buckets")?;
+    let days = days.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u32>>>()?;
     for OfDays { table, sql, .. } in MIGRATIONS_OF_DAYS.iter().filter(|of| of.migration == number) {
-        let mut days = conn.prepare("select day from buckets")?;
-        let days = days.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u32>>>()?;
-        for day in days {
-            if has_table(conn, *table, day)? {
-                conn.execute_batch(&sql(day))?;
+        for day in &days {
+            if has_table(conn, *table, *day)? {
+                conn.execute_batch(&sql(*day))?;
             }
         }
     }

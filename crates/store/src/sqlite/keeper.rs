@@ -11,11 +11,12 @@ use punctual_node::ports::Counts;
 use rusqlite::{Connection, OptionalExtension, params};
 use rustc_hash::FxHashMap;
 
-use super::births::{Birth, Births, Traits};
+use super::births::Births;
 use super::code::{instant_or_none, outcome_code, outcome_from};
 use super::day::{Days, Table};
 use super::floor::Floors;
 use super::known::{Bit, Known};
+use super::run_row::{birth, select_births};
 use super::tail::{CloseTail, SharedCloses};
 use crate::StoreClock;
 use crate::tally::count;
@@ -100,11 +101,7 @@ impl Side {
             let Some(day) = self.days.get(number).filter(|day| day.has_open() && day.has(Table::Runs)) else {
                 continue;
             };
-            let mut select = conn.prepare(&format!(
-                "select id, due, job, shard, fire_time, origin, decided, priority, payload is not null
-                 from runs_{number}
-                 where id >= ?1"
-            ))?;
+            let mut select = conn.prepare(&select_births(number))?;
             let mut young_from = u64::MAX;
             let mut rows = select.query([day.due_mark as i64])?;
             while let Some(row) = rows.next()? {
@@ -115,8 +112,8 @@ impl Side {
                     continue;
                 }
                 // A row that cannot be read is not fired; it is found by its id, with what is wrong.
-                if let Some(birth) = birth(row)? {
-                    self.births.push((row.get(1)?, run.0), birth);
+                if let Some(birth) = birth(row) {
+                    self.births.push((row.get(4)?, run.0), birth);
                     young_from = young_from.min(run.0);
                 }
             }
@@ -139,19 +136,6 @@ impl Side {
         let shared = closes.read();
         known.shrink(shared.young.keys().chain(shared.old.keys()).copied());
     }
-}
-
-/// Columns 2 to 8 of a run, if they hold what can be.
-fn birth(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Birth>> {
-    use super::code::{decided_from, origin_from};
-    let small = |column: usize| row.get::<_, i64>(column);
-    let (Ok(job), Ok(shard)) = (u32::try_from(small(2)?), u16::try_from(small(3)?)) else { return Ok(None) };
-    let (Some(origin), Some(decided)) = (origin_from(small(5)?), decided_from(small(6)?)) else {
-        return Ok(None);
-    };
-    let Ok(priority) = u8::try_from(small(7)?) else { return Ok(None) };
-    let traits = Traits::new(origin, decided, priority, row.get(8)?);
-    Ok(Some(Birth { fire_time: row.get(4)?, job, shard, traits }))
 }
 
 /// The last number given of each kind.

@@ -9,15 +9,16 @@ use calendar::Timestamp;
 use punctual_core::model::{Attempt, JobId, LogId, Origin, Payload, RunId, ShardId, Text, Token};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{Adopted, Lease, Loaded, OpenRuns, OpenSend, RunRow, Unpark, Waiting};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows, params};
+use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use rustc_hash::FxHashSet;
 
 use super::births::{Birth, Entry, Place};
-use super::code::{bits, decided_from, instant, instant_or_none, origin_from};
+use super::code::{bits, instant, instant_or_none};
 use super::day::{Day, Days, Table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
 use super::layer::{unpack_births, unreadable};
+use super::run_row::{Brings, read_run, select_run};
 use super::split::{join_of, part_of};
 use super::trouble::Trouble;
 
@@ -166,7 +167,7 @@ impl Keeper {
             }
             let open = match found {
                 Found::Birth(birth) if !standing.is_engaged && shards.contains(&birth.shard) => {
-                    born(place, &birth)
+                    birth.at(place)
                 }
                 Found::Waiting { attempt, is_called_back } => {
                     put_off(conn, days, place)?.map(|born| Waiting { attempt, is_called_back, ..born })
@@ -360,24 +361,6 @@ fn earliest_parked(conn: &Connection, unpark: &Unpark) -> rusqlite::Result<Vec<(
     Ok(found.into_iter().map(|(_, run, job)| (job, RunId(run as u64))).collect())
 }
 
-/// A run as it was born, at its first attempt.
-fn born(place: Place, birth: &Birth) -> Option<Waiting> {
-    let (origin, decided, priority, has_payload) = birth.traits.unpack()?;
-    Some(Waiting {
-        run: RunId(place.1),
-        job: JobId(birth.job),
-        shard: ShardId(birth.shard),
-        fire_time: Timestamp::from_millis(birth.fire_time),
-        ready_at: Timestamp::from_millis(place.0),
-        attempt: Attempt::FIRST,
-        priority,
-        origin,
-        decided,
-        has_payload,
-        is_called_back: false,
-    })
-}
-
 /// A run that waits for an instant and has no gate.
 fn put_off(conn: &Connection, days: &Days, place: Place) -> rusqlite::Result<Option<Waiting>> {
     let run = RunId(place.1);
@@ -395,67 +378,6 @@ fn run_of(
 ) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
     let Some(mut select) = select_run(conn, days, run.day(), Brings::Left)? else { return Ok(None) };
     read_run(&mut select, run)
-}
-
-/// Whether what runs bring is read with them.
-#[derive(Clone, Copy)]
-pub(super) enum Brings {
-    Read,
-    Left,
-}
-
-/// What reads a run of a day, if it has any.
-fn select_run<'c>(
-    conn: &'c Connection,
-    days: &Days,
-    number: u32,
-    brings: Brings,
-) -> rusqlite::Result<Option<CachedStatement<'c>>> {
-    if !days.has(number, Table::Runs) {
-        return Ok(None);
-    }
-    let payload = match brings {
-        Brings::Read => "payload",
-        Brings::Left => "null",
-    };
-    let select = conn.prepare_cached(&format!(
-        "select job, shard, fire_time, due, origin, decided, priority, {payload}, payload is not null
-         from runs_{number}
-         where id = ?1"
-    ))?;
-    Ok(Some(select))
-}
-
-fn read_run(
-    select: &mut CachedStatement<'_>,
-    run: RunId,
-) -> rusqlite::Result<Option<(Waiting, Option<Payload>)>> {
-    let read = |row: &Row<'_>| {
-        let small = |column: usize| row.get::<_, i64>(column);
-        let (Ok(job), Ok(shard)) = (u32::try_from(small(0)?), u16::try_from(small(1)?)) else {
-            return Ok(None);
-        };
-        let (Some(origin), Some(decided)) = (origin_from(small(4)?), decided_from(small(5)?)) else {
-            return Ok(None);
-        };
-        let Ok(priority) = u8::try_from(small(6)?) else { return Ok(None) };
-        let payload = row.get_ref(7)?.as_str_or_null().ok().flatten().map(Payload::from);
-        let waiting = Waiting {
-            run,
-            job: JobId(job),
-            shard: ShardId(shard),
-            fire_time: instant(row, 2)?,
-            ready_at: instant(row, 3)?,
-            attempt: Attempt::FIRST,
-            priority,
-            origin,
-            decided,
-            has_payload: row.get(8)?,
-            is_called_back: false,
-        };
-        Ok(Some((waiting, payload)))
-    };
-    Ok(select.query_row([run.0 as i64], read).optional()?.flatten())
 }
 
 /// The last attempt of a run that went through a gate.

@@ -8,10 +8,11 @@ use punctual_node::ports::ArrivalKind;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::births::Birth;
-use super::code::{arrival_code, attempt_outcome_code, decided_code, origin_code, outcome_code};
+use super::code::{arrival_code, attempt_outcome_code, outcome_code};
 use super::day::{PerDay, Table};
 use super::keeper::{Keeper, Side};
 use super::known::{Bit, Standing};
+use super::run_row::{insert_run, text_bytes, write};
 
 /// What a row costs beside its texts, roughly.
 pub(super) const ROW_BYTES: u64 = 48;
@@ -68,19 +69,7 @@ impl Pen<'_> {
             return Ok(Err(there));
         }
         self.side.days.ensure(self.conn, number, Table::Runs)?;
-        let inserted = self.runs.of(number)?.execute(params![
-            run.id.0 as i64,
-            run.job.0,
-            run.shard.0,
-            run.fire_time.as_millis(),
-            run.due.as_millis(),
-            origin_code(run.origin),
-            decided_code(run.decided),
-            run.priority,
-            run.key.as_deref(),
-            run.of.map(|of| of.0 as i64),
-            run.payload.as_deref(),
-        ])?;
+        let inserted = write(self.runs.of(number)?, run)?;
         if inserted == 0 {
             return self.named(run).map(Err);
         }
@@ -96,11 +85,9 @@ impl Pen<'_> {
     /// Makes a run that was written known to the loader: in the tail, or in the index if its id lies among those that are
     /// there already, since a restart would not look for it in the tail's place.
     fn arm(&mut self, run: &NewRun) -> rusqlite::Result<()> {
-        let texts =
-            run.payload.as_ref().map_or(0, |text| text.len()) + run.key.as_ref().map_or(0, |text| text.len());
         let day = self.side.days.edit(run.id.day());
-        day.count_run(run.id, run.fire_time.as_millis(), ROW_BYTES + texts as u64);
-        let (place, birth) = ((run.due.as_millis(), run.id.0), Birth::of(run));
+        day.count_run(run.id, run.fire_time.as_millis(), ROW_BYTES + text_bytes(run) as u64);
+        let (place, birth) = ((run.due.as_millis(), run.id.0), Birth::of(&run.into()));
         if run.id.0 < day.due_mark {
             return self.side.index_stray(self.conn, &(place, birth));
         }
@@ -286,15 +273,6 @@ impl Side {
         }
         Ok(is_there)
     }
-}
-
-fn insert_run(day: u32) -> String {
-    format!(
-        "insert into runs_{day}
-             (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-         on conflict do nothing"
-    )
 }
 
 fn insert_close(day: u32) -> String {

@@ -5,7 +5,7 @@ use rusqlite::ErrorCode;
 
 /// Why a verb has no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The verb said no. It may say so only before its first write, because nothing is rolled back for it.
     Refused(StoreError),
     /// SQLite said no. Whatever the round wrote is rolled back.

@@ -35,11 +35,12 @@ pub(crate) fn admin_url() -> String {
 const FAR_FROM: u32 = 2_510 + 61;
 
 /// What is made by these is what a database that is used again has.
-const SCHEMA: [&str; 4] = [
+const SCHEMA: [&str; 5] = [
     include_str!("../../migrations/mysql/0001_first.sql"),
     include_str!("../../migrations/mysql/0002_retention.sql"),
     include_str!("../../migrations/mysql/0004_paused.sql"),
     include_str!("../../src/mysql/day.rs"),
+    include_str!("../../src/mysql/run_row.rs"),
 ];
 
 /// A database for one test.

@@ -9,7 +9,7 @@ use super::{Decision, Payloads, Turn};
 use crate::Node;
 use crate::doubt::passed;
 use crate::memory::{Flight, Run};
-use crate::ports::{Address, Gate, Gated, Split, StoreError, Waiting};
+use crate::ports::{Address, Gate, Gated, Split, StoreError};
 use crate::reads::Read;
 
 impl Node {
@@ -116,7 +116,7 @@ impl Turn<'_> {
         }
         for (new, part) in parts {
             self.memory.loaded.parts.note(new.id, gate.run, part.clone());
-            self.memory.take_in_new(read, &waiting_part(new), Some(gate.lease.epoch));
+            self.memory.take_in_new(read, &new.into(), Some(gate.lease.epoch));
         }
     }
 }
@@ -134,21 +134,5 @@ fn part_run(id: RunId, gate: &Gate, whole: &Run) -> NewRun {
         payload: None,
         key: None,
         of: Some(gate.run),
-    }
-}
-
-fn waiting_part(new: &NewRun) -> Waiting {
-    Waiting {
-        run: new.id,
-        job: new.job,
-        shard: new.shard,
-        fire_time: new.fire_time,
-        ready_at: new.due,
-        attempt: punctual_core::model::Attempt::FIRST,
-        priority: new.priority,
-        origin: new.origin,
-        decided: new.decided,
-        has_payload: false,
-        is_called_back: false,
     }
 }
