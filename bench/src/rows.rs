@@ -88,6 +88,7 @@ impl OneShots {
             payload: self.payload.clone(),
             key: None,
             of: None,
+            overrides: None,
         }
     }
 }

@@ -154,12 +154,12 @@ counters! {
     gap_crossed,
     /// A schedule named a wall time in an overlap.
     overlap_crossed,
-    /// A run was sent that has a timeout or retry of its own.
-    sent_with_own,
-    /// A run was tried again by its own policy.
-    retried_by_own,
-    /// A run with a timeout or retry of its own was settled by a node that had not sent it.
-    own_settled_by_another,
+    /// A run with overrides was sent.
+    sent_with_overrides,
+    /// A run was tried again by its own retry policy.
+    retried_by_overrides,
+    /// A run with overrides was settled by a node that had not sent it.
+    overrides_settled_by_another,
     /// The same key was submitted twice.
     key_repeated,
     /// The same backfill was requested twice.

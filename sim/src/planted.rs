@@ -35,7 +35,7 @@ pub const ALL: [Bug; 30] = [
     Bug::Node(Planted::OwnClock),
     Bug::Seam(Plant::JoinedEarly),
     Bug::Node(Planted::IdleBelieved),
-    Bug::Node(Planted::OwnForgotten),
+    Bug::Node(Planted::OverridesForgotten),
     Bug::Node(Planted::SlowCallsStay),
     Bug::Node(Planted::SharesIgnored),
     Bug::Seam(Plant::CalledJobByJob),

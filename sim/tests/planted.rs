@@ -50,7 +50,7 @@ found! {
     a_clock_of_ones_own: Bug::Node(Planted::OwnClock), within 200;
     a_whole_closed_while_a_part_is_open: Bug::Seam(Plant::JoinedEarly), within 50;
     an_idle_executor_believed_at_once: Bug::Node(Planted::IdleBelieved), within 200;
-    a_runs_own_policy_forgotten_by_nodes_that_did_not_send_it: Bug::Node(Planted::OwnForgotten), within 200;
+    overrides_forgotten_by_nodes_that_did_not_send_the_run: Bug::Node(Planted::OverridesForgotten), within 200;
     hanging_calls_that_keep_the_fast_pool: Bug::Node(Planted::SlowCallsStay), within 200, by "I32";
     an_app_that_takes_every_place: Bug::Node(Planted::SharesIgnored), within 200, by "I32";
     parked_runs_called_back_job_by_job: Bug::Seam(Plant::CalledJobByJob), within 200, by "I31";

@@ -59,7 +59,7 @@ async fn stampede(
         payload,
         key: None,
         priority: None,
-        own: punctual_core::model::Own::default(),
+        overrides: punctual_core::model::Overrides::default(),
     };
     let mut left = usize::try_from(count)?;
     while left > 0 {

@@ -431,6 +431,7 @@ mod tests {
             ready_at: None,
             attempts: vec![],
             part: None,
+            overrides: None,
         };
         ledger.restore(&ended(7, 60, RunState::Succeeded));
         ledger.restore(&ended(6, 50, RunState::Failed));

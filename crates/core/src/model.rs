@@ -3,25 +3,23 @@
 //! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
 
 mod attempt;
-mod brought;
 mod handed;
 mod ids;
 mod job;
 pub(crate) mod names;
-mod own;
+mod overrides;
 mod run;
 mod schedule;
 mod settlement;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
-pub use brought::{Brought, keep};
 pub use handed::handed_on;
 pub use ids::{Attempt, ChangeId, Epoch, JobId, LogId, NodeId, RunId, ShardId, Token};
 pub use job::{
     Child, Definition, Delivery, Executor, Glue, GlueKind, Http, Job, JobMove, JobState, PAYLOAD_MAX, Poison,
     StoppedReason, Target, When, WindowSpec,
 };
-pub use own::Own;
+pub use overrides::Overrides;
 pub use run::{Decided, Join, NewRun, Origin, Outcome, Part, Payload, RunState, Skip, Text};
 pub use schedule::{Schedule, ScheduleKind};
 pub use settlement::{Close, Fence, Hold, Settlement, Then};

@@ -19,7 +19,6 @@ mod jobs;
 mod loss;
 mod memory;
 mod natives;
-mod own;
 mod parked;
 mod places;
 pub mod ports;

@@ -61,7 +61,7 @@ impl Memory {
         let runs = mem::take(&mut self.loaded.runs);
         self.executors.natives.forget_claims(|id| runs.contains_key(id));
         self.loaded.wheel.clear();
-        self.loaded.owns = FxHashMap::default();
+        self.loaded.overrides = FxHashMap::default();
         self.loaded.ahead = Ahead::default();
         self.loaded.between = BTreeSet::new();
         self.loaded.ready = DueQueue::default();

@@ -147,7 +147,7 @@ impl Memory {
         let mut run = Run::from(waiting);
         run.flags.is_doubtful = is_doubtful;
         run.flags.may_be_gated = self.loaded.unsure.remove(&waiting.run);
-        self.loaded.runs.insert(waiting.run, run);
+        self.loaded.insert(waiting, run);
         if !self.fly_on(waiting.run) {
             self.arm(waiting.run);
         }
@@ -213,11 +213,11 @@ impl Memory {
             run.flags.has_gate = true;
             // The gate is that of an earlier attempt; this one may have gone out without.
             run.flags.is_doubtful = ready_at < held.inherited;
-            self.loaded.runs.insert(id, run);
+            self.loaded.insert(&open.run, run);
             self.wait_between(id);
             return;
         }
-        self.loaded.runs.insert(id, run);
+        self.loaded.insert(&open.run, run);
         let address = self.address_of(&open.run, &open.executor, open.join.is_some());
         if let Some(address) = &address {
             self.watch_for(address, now);
@@ -460,7 +460,7 @@ impl Memory {
         self.loaded.supposed.remove(&id);
         self.loaded.spared.remove(&id);
         let Some(run) = self.loaded.runs.remove(&id) else { return };
-        self.loaded.owns.remove(&id);
+        self.loaded.overrides.remove(&id);
         self.loaded.ahead.take(id);
         self.loaded.take_out(id, &run);
         self.outbox.wakes.load |= self.has_room_again();

@@ -47,12 +47,10 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "eight independent facts, in a record that exists a million times"
+    reason = "seven independent facts, in a record that exists a million times"
 )]
 pub(crate) struct Flags {
     pub(crate) has_payload: bool,
-    /// It may have something of its own in place of its job's, and nobody has looked.
-    pub(crate) is_unread: bool,
     /// It was parked, and called back to be ready when it is.
     pub(crate) is_called_back: bool,
     /// An earlier attempt of it may have a gate, and then loading does not find it.
@@ -100,13 +98,13 @@ impl From<&Waiting> for Run {
             has_payload,
             is_called_back,
             run: _,
+            overrides: _,
         } = *waiting;
         // A row can hold anything, and a token has no room for more.
         let attempt = attempt.min(Attempt::MAX);
         // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
         let may_repeat = attempt > Attempt::FIRST;
-        let is_unread = waiting.may_have_own();
-        let flags = Flags { has_payload, is_unread, is_called_back, may_repeat, ..Flags::default() };
+        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
         let location = RunLocation::Wheel;
         Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, location, flags }
     }

@@ -176,7 +176,7 @@ pub enum Planted {
     /// An executor that says it is idle is believed at once.
     IdleBelieved,
     /// What a run has of its own counts only for whoever sent it.
-    OwnForgotten,
+    OverridesForgotten,
     /// Calls that hang keep their places in the fast pool.
     SlowCallsStay,
     /// One job, or one app, may take every place of a pool.

@@ -112,6 +112,7 @@ mod tests {
             decided: Decided::OnTime,
             has_payload: false,
             is_called_back: false,
+            overrides: None,
         })
     }
 

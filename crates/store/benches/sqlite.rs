@@ -128,6 +128,7 @@ fn rows(count: usize, order: Order) -> Vec<NewRun> {
             payload: Some(Arc::clone(&payload)),
             key: None,
             of: None,
+            overrides: None,
         }
     };
     (0..count).map(row).collect()

@@ -44,6 +44,7 @@ pub(crate) const SQLITE: &[Migration] = migrations!("sqlite":
     6 = "0006_retention",
     7 = "0007_paused",
     8 = "0008_jobs_runs",
+    9 = "0009_overrides",
 );
 
 pub(crate) const POSTGRES: &[Migration] = migrations!("postgres":
@@ -52,6 +53,7 @@ pub(crate) const POSTGRES: &[Migration] = migrations!("postgres":
     3 = "0003_applications",
     4 = "0004_paused",
     5 = "0005_jobs_runs",
+    6 = "0006_overrides",
 );
 
 pub(crate) const MYSQL: &[Migration] = migrations!("mysql":
@@ -60,6 +62,7 @@ pub(crate) const MYSQL: &[Migration] = migrations!("mysql":
     3 = "0003_applications",
     4 = "0004_paused",
     5 = "0005_jobs_runs",
+    6 = "0006_overrides",
 );
 
 #[cfg(test)]

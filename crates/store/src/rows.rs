@@ -2,11 +2,12 @@
 //! order that its comment names, so the statements of every database name their columns in that order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Child, Close, JobId, Join, LogId, Part, Payload, RunId, RunState, ShardId, Text,
-    Token,
+    Attempt, AttemptRecord, Child, Close, JobId, Join, LogId, Overrides, Part, Payload, RunId, RunState,
+    ShardId, Text, Token,
 };
 use punctual_node::ports::{
     Arrival, AttemptRow, ClockRow, Counts, JobRow, JobView, PlannedTo, Revision, RunView, SentRow,
@@ -148,10 +149,10 @@ pub(crate) fn wait<R: Cells>(row: &R, first: usize) -> Result<WaitRow, R::Error>
 }
 
 /// How many cells [`born`] reads.
-pub(crate) const BORN: usize = 9;
+pub(crate) const BORN: usize = 10;
 
 /// A run as it was born, at its first attempt. From `id, job, shard, fire_time, due, origin, decided, priority, payload is not
-/// null`.
+/// null, overrides`.
 pub(crate) fn born<R: Cells>(row: &R) -> Result<Waiting, R::Error> {
     let id = row.run(0)?;
     let bad = |reason: &str| corrupt("runs", id, reason);
@@ -167,7 +168,13 @@ pub(crate) fn born<R: Cells>(row: &R) -> Result<Waiting, R::Error> {
         priority: u8::try_from(row.number(7)?).map_err(|_| bad("no such priority"))?,
         has_payload: row.flag(8)?,
         is_called_back: false,
+        overrides: overrides(row, 9)?,
     })
+}
+
+/// What a run has in place of its job's.
+fn overrides<R: Cells>(row: &R, cell: usize) -> Result<Option<Arc<Overrides>>, R::Error> {
+    Ok(row.maybe_string(cell)?.and_then(|text| Overrides::read(&text).kept()))
 }
 
 /// The rows that belong to a run.
@@ -182,7 +189,7 @@ pub(crate) struct OfRun {
     pub(crate) part: Option<Part>,
 }
 
-/// From `id, job, shard, fire_time, due, origin, decided, priority, key, of, payload`.
+/// From `id, job, shard, fire_time, due, origin, decided, priority, key, of, payload, overrides`.
 pub(crate) fn run_view<R: Cells>(row: &R, of_run: OfRun) -> Result<RunView, R::Error> {
     let id = row.run(0)?;
     let bad = |reason: &str| corrupt("runs", id, reason);
@@ -210,6 +217,7 @@ pub(crate) fn run_view<R: Cells>(row: &R, of_run: OfRun) -> Result<RunView, R::E
         payload: row.maybe_string(10)?.map(Payload::from),
         ready_at: wait.and_then(|wait| wait.ready_at),
         part,
+        overrides: overrides(row, 11)?,
     })
 }
 

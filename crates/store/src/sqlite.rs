@@ -23,6 +23,7 @@ mod layer;
 mod lease;
 mod load;
 mod logs;
+mod overrides;
 mod pen;
 mod plan;
 mod prune;

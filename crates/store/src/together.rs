@@ -196,6 +196,7 @@ mod tests {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         }]
     }
 

@@ -116,7 +116,7 @@ impl Checker {
         let is_judged = self.is_steady && is_for_executors;
         let Some(run) = self.run(send.run).filter(|_| is_judged) else { return Ok(()) };
         let job = &self.jobs[&run.job];
-        let timeouts = job.versions.iter().map(|version| run.own.timeout(&version.definition));
+        let timeouts = job.versions.iter().map(|version| run.overrides.timeout(&version.definition));
         let timeout = timeouts.min().map_or(0, |timeout| timeout.as_micros() as Micros);
         for Admitted { executor, attempt, since } in admitted {
             let sent = run.sends.iter().find(|sent| sent.attempt == *attempt).map(|sent| sent.at);
@@ -148,7 +148,7 @@ impl Checker {
         }
         let (from, until) = (millis(record.started_at), millis(record.ended_at));
         let timeouts =
-            job.versions.iter().map(|version| run.own.timeout(&version.definition).as_millis() as i64);
+            job.versions.iter().map(|version| run.overrides.timeout(&version.definition).as_millis() as i64);
         let is_over = timeouts.min().is_some_and(|timeout| from + timeout <= until);
         let (id, number) = (run.id, record.number);
         match record.outcome {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Brought, Close, Definition, Delivery, JobId, JobState, NewRun, Origin, Outcome,
-    Own, RunId, ShardId, StoppedReason, Target, Token,
+    Attempt, AttemptOutcome, Close, Definition, Delivery, JobId, JobState, NewRun, Origin, Outcome,
+    Overrides, RunId, ShardId, StoppedReason, Target, Token,
 };
 use punctual_core::policy::Block;
 use punctual_node::ports::{Dispatched, Gate, Gated};
@@ -99,7 +99,7 @@ pub struct RunFacts {
     /// Where it comes from.
     pub origin: Origin,
     /// What it has in place of its job's.
-    pub own: Own,
+    pub overrides: Overrides,
     /// What was decided about its lateness when it was written.
     pub decided: punctual_core::model::Decided,
     /// When it was written.
@@ -135,7 +135,7 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    fn new(moment: Moment, version: u64, run: &NewRun, own: Own) -> RunFacts {
+    fn new(moment: Moment, version: u64, run: &NewRun, overrides: Overrides) -> RunFacts {
         RunFacts {
             id: run.id,
             job: run.job,
@@ -146,7 +146,7 @@ impl RunFacts {
             not_before: run.due.as_millis(),
             due: run.due.as_millis(),
             origin: run.origin,
-            own,
+            overrides,
             decided: run.decided,
             written: moment.now,
             attempt: Attempt::FIRST,
@@ -216,16 +216,16 @@ impl Checker {
         }
         let version = self.jobs.get(&run.job).map_or(0, |job| job.current().version);
         self.by_id.insert(run.id, index);
-        let own = self.own_of(run);
-        self.runs.push(RunFacts::new(moment, version, run, own));
+        let overrides = self.overrides_of(run);
+        self.runs.push(RunFacts::new(moment, version, run, overrides));
         Ok(())
     }
 
     /// A part has what the whole has.
-    fn own_of(&self, run: &NewRun) -> Own {
+    fn overrides_of(&self, run: &NewRun) -> Overrides {
         let whole = run.of.filter(|_| run.origin == Origin::Part).and_then(|whole| self.run(whole));
-        let brought = run.payload.as_deref().map(|kept| Brought::read(kept).own);
-        whole.map(|whole| whole.own).or(brought).unwrap_or_default()
+        let brought = whole.map(|whole| &whole.overrides).or(run.overrides.as_deref());
+        brought.cloned().unwrap_or_default()
     }
 
     pub(super) fn wrote_closed(&mut self, moment: Moment, run: &NewRun, close: &Close) -> Checked {
@@ -326,9 +326,9 @@ impl Checker {
         self.check_address(send)?;
         hold!(
             "I30",
-            send.timeout == run.own.timeout(definition),
+            send.timeout == run.overrides.timeout(definition),
             "run {id} has {:?} of its own, and is sent with {:?}",
-            run.own,
+            run.overrides,
             send.timeout
         );
         // A part is judged as what it is a part of.
@@ -347,7 +347,7 @@ impl Checker {
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(unit as u32, send)?;
         self.counters.sends += 1;
-        self.counters.sent_with_own += u64::from(!self.runs[index].own.is_nothing());
+        self.counters.sent_with_overrides += u64::from(!self.runs[index].overrides.is_empty());
         self.last_sent = moment.now;
         if matches!(definition.target, Target::Http(_)) {
             self.http_sends.push_back(moment.now);

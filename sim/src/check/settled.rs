@@ -153,7 +153,7 @@ impl Checker {
                 let was_told = settlement.attempt.is_some();
                 run.not_before = if was_told { run.ready_at } else { run.not_before.min(run.ready_at) };
                 self.counters.waits += 1;
-                self.counters.retried_by_own += u64::from(was_told && run.own.retry.is_some());
+                self.counters.retried_by_overrides += u64::from(was_told && run.overrides.retry.is_some());
             }
             Then::Park { attempt, .. } => {
                 run.attempt = *attempt;
@@ -166,7 +166,7 @@ impl Checker {
         let holder = run.sends.last().map(|send| send.by);
         if settlement.attempt.is_some() && holder.is_some_and(|holder| holder != begun.by) {
             self.counters.settled_by_another += 1;
-            self.counters.own_settled_by_another += u64::from(!run.own.is_nothing());
+            self.counters.overrides_settled_by_another += u64::from(!run.overrides.is_empty());
         }
         Ok(())
     }
@@ -298,7 +298,7 @@ impl Checker {
         // What was lost with its node is repeated at once and does not count; executors go on without it. A version that nobody can have known any
         // more is as good as another: the run waited for some of them.
         let is_right = |version: &Version| {
-            let retry = run.own.retry(&version.definition);
+            let retry = run.overrides.retry(&version.definition);
             let least =
                 backoff_ms(retry.initial_delay, retry.multiplier.per_mille(), retry.max_delay, number.0);
             let is_allowed = number.0 < retry.max_attempts;
@@ -312,7 +312,7 @@ impl Checker {
             record.outcome,
             record.ended_at,
             show(ready_at),
-            run.own.retry(&job.current().definition)
+            run.overrides.retry(&job.current().definition)
         );
         Ok(())
     }

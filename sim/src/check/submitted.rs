@@ -1,6 +1,6 @@
 //! What clients were told about runs they handed over: nothing acknowledged is missing, and nothing is there twice.
 
-use punctual_core::model::{Brought, JobId, NewRun, Origin, RunId};
+use punctual_core::model::{JobId, NewRun, Origin, RunId};
 use rustc_hash::FxHashMap;
 
 use super::{Checked, Checker, Moment, hold};
@@ -43,8 +43,7 @@ impl Checker {
         }
         // A retry by hand brings what the first run brought, and what has a key may come again when that has expired.
         let is_unique = run.origin == Origin::OneShot && run.key.is_none();
-        let payload = run.payload.as_deref().and_then(|kept| Brought::read(kept).payload);
-        if let Some(payload) = payload.filter(|_| is_unique) {
+        if let Some(payload) = run.payload.as_deref().filter(|_| is_unique) {
             let there = self.submitted.payloads.insert(payload.to_string(), id);
             hold!("I17", there.is_none(), "{payload} is handed over once, and is run {there:?} and run {id}");
         }

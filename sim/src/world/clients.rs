@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, Child, JobId, Own, Payload, RunId, Text};
+use punctual_core::model::{ChangeId, Child, JobId, Overrides, Payload, RunId, Text};
 use punctual_core::policy::Retry;
 use punctual_node::ports::{Accepted, Boot, Changed, Report};
 use punctual_node::{Backfill, ByHand, Cancelled, DeskError, Submission};
@@ -131,7 +131,7 @@ impl World {
                     payload: Some(payload(index, self.clients[index].tries, key, number)),
                     key: key.map(|key| format!("k{}", key + number).into()),
                     priority: None,
-                    own: own(self.setup.seed, index, number),
+                    overrides: overrides(self.setup.seed, index, number),
                 };
                 let submissions: Vec<Submission> = (0..count).map(one).collect();
                 let asking = async move { Said::Submitted(node.submit(submissions).await) };
@@ -356,7 +356,7 @@ impl World {
 }
 
 /// The overrides of a one-shot: every fourth has some, and the same ones when it is submitted again.
-fn own(seed: u64, client: usize, number: u32) -> Own {
+fn overrides(seed: u64, client: usize, number: u32) -> Overrides {
     let bits = named(seed, Stream::Workload, client as u64 | 1 << 40, u64::from(number));
     let seconds = |shift: u32, most: u64| Duration::from_secs(1 + (bits >> shift) % most);
     let retry = Retry {
@@ -365,9 +365,10 @@ fn own(seed: u64, client: usize, number: u32) -> Own {
         max_delay: seconds(24, 60),
         ..Retry::default()
     };
-    Own {
+    Overrides {
         timeout: (bits & 0b111 <= 0b001).then(|| seconds(32, 20)),
         retry: (bits & 0b111 == 0b001 || bits & 0b111 == 0b010).then_some(retry),
+        executor: None,
     }
 }
 

@@ -12,7 +12,7 @@ use super::show_job;
 pub(crate) fn show(view: &RunView) -> wire::Run {
     let attempts: Vec<wire::Attempt> = view.attempts.iter().map(attempt).collect();
     let of = |origin| view.of.filter(|_| view.origin == origin).map(|run| run.0);
-    let brought = view.payload.as_deref().map(house::Brought::read).unwrap_or_default();
+    let overrides = view.overrides.as_deref().unwrap_or(house::Overrides::none());
     wire::Run {
         id: view.id.0,
         job: view.job.0,
@@ -25,10 +25,10 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
         lag_ms: lag_ms(view),
         possible_duplicate: attempts.iter().any(|attempt| attempt.possible_duplicate),
         key: view.key.as_ref().map(|key| key.to_string()),
-        payload: brought.payload.map(payload),
+        payload: view.payload.as_deref().map(payload),
         priority: view.priority,
-        timeout: brought.own.timeout.map(wire::Span),
-        retry: brought.own.retry.as_ref().map(show_job::retry),
+        timeout: overrides.timeout.map(wire::Span),
+        retry: overrides.retry.as_ref().map(show_job::retry),
         retry_of: of(house::Origin::Retry),
         parent: of(house::Origin::Parent),
         ready_at: view.ready_at.map(|at| at.to_string()),
@@ -220,6 +220,7 @@ pub(crate) mod tests {
             ready_at: None,
             attempts,
             part: None,
+            overrides: None,
         }
     }
 
@@ -236,20 +237,20 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_run_has_of_its_own_is_shown_beside_its_payload() {
-        let own = house::Own {
+        let overrides = house::Overrides {
             timeout: Some(std::time::Duration::from_secs(90)),
             retry: Some(punctual_core::policy::Retry::default()),
+            executor: Some("http://e".into()),
         };
         let mut view = run(house::RunState::Pending, vec![]);
-        view.payload = house::keep(&own, None, Some("{\"a\":1}".into()));
+        view.payload = Some("{\"a\":1}".into());
+        view.overrides = overrides.kept();
         let shown = serde_json::to_value(show(&view)).unwrap();
         let retry = serde_json::json!({
             "max_attempts": 3, "initial_delay": "1s", "multiplier": 2.0, "max_delay": "30s"
         });
         assert_eq!((&shown["timeout"], &shown["retry"]), (&Value::from("90s"), &retry));
         assert_eq!(shown["payload"], serde_json::json!({"a": 1}));
-        view.payload = house::keep(&own, Some("http://e"), None);
-        assert_eq!(show(&view).payload, None);
         let plain = serde_json::to_value(show(&run(house::RunState::Pending, vec![]))).unwrap();
         assert!(plain.get("timeout").is_none() && plain.get("retry").is_none(), "they are its job's");
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use calendar::Timestamp;
-use punctual_core::model::{Own, Payload, Text};
+use punctual_core::model::{Overrides, Payload, Text};
 use punctual_node::ByHand;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -233,7 +233,7 @@ pub(crate) struct Meant {
     pub(crate) payload: Option<Payload>,
     pub(crate) key: Option<Cow<'static, str>>,
     pub(crate) priority: Option<u8>,
-    pub(crate) own: Own,
+    pub(crate) overrides: Overrides,
 }
 
 impl Line<'_> {
@@ -254,33 +254,33 @@ impl Line<'_> {
             return Err(wrong("/priority", "expected a whole number from 0 to 9".into()));
         }
         let payload = bounded(self.payload, payload_max, &place)?;
-        let own = own(self.timeout, self.retry, &place)?;
+        let overrides = overrides(self.timeout, self.retry, &place)?;
         let key = self.key.as_ref().map(|key| Cow::Owned(key.clone().into_owned()));
-        Ok(Meant { at, payload, key, priority: self.priority, own })
+        Ok(Meant { at, payload, key, priority: self.priority, overrides })
     }
 }
 
 /// What a one-shot has in place of its job's: the same words, and the same refusals, as in a job.
-fn own(
+fn overrides(
     timeout: Option<&RawValue>,
     retry: Option<&RawValue>,
     place: impl Fn(&str) -> String,
-) -> Result<Own, Problem> {
+) -> Result<Overrides, Problem> {
     let read = |raw: &RawValue, field: &str| {
         let value: Result<Value, _> = serde_json::from_str(raw.get());
         value.map_err(|error| Problem::field(place(field), error.to_string()))
     };
     let faults = Faults::default();
-    let mut own = Own::default();
+    let mut overrides = Overrides::default();
     if let Some(raw) = timeout {
         let value = read(raw, "/timeout")?;
-        own.timeout = job::timeout(&Spot::at(place("/timeout"), &value, &faults));
+        overrides.timeout = job::timeout(&Spot::at(place("/timeout"), &value, &faults));
     }
     if let Some(raw) = retry {
         let value = read(raw, "/retry")?;
-        own.retry = job::retry(Spot::at(place("/retry"), &value, &faults));
+        overrides.retry = job::retry(Spot::at(place("/retry"), &value, &faults));
     }
-    faults.unless(Some(own))
+    faults.unless(Some(overrides))
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {
@@ -469,15 +469,16 @@ mod tests {
 
     #[test]
     fn a_one_shot_has_its_own_timeout_and_retry_where_it_says_so() {
-        let own = |body: &str| read(body.as_bytes()).unwrap().lines[0].meant(100, str::to_owned).unwrap().own;
-        assert_eq!(own(r#"{"job": 1}"#), Own::default());
-        assert_eq!(own(r#"{"job": 1, "timeout": null, "retry": null}"#), Own::default());
+        let own =
+            |body: &str| read(body.as_bytes()).unwrap().lines[0].meant(100, str::to_owned).unwrap().overrides;
+        assert_eq!(own(r#"{"job": 1}"#), Overrides::default());
+        assert_eq!(own(r#"{"job": 1, "timeout": null, "retry": null}"#), Overrides::default());
         let usual = Retry::default();
         let said = own(r#"{"job": 1, "timeout": "1m30s", "retry": {"max_attempts": 1}}"#);
         let retry = Some(Retry { max_attempts: 1, ..usual });
-        assert_eq!(said, Own { timeout: Some(Duration::from_secs(90)), retry });
+        assert_eq!(said, Overrides { timeout: Some(Duration::from_secs(90)), retry, executor: None });
         let line = br#"{"job": 1, "retry": {"initial_delay": "5s", "multiplier": 1.5, "max_delay": "1h"}}"#;
-        let retry = read_line(line).unwrap().meant(100, str::to_owned).unwrap().own.retry.unwrap();
+        let retry = read_line(line).unwrap().meant(100, str::to_owned).unwrap().overrides.retry.unwrap();
         assert_eq!((retry.max_attempts, retry.initial_delay), (usual.max_attempts, Duration::from_secs(5)));
         assert_eq!((retry.multiplier.per_mille(), retry.max_delay), (1_500, Duration::from_secs(3_600)));
     }

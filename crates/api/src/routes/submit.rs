@@ -102,8 +102,8 @@ async fn submit(front: Arc<Front>, mut call: Call) -> Answer {
 }
 
 fn submission(job: JobId, meant: Meant) -> Submission {
-    let Meant { at, payload, key, priority, own } = meant;
-    Submission { job, at, payload, key, priority, own }
+    let Meant { at, payload, key, priority, overrides } = meant;
+    Submission { job, at, payload, key, priority, overrides }
 }
 
 fn accepted(kept: &[Kept]) -> Accepted {

@@ -214,6 +214,7 @@ fn the_run() -> RunView {
         ready_at: None,
         attempts: vec![],
         part: None,
+        overrides: None,
     }
 }
 
@@ -239,6 +240,7 @@ fn moved_row() -> RunRow {
         decided: Decided::NotYet,
         has_payload: false,
         is_called_back: false,
+        overrides: None,
     };
     let (is_closed, is_gated, is_parked) = (false, false, false);
     RunRow { waiting, payload: None, is_closed, is_gated, is_parked, part: None }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 
-use crate::model::{Attempt, AttemptOutcome, AttemptRecord, Job, Own, Text, Token};
+use crate::model::{Attempt, AttemptOutcome, AttemptRecord, Job, Overrides, Text, Token};
 
 /// An attempt of which nothing was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct Silent {
 
 /// Until when something may still be heard of an attempt: the timeout is the target's to keep, the grace covers the
 /// way there and back.
-pub fn deadline(job: &Job, own: &Own, sent_at: Timestamp, grace: Duration) -> Timestamp {
-    sent_at.saturating_add(own.timeout(&job.definition)).saturating_add(grace)
+pub fn deadline(job: &Job, overrides: &Overrides, sent_at: Timestamp, grace: Duration) -> Timestamp {
+    sent_at.saturating_add(overrides.timeout(&job.definition)).saturating_add(grace)
 }
 
 /// The record of an attempt whose deadline has passed.
@@ -42,9 +42,13 @@ mod tests {
 
     #[test]
     fn silence_is_loss_only_after_the_timeout_and_the_grace() {
-        let until = |own| deadline(&job(every(60)), &own, at("10:00:00"), Duration::from_secs(10));
-        assert_eq!(until(Own::default()), at("10:00:40"));
-        assert_eq!(until(Own { timeout: Some(Duration::from_secs(5)), retry: None }), at("10:00:15"));
+        let until =
+            |overrides| deadline(&job(every(60)), &overrides, at("10:00:00"), Duration::from_secs(10));
+        assert_eq!(until(Overrides::default()), at("10:00:40"));
+        assert_eq!(
+            until(Overrides { timeout: Some(Duration::from_secs(5)), ..Overrides::default() }),
+            at("10:00:15")
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 
 use crate::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Outcome, Own, Text, Then,
+    Attempt, AttemptOutcome, AttemptRecord, Child, Close, Delivery, Job, Outcome, Overrides, Text, Then,
 };
 use crate::policy::Retry;
 
@@ -25,15 +25,15 @@ pub struct End<'a> {
     pub spared: u32,
 }
 
-/// What becomes of the run, which may have something of its own in place of its job's. `jitter` is any number, the more
+/// What becomes of the run, which may have settings of its own. `jitter` is any number, the more
 /// random the better.
-pub fn settle(job: &Job, own: &Own, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
+pub fn settle(job: &Job, overrides: &Overrides, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
     let close = |outcome, reason: Text| {
         Then::Close(Close { outcome, reason, closed_at: now.max(end.attempt.ended_at), range: None })
     };
     let at_most_once = job.definition.delivery == Delivery::AtMostOnce;
     let message = || end.attempt.message.clone();
-    let again = || retry(&own.retry(&job.definition), end, now, jitter);
+    let again = || retry(&overrides.retry(&job.definition), end, now, jitter);
     match end.attempt.outcome {
         AttemptOutcome::Succeeded => close(Outcome::Succeeded, Text::Borrowed("")),
         AttemptOutcome::Cancelled => close(Outcome::Cancelled, message()),
@@ -97,11 +97,11 @@ mod tests {
     }
 
     fn fate_of(job: &Job, end: &End<'_>) -> String {
-        fate_with(job, &Own::default(), end)
+        fate_with(job, &Overrides::default(), end)
     }
 
-    fn fate_with(job: &Job, own: &Own, end: &End<'_>) -> String {
-        match settle(job, own, end, at("10:00:01"), 0) {
+    fn fate_with(job: &Job, overrides: &Overrides, end: &End<'_>) -> String {
+        match settle(job, overrides, end, at("10:00:01"), 0) {
             Then::Close(close) => close.outcome.to_string(),
             Then::Wait { ready_at, attempt } => format!("{attempt} at {}", &ready_at.to_string()[11..19]),
             Then::Park { .. } => "parked".into(),
@@ -149,7 +149,8 @@ mod tests {
             End { attempt: &failed, retry_after: None, is_final: false, by_loss_of_node: false, spared: 0 };
         let own = |max_attempts, seconds| {
             let initial_delay = Duration::from_secs(seconds);
-            Own { timeout: None, retry: Some(Retry { max_attempts, initial_delay, ..Retry::default() }) }
+            let retry = Some(Retry { max_attempts, initial_delay, ..Retry::default() });
+            Overrides { retry, ..Overrides::default() }
         };
         assert_eq!(fate_with(&job, &own(1, 1), &end), "failed");
         assert_eq!(fate_with(&job, &own(9, 7), &end), "2 at 10:00:08");

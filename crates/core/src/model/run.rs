@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calendar::Timestamp;
 
 use super::names::names;
-use super::{Attempt, JobId, RunId, ShardId};
+use super::{Attempt, JobId, Overrides, RunId, ShardId};
 use crate::policy::misfire;
 
 /// A short text, mostly one of ours.
@@ -115,6 +115,8 @@ pub struct NewRun {
     pub key: Option<Text>,
     /// The run that this one repeats or follows.
     pub of: Option<RunId>,
+    /// What it has in place of its job's. A part has what its whole has.
+    pub overrides: Option<Arc<Overrides>>,
 }
 
 impl NewRun {

@@ -268,6 +268,7 @@ impl Node {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         };
         let singles = missed.singles.iter().map(|at| (record(*at, Decided::NotYet), closed(None)));
         let ranges = missed.range.iter().map(|(from, until, count)| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Own, PAYLOAD_MAX, Payload, RunId, ShardId, Text, keep,
+    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Overrides, PAYLOAD_MAX, Payload, RunId, ShardId, Text,
 };
 
 use super::DeskError;
@@ -36,12 +36,6 @@ pub struct ByHand {
     pub executor: Option<Text>,
 }
 
-impl ByHand {
-    fn payload(self) -> Option<Payload> {
-        keep(&Own::default(), self.executor.as_deref(), self.payload)
-    }
-}
-
 /// A one-shot that is handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
@@ -55,8 +49,8 @@ pub struct Submission {
     pub key: Option<Text>,
     /// Instead of the job's.
     pub priority: Option<u8>,
-    /// What else it has in place of the job's.
-    pub own: Own,
+    /// What else it has in place of the job's. The executor is not among it: that is for runs by hand.
+    pub overrides: Overrides,
 }
 
 /// What a backfill would do, or did.
@@ -83,7 +77,8 @@ impl Node {
             origin: Origin::Manual,
             fire_time: brings.fire_time.unwrap_or(now),
             due: now,
-            payload: brings.payload(),
+            payload: brings.payload,
+            overrides: Overrides { executor: brings.executor, ..Overrides::default() }.kept(),
             ..Birth::of(&job, now)
         };
         let accepted = self.accept(vec![(job, run)]).await?;
@@ -106,7 +101,7 @@ impl Node {
             if submission.priority.is_some_and(|priority| priority > 9) {
                 return Err(invalid(index, "priority", "expected 0 to 9"));
             }
-            if submission.own.timeout.is_some_and(|timeout| timeout.as_millis() == 0) {
+            if submission.overrides.timeout.is_some_and(|timeout| timeout.as_millis() == 0) {
                 return Err(invalid(index, "timeout", "an attempt needs some time"));
             }
             if submission.payload.as_ref().is_some_and(|payload| payload.len() > PAYLOAD_MAX) {
@@ -117,7 +112,8 @@ impl Node {
                 origin: Origin::OneShot,
                 fire_time: due,
                 due,
-                payload: keep(&submission.own, None, submission.payload),
+                payload: submission.payload,
+                overrides: submission.overrides.kept(),
                 key: submission.key,
                 priority: submission.priority.unwrap_or(job.definition.priority),
                 ..Birth::of(&job, now)
@@ -141,6 +137,7 @@ impl Node {
             due: now,
             payload: row.payload,
             of: Some(run),
+            overrides: row.waiting.overrides,
             ..Birth::of(&job, now)
         };
         let accepted = self.accept(vec![(job, birth)]).await?;
@@ -313,6 +310,7 @@ struct Birth {
     payload: Option<Payload>,
     key: Option<Text>,
     of: Option<RunId>,
+    overrides: Option<Arc<Overrides>>,
 }
 
 impl Birth {
@@ -326,6 +324,7 @@ impl Birth {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         }
     }
 
@@ -334,11 +333,24 @@ impl Birth {
     }
 
     fn named(self, job: &Job, id: RunId, shards: u16) -> NewRun {
-        let Birth { origin, fire_time, due, decided, priority, payload, key, of } = self;
+        let Birth { origin, fire_time, due, decided, priority, payload, key, of, overrides } = self;
         // What must be counted lives on its job's shard, and so does what (job, fire time) identifies.
         let is_home = job.is_limited() || origin.is_named_by_schedule();
         let shard = if is_home { home(job.id, shards) } else { spread(id, shards) };
-        NewRun { id, job: job.id, shard, fire_time, due, origin, decided, priority, payload, key, of }
+        NewRun {
+            id,
+            job: job.id,
+            shard,
+            fire_time,
+            due,
+            origin,
+            decided,
+            priority,
+            payload,
+            key,
+            of,
+            overrides,
+        }
     }
 }
 

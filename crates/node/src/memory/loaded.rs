@@ -7,14 +7,14 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::due::DueQueue;
 use punctual_core::engine::fire::Rank;
-use punctual_core::model::{JobId, Own, RunId};
+use punctual_core::model::{JobId, Overrides, RunId};
 use punctual_core::wheel::Wheel;
 use rustc_hash::FxHashMap;
 
 use crate::ahead::Ahead;
 use crate::flow::Flow;
 use crate::parked::ParkedJobs;
-use crate::ports::{Address, Boot};
+use crate::ports::{Address, Boot, Waiting};
 use crate::reads::Reads;
 use crate::run::{Run, RunLocation};
 use crate::seek::{Parts, Seekers};
@@ -55,8 +55,8 @@ pub(crate) struct LoadedRuns {
     pub(crate) active: FxHashMap<JobId, Active>,
 
     // What else is known of some of them.
-    /// What they have in place of their job's.
-    pub(crate) owns: FxHashMap<RunId, Own>,
+    /// What few runs have in place of their job's.
+    pub(crate) overrides: FxHashMap<RunId, Arc<Overrides>>,
     /// Their payloads.
     pub(crate) ahead: Ahead,
     /// Executors that were chosen for runs which are not on their way yet.
@@ -90,7 +90,7 @@ impl LoadedRuns {
             busy: BTreeSet::new(),
             seekers: Seekers::default(),
             active: FxHashMap::default(),
-            owns: FxHashMap::default(),
+            overrides: FxHashMap::default(),
             ahead: Ahead::default(),
             chosen: FxHashMap::default(),
             parts: Parts::default(),
@@ -105,6 +105,22 @@ impl LoadedRuns {
 }
 
 impl LoadedRuns {
+    /// Takes a run in that is not there yet.
+    pub(crate) fn insert(&mut self, waiting: &Waiting, run: Run) {
+        self.runs.insert(waiting.run, run);
+        if let Some(overrides) = &waiting.overrides {
+            self.overrides.insert(waiting.run, Arc::clone(overrides));
+        }
+    }
+
+    /// What a loaded run has in place of its job's.
+    pub(crate) fn overrides_of(&self, id: RunId) -> &Overrides {
+        match self.overrides.is_empty() {
+            true => Overrides::none(),
+            false => self.overrides.get(&id).map_or(Overrides::none(), |overrides| overrides),
+        }
+    }
+
     /// Takes a run out of the set of its location.
     pub(super) fn take_out(&mut self, id: RunId, run: &Run) {
         match run.location {

@@ -1,10 +1,12 @@
 //! Reading, for people: pages of jobs and runs. Never asked by the engine, and allowed to be a little behind.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Part, Payload, RunId,
-    RunState, ShardId, StoppedReason, Text, Token,
+    Attempt, AttemptRecord, Definition, JobId, JobState, LogId, Origin, Outcome, Overrides, Part, Payload,
+    RunId, RunState, ShardId, StoppedReason, Text, Token,
 };
 
 use super::store::{REVISIONS_MAX, SentRow, StoreError};
@@ -164,6 +166,8 @@ pub struct RunView {
     pub attempts: Vec<AttemptRow>,
     /// Which part of the run [`RunView::of`] it is.
     pub part: Option<Part>,
+    /// What it has in place of its job's.
+    pub overrides: Option<Arc<Overrides>>,
 }
 
 /// An attempt: ended, or on its way.

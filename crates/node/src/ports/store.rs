@@ -5,13 +5,14 @@
 //! writes can be asked again with the same values and then changes nothing more.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, ChangeId, Child, Close, Decided, Definition, Epoch, Hold, JobId, JobState, Join, LogId, NewRun,
-    NodeId, Origin, Part, Payload, RunId, Settlement, ShardId, StoppedReason, Text, Token,
+    NodeId, Origin, Overrides, Part, Payload, RunId, Settlement, ShardId, StoppedReason, Text, Token,
 };
 use punctual_core::wheel::Mark;
 
@@ -213,7 +214,7 @@ pub enum Planned {
 }
 
 /// An open run as the wheel needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The run.
     pub run: RunId,
@@ -237,6 +238,8 @@ pub struct Waiting {
     pub has_payload: bool,
     /// Whether it was parked, and called back to be ready at that instant.
     pub is_called_back: bool,
+    /// What it has in place of its job's.
+    pub overrides: Option<Arc<Overrides>>,
 }
 
 impl From<&NewRun> for Waiting {
@@ -254,6 +257,7 @@ impl From<&NewRun> for Waiting {
             decided: run.decided,
             has_payload: run.payload.is_some(),
             is_called_back: false,
+            overrides: run.overrides.clone(),
         }
     }
 }

@@ -11,11 +11,10 @@ mod seek;
 mod split;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{Brought, JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
+use punctual_core::model::{JobId, PAYLOAD_MAX, Payload, RunId, StoppedReason, Text};
 use rustc_hash::FxHashMap;
 
 use crate::Node;
@@ -68,7 +67,7 @@ struct Turn<'a> {
     decision: Decision,
 }
 
-/// What the runs in hand bring, as it is kept: perhaps with what they have of their own, and whom it is meant for.
+/// What the runs in hand bring.
 type Payloads = FxHashMap<RunId, Payload>;
 
 impl Node {
@@ -181,7 +180,6 @@ impl Node {
             let rows = self.ports.store.fetch(&with_payload).await?;
             payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
         }
-        self.memory().note_brought(picked, &payloads);
         Ok(payloads)
     }
 
@@ -216,15 +214,6 @@ impl Node {
 
 /// Why a payload cannot be sent. The desk takes none like that, but a row can hold anything.
 fn too_long(payload: &Payload) -> Option<Text> {
-    let payload = Brought::read(payload).payload?;
     let said = || format!("a payload of {} bytes: at most {PAYLOAD_MAX} are sent", payload.len()).into();
     (payload.len() > PAYLOAD_MAX).then(said)
-}
-
-/// What is sent of what a run brings.
-fn brought(kept: &Payload) -> Option<Payload> {
-    match Brought::read(kept).payload {
-        Some(payload) if payload.len() == kept.len() => Some(Arc::clone(kept)),
-        payload => payload.map(Payload::from),
-    }
 }

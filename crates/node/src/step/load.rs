@@ -1,11 +1,11 @@
 //! Loading: open runs that enter the window come into the wheel, and what they bring a moment before they are due.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::engine::reap::deadline;
-use punctual_core::model::{Origin, Own, RunId, ShardId};
+use punctual_core::model::{Origin, Overrides, RunId, ShardId};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -21,9 +21,6 @@ const ADOPT_CHUNK: usize = 5_000;
 
 /// A step that begins again at once lets the others go first.
 const AT_ONCE: Duration = Duration::from_millis(1);
-
-/// What runs have of their own.
-type Owns = BTreeMap<RunId, Own>;
 
 impl Node {
     /// Takes over what earlier holders left, and loads what is ready within the window.
@@ -154,27 +151,16 @@ impl Node {
         let mut is_whole = true;
         for sends in adopted.sends.chunks(ADOPT_CHUNK) {
             self.know_jobs(sends.iter().map(|open| open.run.job)).await?;
-            let owns = self.read_own(&self.unread(sends)).await?;
-            is_whole &= self.note_adopted(read, sends, &owns);
+            is_whole &= self.note_adopted(read, sends);
         }
         let mut memory = self.memory();
         memory.note_adopted_shards(leases, &adopted, is_whole);
         Ok(adopted)
     }
 
-    /// Attempts on their way that may have something of their own: how long they may take depends on it. What is in memory
-    /// was read, and what leaves it meanwhile is not taken over by this read.
-    fn unread(&self, sends: &[OpenSend]) -> Vec<RunId> {
-        let memory = self.memory();
-        let is_new = |open: &&OpenSend| !memory.loaded.runs.contains_key(&open.run.run);
-        let is_on_its_way = |open: &&OpenSend| open.retry.is_none() && open.join.is_none();
-        let new = sends.iter().filter(is_new).filter(is_on_its_way);
-        new.filter(|open| open.run.may_have_own()).map(|open| open.run.run).collect()
-    }
-
     /// Whether all of them were taken over. One whose job changed at this moment is left for the next time: nobody can say
     /// how long it may take.
-    fn note_adopted(&self, read: Read, sends: &[OpenSend], owns: &Owns) -> bool {
+    fn note_adopted(&self, read: Read, sends: &[OpenSend]) -> bool {
         let mut memory = self.memory();
         let Some(now) = memory.time.now(self.boot()) else { return false };
         let mut is_whole = true;
@@ -183,16 +169,12 @@ impl Node {
                 is_whole = false;
                 continue;
             }
-            let own = owns.get(&open.run.run).copied();
             // The parts of a run have deadlines of their own.
             let deadline = match open.join {
                 Some(_) => Timestamp::MAX,
-                None => self.deadline_of(&memory, open, &own.unwrap_or_default(), now),
+                None => self.deadline_of(&memory, open, now),
             };
             memory.adopt(read, open, deadline, now);
-            if let Some(own) = own {
-                memory.note_own(open.run.run, own);
-            }
             if let Some(join) = open.join.filter(|join| join.open == 0) {
                 memory.join(open.run.run, join);
             }
@@ -205,12 +187,13 @@ impl Node {
     }
 
     /// When an attempt of an earlier holder counts as lost. Whatever its clock said, it was sent before now.
-    fn deadline_of(&self, memory: &Memory, open: &OpenSend, own: &Own, now: Timestamp) -> Timestamp {
+    fn deadline_of(&self, memory: &Memory, open: &OpenSend, now: Timestamp) -> Timestamp {
+        let overrides = open.run.overrides.as_deref().unwrap_or(Overrides::none());
         let sent_at = open.sent_at.min(now);
         match memory.jobs.get(open.run.job) {
             // An executor says again what it could not say while nobody was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
-                let regular = deadline(job, own, sent_at, self.settings.grace);
+                let regular = deadline(job, overrides, sent_at, self.settings.grace);
                 match memory.has_planted(Planted::NoRepeatGrace) {
                     true => regular,
                     false => regular.max(now.saturating_add(self.settings.registry.repeat)),
@@ -219,7 +202,7 @@ impl Node {
             // After an outage the node that made the call comes back too, perhaps with the answer in hand.
             Some(Known::Job(job)) => {
                 let returning = if memory.is_returning(self.boot()) { RETURNING } else { Duration::ZERO };
-                let regular = deadline(job, own, sent_at, self.settings.grace);
+                let regular = deadline(job, overrides, sent_at, self.settings.grace);
                 regular.max(now.saturating_add(returning))
             }
             // Nobody can say how long it may take; the grace is all it gets.

@@ -191,6 +191,7 @@ impl Draft {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         };
         let skipped = planning.skipped.map(|skipped| {
             let range = Some((skipped.until, skipped.count));

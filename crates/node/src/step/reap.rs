@@ -124,7 +124,8 @@ impl Node {
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
             let spared = memory.loaded.spared.get(id).copied().unwrap_or(0);
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node, spared };
-            let mut then = settle(job, &memory.own_of(*id), &end, now, self.jitter(*id, flight.attempt));
+            let mut then =
+                settle(job, memory.loaded.overrides_of(*id), &end, now, self.jitter(*id, flight.attempt));
             if memory.has_planted(Planted::ResendAtMostOnce) {
                 then = Then::Wait { ready_at: now, attempt: Attempt(flight.attempt.0 + 1) };
             }

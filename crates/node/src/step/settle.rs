@@ -12,7 +12,7 @@ use punctual_core::engine::settle::{End, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Decided, Fence, JobId, Join, NewRun, NodeId, Origin, Outcome,
-    RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
+    Overrides, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
 
@@ -94,16 +94,12 @@ impl Node {
     }
 
     async fn settle_reports(&self, reports: &[Received]) -> Result<(), StoreError> {
-        let (strangers, unread) = {
+        let strangers: BTreeSet<RunId> = {
             let memory = self.memory();
-            let ids = || reports.iter().map(|received| received.report.run);
-            let is_unread = |id: &RunId| memory.loaded.runs.get(id).is_some_and(|run| run.flags.is_unread);
-            let strangers: BTreeSet<RunId> =
-                ids().filter(|id| !memory.loaded.runs.contains_key(id)).collect();
-            (strangers, ids().filter(is_unread).collect::<Vec<_>>())
+            let ids = reports.iter().map(|received| received.report.run);
+            ids.filter(|id| !memory.loaded.runs.contains_key(id)).collect()
         };
-        self.know_own(&unread).await?;
-        let mut strangers = self.ask_for(strangers).await?;
+        let strangers = self.ask_for(strangers).await?;
         let jobs: Vec<JobId> = {
             let memory = self.memory();
             let of = |Received { report, .. }: &Received| {
@@ -113,7 +109,6 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        self.read_own_of(&mut strangers, reports).await?;
         let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
@@ -131,7 +126,7 @@ impl Node {
     /// Turns reports into ends. Those that come too late change nothing. Nothing else is changed here: where the store does
     /// not take the ends, the same reports are judged again.
     fn judge<'a>(&self, reports: &'a [Received], strangers: &Strangers) -> Judged<'a> {
-        let Strangers { ids: fetched, rows, owns } = strangers;
+        let Strangers { ids: fetched, rows } = strangers;
         let boot = self.boot();
         let memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
@@ -181,11 +176,9 @@ impl Node {
                 judged.refused.push(report);
                 continue;
             }
-            let own = owns.get(&report.run).copied().or_else(|| memory.own_if_read(report.run));
-            let Some(own) = own else {
-                // It came anew while we were asking.
-                judged.unsure.push(received.clone());
-                continue;
+            let overrides = match rows.get(&report.run).filter(|_| known.is_none()) {
+                Some(row) => row.waiting.overrides.as_deref().unwrap_or(Overrides::none()),
+                None => memory.loaded.overrides_of(report.run),
             };
             let attempt = record(report, memory.may_be_repetition(report), ended_at);
             let end = End {
@@ -198,7 +191,7 @@ impl Node {
             if report.further == Further::Unsent {
                 judged.unsent.push((run.job, report));
             }
-            let then = settle(&job, &own, &end, now, self.jitter(report.run, report.attempt));
+            let then = settle(&job, overrides, &end, now, self.jitter(report.run, report.attempt));
             let http = memory.in_flight.flights.get(&report.run).and_then(|flight| flight.http);
             if job.executor().is_none() && !http.is_some_and(|place| place.is_noted) {
                 judged.paces.push((run.job, ended_at, passed(attempt.started_at, ended_at)));
@@ -447,6 +440,7 @@ impl Node {
                         payload: payload.clone(),
                         key: None,
                         of: Some(ended.settlement.run),
+                        overrides: None,
                     }
                 })
                 .collect();

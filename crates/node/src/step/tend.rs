@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Epoch, Own, RunId, ShardId, Text};
+use punctual_core::model::{Epoch, Overrides, RunId, ShardId, Text};
 use punctual_core::wheel::Mark;
 
 use crate::Node;
@@ -31,8 +31,8 @@ fn submission(enqueued: &Enqueued) -> Result<Submission, Text> {
     let priority = enqueued.priority.map(u8::try_from).transpose();
     let Ok(priority) = priority else { return Err(Text::Borrowed("priority: expected 0 to 9")) };
     let key = enqueued.key.clone().unwrap_or_else(|| format!("arrival {}", enqueued.id).into());
-    let (at, payload, own) = (enqueued.at, enqueued.payload.clone(), Own::default());
-    Ok(Submission { job, at, payload, key: Some(key), priority, own })
+    let (at, payload, overrides) = (enqueued.at, enqueued.payload.clone(), Overrides::default());
+    Ok(Submission { job, at, payload, key: Some(key), priority, overrides })
 }
 
 impl Node {

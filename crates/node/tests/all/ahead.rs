@@ -1,6 +1,6 @@
 //! What runs bring is fetched before they are due, never between the due time and the send.
 
-use punctual_core::model::{JobId, Own, ScheduleKind};
+use punctual_core::model::{JobId, Overrides, ScheduleKind};
 use punctual_core::policy::Limits;
 use punctual_node::{Node, Settings, Submission};
 
@@ -13,7 +13,7 @@ fn submit(node: &Node, job: JobId, time: &str, count: usize) {
         payload: Some(format!(r#"{{"number":{number}}}"#).into()),
         key: None,
         priority: None,
-        own: Own::default(),
+        overrides: Overrides::default(),
     };
     now_or_never(node.submit((0..count).map(shot).collect())).unwrap();
 }

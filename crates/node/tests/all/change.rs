@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    AttemptOutcome, ChangeId, Definition, JobId, JobMove, JobState, Own, RunId, RunState, ScheduleKind,
+    AttemptOutcome, ChangeId, Definition, JobId, JobMove, JobState, Overrides, RunId, RunState, ScheduleKind,
     StoppedReason,
 };
 use punctual_core::policy::Misfire;
@@ -21,7 +21,7 @@ fn submit(node: &Node, job: JobId, times: &[&str]) -> Vec<RunId> {
         payload: None,
         key: None,
         priority: None,
-        own: Own::default(),
+        overrides: Overrides::default(),
     };
     let accepted = now_or_never(node.submit(times.iter().map(one_shot).collect())).unwrap();
     let id = |one: Accepted| match one {
@@ -207,7 +207,7 @@ fn a_paused_app_fires_nothing_and_what_was_stored_follows_the_misfire_policy() {
         payload: None,
         key: None,
         priority: None,
-        own: Own::default(),
+        overrides: Overrides::default(),
     }]));
     assert!(matches!(&refused, Err(DeskError::Conflict(said)) if said.contains("paused")), "{refused:?}");
     resume(&house, &node);
@@ -306,7 +306,7 @@ fn a_change_in_the_middle_of_a_hand_over_refuses_nobody() {
         payload: None,
         key: None,
         priority: None,
-        own: Own::default(),
+        overrides: Overrides::default(),
     };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use punctual_core::model::{
-    AttemptOutcome, Brought, Definition, Executor, JobId, Own, RunId, RunState, ScheduleKind, Target,
+    AttemptOutcome, Definition, Executor, JobId, Overrides, RunId, RunState, ScheduleKind, Target,
 };
 use punctual_core::policy::{Retry, Route};
 use punctual_node::ports::{Accepted, AttemptRow, Dispatched};
@@ -29,20 +29,27 @@ fn for_executors(route: Route) -> Definition {
     Definition { target, ..for_agent() }
 }
 
-fn tries(max_attempts: u32) -> Own {
-    Own { timeout: None, retry: Some(Retry { max_attempts, ..Retry::default() }) }
+fn tries(max_attempts: u32) -> Overrides {
+    Overrides { retry: Some(Retry { max_attempts, ..Retry::default() }), ..Overrides::default() }
 }
 
-fn takes(seconds: u64) -> Own {
-    Own { timeout: Some(Duration::from_secs(seconds)), ..tries(1) }
+fn takes(seconds: u64) -> Overrides {
+    Overrides { timeout: Some(Duration::from_secs(seconds)), ..tries(1) }
 }
 
-fn shot(job: JobId, own: Own) -> Submission {
-    Submission { job, at: Some(at("10:00:10")), payload: Some("{}".into()), key: None, priority: None, own }
+fn shot(job: JobId, overrides: Overrides) -> Submission {
+    Submission {
+        job,
+        at: Some(at("10:00:10")),
+        payload: Some("{}".into()),
+        key: None,
+        priority: None,
+        overrides,
+    }
 }
 
-fn submit(node: &Node, job: JobId, own: Own) -> RunId {
-    match now_or_never(node.submit(vec![shot(job, own)])).unwrap()[0] {
+fn submit(node: &Node, job: JobId, overrides: Overrides) -> RunId {
+    match now_or_never(node.submit(vec![shot(job, overrides)])).unwrap()[0] {
         Accepted::New(id) | Accepted::Duplicate(id) => id,
     }
 }
@@ -82,7 +89,7 @@ fn it_is_tried_as_often_as_it_says_and_waits_as_long() {
     assert_eq!(house.run(once).state, RunState::Failed, "its job would try again");
     let initial_delay = Duration::from_secs(5);
     let retry = Some(Retry { max_attempts: 3, initial_delay, ..Retry::default() });
-    let thrice = submit(&node, job, Own { timeout: None, retry });
+    let thrice = submit(&node, job, Overrides { retry, ..Overrides::default() });
     house.step(&node);
     for (attempt, by) in [(1, "10:00:16.250"), (2, "10:00:28.750")] {
         let send = only(&house);
@@ -104,7 +111,7 @@ fn it_is_sent_with_its_own_time_and_nobody_sees_how_that_is_kept() {
     let job = house.create(&node, for_agent());
     let run = submit(&node, job, takes(3));
     let bare = Submission { payload: None, ..shot(job, takes(4)) };
-    now_or_never(node.submit(vec![bare, shot(job, Own::default())])).unwrap();
+    now_or_never(node.submit(vec![bare, shot(job, Overrides::default())])).unwrap();
     house.until(&[&node], "10:00:10");
     let mut sends = house.take_sends();
     sends.sort_by_key(|send| send.run);
@@ -145,8 +152,7 @@ fn running_it_again_by_hand_carries_it_over() {
     assert_eq!((send.run, send.timeout.as_secs(), send.payload.as_deref()), (again, 3, Some("{}")));
     house.report(&node, &send, AttemptOutcome::Failed);
     assert_eq!(house.run(again).state, RunState::Failed);
-    let kept = house.run(again).payload.unwrap();
-    assert_eq!(Brought::read(&kept).own, takes(3));
+    assert_eq!(house.run(again).overrides.as_deref(), Some(&takes(3)));
 }
 
 #[test]
@@ -232,8 +238,8 @@ fn what_waits_between_two_attempts_is_taken_over_with_what_it_brought() {
     let house = House::new();
     let first = house.node();
     let job = house.create(&first, for_executors(Route::First));
-    let own = Own { timeout: Some(Duration::from_secs(50)), ..tries(4) };
-    let run = submit(&first, job, own);
+    let overrides = Overrides { timeout: Some(Duration::from_secs(50)), ..tries(4) };
+    let run = submit(&first, job, overrides);
     until(&house, &first, &[ONE], "10:00:10");
     house.report(&first, &only(&house), AttemptOutcome::Failed);
     drop(first);

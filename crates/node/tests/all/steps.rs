@@ -24,7 +24,7 @@ pub(crate) fn one_shot(job: JobId, time: &str) -> Submission {
         payload: None,
         key: None,
         priority: None,
-        own: punctual_core::model::Own::default(),
+        overrides: punctual_core::model::Overrides::default(),
     }
 }
 

@@ -221,7 +221,7 @@ impl Life {
                 payload: Some(payload.into()),
                 key: Some(format!("welcome-{customer}").into()),
                 priority: None,
-                own: punctual_core::model::Own::default(),
+                overrides: punctual_core::model::Overrides::default(),
             }
         });
         let mails: Vec<Submission> = mails.collect();

@@ -24,6 +24,7 @@ pub(super) fn waiting(run: &Run) -> Waiting {
         decided: run.new.decided,
         has_payload: run.new.payload.is_some(),
         is_called_back: run.wait.is_some_and(|wait| wait.is_called_back),
+        overrides: run.new.overrides.clone(),
     }
 }
 
@@ -57,6 +58,7 @@ pub(super) fn run_view(run: &Run) -> RunView {
         ready_at: run.wait.and_then(|wait| wait.ready_at),
         attempts: attempts(run),
         part: run.part.clone(),
+        overrides: run.new.overrides.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::accept::leave;
 use super::ask::Moment;
 use super::day::{self, Table};
 use super::gather::{CLOCK_COLUMNS, Gathered};
-use super::run_row::{insert_runs, insert_waits, wait_row};
+use super::run_row::{insert_runs, insert_waits};
 use super::text::{Maybe, Quoted, Script, Sum, list, maybe_ms, ms};
 use crate::code::{attempt_outcome_code, outcome_code, state_code};
 use crate::rules::{CloseRow, LockedClock};
@@ -68,7 +68,7 @@ impl Gathered<'_> {
         for id in &self.unit.writes.touched {
             let run = &self.unit.runs[id];
             match run.wait {
-                Some(wait) => waits.extend(self.born(*id).map(|born| wait_row(&born, run.due, &wait))),
+                Some(wait) => waits.extend(self.born(*id).map(|born| (born, run.due, wait))),
                 None if run.was_waiting => over.push(*id),
                 None => {}
             }
@@ -81,7 +81,7 @@ impl Gathered<'_> {
         if !over.is_empty() {
             script.push(format!("delete from waiting where run in ({})", list(&over)));
         }
-        insert_waits(script, waits);
+        insert_waits(script, &waits);
         script.push_rows("insert into flights (run, shard) values ", begun, "");
         if !ended.is_empty() {
             script.push(format!("delete from flights where run in ({})", list(&ended)));

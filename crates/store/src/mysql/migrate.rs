@@ -3,6 +3,8 @@
 //! MySQL ends a transaction with every change of a table, so a migration is a row of statements that can each be repeated, and it
 //! is written down once all of them went through.
 
+mod overrides;
+
 use std::collections::BTreeMap;
 
 use punctual_core::model::{RunId, Text};
@@ -74,8 +76,10 @@ async fn apply(line: &mut Line, migration: &Migration, now: Option<i64>) -> Resu
     if migration.version == 1 {
         begin_days(line, now).await?;
     }
-    if migration.name == "0005_jobs_runs" {
-        index_jobs(line).await?;
+    match migration.name {
+        "0005_jobs_runs" => index_jobs(line).await?,
+        "0006_overrides" => overrides::migrate(line).await?,
+        _ => {}
     }
     line.say(format!(
         "insert into schema_version (version, name, checksum, min_reader, applied_at)

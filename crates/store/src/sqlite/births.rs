@@ -27,23 +27,43 @@ pub(super) struct Birth {
     pub(super) traits: Traits,
 }
 
-/// Origin, decision, priority, and whether there is a payload, in one small number.
+/// Origin, decision, priority, whether there is a payload and whether there are overrides, in one small number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Traits(pub(super) u16);
 
 impl Traits {
-    pub(super) fn new(origin: Origin, decided: Decided, priority: u8, has_payload: bool) -> Traits {
-        let [origin, decided] = [origin_code(origin), decided_code(decided)].map(|code| code as u16);
-        Traits(origin | decided << 3 | u16::from(has_payload) << 6 | u16::from(priority) << 7)
+    fn of(born: &Waiting) -> Traits {
+        let [origin, decided] =
+            [origin_code(born.origin), decided_code(born.decided)].map(|code| code as u16);
+        let (has_payload, priority) = (u16::from(born.has_payload), u16::from(born.priority));
+        let traits = Traits(origin | decided << 3 | has_payload << 6 | priority << 7);
+        if born.overrides.is_some() { traits.with_overrides() } else { traits }
     }
 
     /// What was packed; none if the number was not packed by us.
     pub(super) fn unpack(self) -> Option<(Origin, Decided, u8, bool)> {
         let origin = origin_from(i64::from(self.0 & 7))?;
         let decided = decided_from(i64::from(self.0 >> 3 & 7))?;
-        Some((origin, decided, (self.0 >> 7) as u8, self.0 >> 6 & 1 == 1))
+        let packed = self.plain();
+        Some((origin, decided, (packed >> 7) as u8, packed >> 6 & 1 == 1))
+    }
+
+    /// Whether the run's row has to be read for what the run has in place of its job's.
+    pub(super) fn has_overrides(self) -> bool {
+        self.0 & HAS_OVERRIDES != 0
+    }
+
+    pub(super) fn with_overrides(self) -> Traits {
+        Traits(self.0 | HAS_OVERRIDES)
+    }
+
+    /// Without what [`Traits::has_overrides`] says.
+    pub(super) fn plain(self) -> u16 {
+        self.0 & !HAS_OVERRIDES
     }
 }
+
+const HAS_OVERRIDES: u16 = 1 << 15;
 
 impl Birth {
     pub(super) fn of(born: &Waiting) -> Birth {
@@ -51,11 +71,11 @@ impl Birth {
             fire_time: born.fire_time.as_millis(),
             job: born.job.0,
             shard: born.shard.0,
-            traits: Traits::new(born.origin, born.decided, born.priority, born.has_payload),
+            traits: Traits::of(born),
         }
     }
 
-    /// The run as it was born, if its traits were packed by us.
+    /// The run as it was born, but for its overrides; none if its traits were not packed by us.
     pub(super) fn at(&self, (due, run): Place) -> Option<Waiting> {
         let (origin, decided, priority, has_payload) = self.traits.unpack()?;
         Some(Waiting {
@@ -70,6 +90,7 @@ impl Birth {
             decided,
             has_payload,
             is_called_back: false,
+            overrides: None,
         })
     }
 }
@@ -188,6 +209,9 @@ fn merge(mut left: Vec<Entry>, right: Vec<Entry>) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use punctual_core::model::Overrides;
 
     use super::*;
 
@@ -196,8 +220,14 @@ mod tests {
         for origin in Origin::ALL {
             for decided in Decided::ALL {
                 for (priority, has_payload) in [(0, false), (9, true), (255, false)] {
-                    let traits = Traits::new(*origin, *decided, priority, has_payload);
-                    assert_eq!(traits.unpack(), Some((*origin, *decided, priority, has_payload)));
+                    for overrides in [None, Some(Arc::new(Overrides::default()))] {
+                        let mut born = birth(7).at((0, 0)).unwrap();
+                        (born.origin, born.decided) = (*origin, *decided);
+                        (born.priority, born.has_payload) = (priority, has_payload);
+                        let traits = Traits::of(&Waiting { overrides: overrides.clone(), ..born });
+                        assert_eq!(traits.unpack(), Some((*origin, *decided, priority, has_payload)));
+                        assert_eq!(traits.has_overrides(), overrides.is_some());
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use punctual_node::ports::StoreError;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::day::{Table, has_table, index_of_jobs, index_of_logs};
+use super::overrides;
 use super::trouble::told;
 use crate::migrations::{SQLITE, newest};
 
@@ -26,6 +27,9 @@ const MIGRATIONS_OF_DAYS: &[OfDays] = &[
     OfDays { migration: 4, table: Table::Sends, sql: index_of_logs },
     OfDays { migration: 8, table: Table::Runs, sql: index_of_jobs },
 ];
+
+/// The migration that splits payloads.
+const OVERRIDES: u32 = 9;
 
 /// Prepared statements that a connection keeps. Days have statements of their own, and a batch of one-shots may
 /// touch hundreds of days.
@@ -176,6 +180,9 @@ fn migrate_days(conn: &Connection, number: u32) -> rusqlite::Result<()> {
                 conn.execute_batch(&sql(*day))?;
             }
         }
+    }
+    if number == OVERRIDES {
+        overrides::migrate(conn, &days)?;
     }
     Ok(())
 }

@@ -19,6 +19,9 @@ const BLOCK_BYTES: usize = 1_984;
 /// The bit of the traits that says that the fire time follows, because it is not the due time.
 const HAS_FIRE_TIME: u16 = 1 << 15;
 
+/// The bit of the run that says that it has overrides: ids are below 2^53, and the traits are full.
+const HAS_OVERRIDES: u64 = 1 << 63;
+
 /// Packs entries of one index into blocks, one after the other.
 pub(super) struct Blocks<'c> {
     insert: PerDay<'c>,
@@ -56,18 +59,8 @@ impl<'c> Blocks<'c> {
     }
 
     pub(super) fn push_birth(&mut self, layer: i64, entry: &Entry) -> rusqlite::Result<()> {
-        let (place, birth) = entry;
-        let entries = self.block(RunId(place.1).day(), layer, *place)?;
-        let has_fire_time = birth.fire_time != place.0;
-        let traits = birth.traits.0 | if has_fire_time { HAS_FIRE_TIME } else { 0 };
-        entries.extend(place.0.to_le_bytes());
-        entries.extend(place.1.to_le_bytes());
-        entries.extend(birth.job.to_le_bytes());
-        entries.extend(birth.shard.to_le_bytes());
-        entries.extend(traits.to_le_bytes());
-        if has_fire_time {
-            entries.extend(birth.fire_time.to_le_bytes());
-        }
+        let (place, _) = entry;
+        pack_birth(self.block(RunId(place.1).day(), layer, *place)?, entry);
         Ok(())
     }
 
@@ -100,6 +93,21 @@ impl<'c> Blocks<'c> {
     }
 }
 
+/// Adds an entry to a block of the due index.
+pub(super) fn pack_birth(entries: &mut Vec<u8>, ((due, run), birth): &Entry) {
+    let has_fire_time = birth.fire_time != *due;
+    let traits = birth.traits.plain() | if has_fire_time { HAS_FIRE_TIME } else { 0 };
+    let run = run | if birth.traits.has_overrides() { HAS_OVERRIDES } else { 0 };
+    entries.extend(due.to_le_bytes());
+    entries.extend(run.to_le_bytes());
+    entries.extend(birth.job.to_le_bytes());
+    entries.extend(birth.shard.to_le_bytes());
+    entries.extend(traits.to_le_bytes());
+    if has_fire_time {
+        entries.extend(birth.fire_time.to_le_bytes());
+    }
+}
+
 /// The entries of a block of the due index; none if nobody of us wrote it.
 pub(super) fn unpack_births(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     let mut entries = Vec::with_capacity(bytes.len() / 24);
@@ -110,7 +118,9 @@ pub(super) fn unpack_births(mut bytes: &[u8]) -> Option<Vec<Entry>> {
         let shard = u16::from_le_bytes(take(&mut bytes)?);
         let traits = u16::from_le_bytes(take(&mut bytes)?);
         let fire_time = if traits & HAS_FIRE_TIME == 0 { due } else { i64::from_le_bytes(take(&mut bytes)?) };
-        let traits = Traits(traits & !HAS_FIRE_TIME);
+        let plain = Traits(traits & !HAS_FIRE_TIME);
+        let traits = if run & HAS_OVERRIDES == 0 { plain } else { plain.with_overrides() };
+        let run = run & !HAS_OVERRIDES;
         entries.push(((due, run), Birth { fire_time, job, shard, traits }));
     }
     Some(entries)

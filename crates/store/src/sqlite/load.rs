@@ -167,7 +167,10 @@ impl Keeper {
             }
             let open = match found {
                 Found::Birth(birth) if !standing.is_engaged && shards.contains(&birth.shard) => {
-                    birth.at(place)
+                    match birth.traits.has_overrides() {
+                        true => run_of(conn, days, run)?.map(|(born, _)| born),
+                        false => birth.at(place),
+                    }
                 }
                 Found::Waiting { attempt, is_called_back } => {
                     put_off(conn, days, place)?.map(|born| Waiting { attempt, is_called_back, ..born })

@@ -11,7 +11,8 @@ use super::trouble::Trouble;
 use crate::rows::{BORN, born};
 
 /// The columns of [`born`].
-const BORN_COLUMNS: &str = "id, job, shard, fire_time, due, origin, decided, priority, payload is not null";
+const BORN_COLUMNS: &str =
+    "id, job, shard, fire_time, due, origin, decided, priority, payload is not null, overrides";
 
 /// Only what a schedule names is identified by (fire time, job); one-shots stay out of that index.
 pub(super) fn create_runs(day: u32) -> String {
@@ -27,6 +28,7 @@ pub(super) fn create_runs(day: u32) -> String {
              priority integer not null,
              key text,
              of integer,
+             overrides text,
              payload text
          ) strict;
          create unique index runs_{day}_named on runs_{day} (fire_time, job) where origin in (0, 3) and decided <> 4;
@@ -38,8 +40,8 @@ pub(super) fn create_runs(day: u32) -> String {
 pub(super) fn insert_run(day: u32) -> String {
     format!(
         "insert into runs_{day}
-             (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload)
-         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             (id, job, shard, fire_time, due, origin, decided, priority, key, of, payload, overrides)
+         values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
          on conflict do nothing"
     )
 }
@@ -58,6 +60,7 @@ pub(super) fn write(insert: &mut CachedStatement<'_>, run: &NewRun) -> rusqlite:
         run.key.as_deref(),
         run.of.map(|of| of.0 as i64),
         run.payload.as_deref(),
+        run.overrides.as_ref().map(|overrides| overrides.to_string()),
     ])
 }
 
@@ -84,7 +87,7 @@ pub(super) fn birth(row: &Row<'_>) -> Option<Birth> {
 /// What [`crate::rows::run_view`] reads of a run of a day.
 pub(super) fn select_view(day: u32) -> String {
     format!(
-        "select id, job, shard, fire_time, due, origin, decided, priority, key, of, payload
+        "select id, job, shard, fire_time, due, origin, decided, priority, key, of, payload, overrides
          from runs_{day}
          where id = ?1"
     )

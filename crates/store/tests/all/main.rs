@@ -19,3 +19,4 @@ mod sqlite_open;
 mod sqlite_poison;
 mod sqlite_support;
 mod suite;
+mod upgrade;

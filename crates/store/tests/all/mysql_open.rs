@@ -97,11 +97,11 @@ fn a_database_is_migrated_once_and_says_so() {
         let known = options();
         let (one, other) = futures_util::join!(MySql::migrate(&url, &known), MySql::migrate(&url, &known));
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert_eq!(one.applied.len() + other.applied.len(), 5, "of two that come together one migrates");
-        assert_eq!((one.to, other.to), (5, 5));
+        assert_eq!(one.applied.len() + other.applied.len(), 6, "of two that come together one migrates");
+        assert_eq!((one.to, other.to), (6, 6));
         MySql::open(&url, Options { auto_migrate: false, ..options() }).await.unwrap();
         let inspected = MySql::inspect(&url, &options()).await.unwrap();
-        assert_eq!((inspected.schema_version, inspected.shards), (Some(5), Some(SHARDS)));
+        assert_eq!((inspected.schema_version, inspected.shards), (Some(6), Some(SHARDS)));
         assert!(inspected.server.contains("M") && inspected.now > 0 && !inspected.is_read_only);
         assert!(inspected.settings.iter().any(|setting| setting.name == "max_allowed_packet"));
         let said = refusal(&url, Options { shards: SHARDS + 1, ..options() }).await;
@@ -134,7 +134,7 @@ fn an_interrupted_migration_is_taken_up_again() {
         MySql::migrate(&database.url(), &options()).await.unwrap();
         database.run(&format!("delete from {}.schema_version", database.name)).await;
         database.run(&format!("drop table {}.executors", database.name)).await;
-        assert_eq!(MySql::migrate(&database.url(), &options()).await.unwrap().applied.len(), 5);
+        assert_eq!(MySql::migrate(&database.url(), &options()).await.unwrap().applied.len(), 6);
         MySql::open(&database.url(), options()).await.unwrap();
     });
 }

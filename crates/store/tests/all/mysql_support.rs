@@ -35,10 +35,11 @@ pub(crate) fn admin_url() -> String {
 const FAR_FROM: u32 = 2_510 + 61;
 
 /// What is made by these is what a database that is used again has.
-const SCHEMA: [&str; 5] = [
+const SCHEMA: [&str; 6] = [
     include_str!("../../migrations/mysql/0001_first.sql"),
     include_str!("../../migrations/mysql/0002_retention.sql"),
     include_str!("../../migrations/mysql/0004_paused.sql"),
+    include_str!("../../migrations/mysql/0006_overrides.sql"),
     include_str!("../../src/mysql/day.rs"),
     include_str!("../../src/mysql/run_row.rs"),
 ];
@@ -194,6 +195,7 @@ pub(crate) async fn run(store: &MySql, job: u32, due: Timestamp) -> NewRun {
         payload: None,
         key: None,
         of: None,
+        overrides: None,
     }
 }
 

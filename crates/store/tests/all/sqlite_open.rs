@@ -119,7 +119,8 @@ fn a_database_of_an_earlier_version_loses_the_tokens_that_it_kept_and_finds_runs
     let token = "pct_kept-by-an-earlier-version";
     let conn = Connection::open(folder.database()).unwrap();
     conn.execute_batch(&format!(
-        r#"drop index runs_{}_job;
+        r#"drop index runs_{0}_job;
+           alter table runs_{0} drop column overrides;
            delete from schema_version where version >= 8;
            insert into requests (by, key, digest, begun_at, status, body)
            values ('token:1', 'made', x'00', 0, 201, '{{"id":2,"token":"{token}"}}'),

@@ -99,6 +99,7 @@ pub(crate) fn one_shot(sequence: u64, due: Timestamp) -> NewRun {
         payload: Some("{\"n\":1}".into()),
         key: None,
         of: None,
+        overrides: None,
     }
 }
 

@@ -113,6 +113,7 @@ macro_rules! conformance_cases {
                 nothing_is_called_back_under_a_lease_that_is_not_current
                 a_parked_run_that_has_a_gate_is_adopted_once_it_is_called_back
                 whole_runs_are_fetched_with_what_they_bring_and_what_they_wait_for
+                a_run_keeps_what_it_has_in_place_of_its_jobs_wherever_it_waits
                 an_outline_says_all_but_what_a_run_brings
                 runs_of_absurd_instants_are_loaded_in_order
             }
@@ -193,7 +194,7 @@ macro_rules! conformance_cases {
                 a_duplicate_keeps_nobody_else_out
                 a_duplicate_leaves_no_day_behind
                 an_empty_payload_is_not_the_same_as_none
-                what_a_run_has_of_its_own_is_kept_with_what_it_brings
+                what_a_run_has_in_place_of_its_jobs_is_kept_beside_its_payload
                 odd_texts_of_a_run_are_kept
                 the_longest_payload_is_kept
                 named_instants_of_any_time_are_there_once

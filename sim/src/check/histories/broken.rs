@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Decided, Definition, Fence, JobState, LogId, NodeId, Origin, Outcome, Own,
-    RunId, ShardId, Skip, StoppedReason, Then, Token, keep,
+    Attempt, AttemptOutcome, Decided, Definition, Fence, JobState, LogId, NodeId, Origin, Outcome, Overrides,
+    RunId, ShardId, Skip, StoppedReason, Then, Token,
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Misfire, Retry};
@@ -397,14 +397,18 @@ fn i30_an_attempt_follows_too_soon_or_once_too_often() {
 fn i30_a_run_has_its_own_policy_and_is_held_to_its_jobs() {
     let timeout = std::time::Duration::from_secs(3);
     let retry = Retry { max_attempts: 1, ..Retry::default() };
-    for own in [Own { timeout: Some(timeout), retry: None }, Own { timeout: None, retry: Some(retry) }] {
+    let none = Overrides::default;
+    for overrides in
+        [Overrides { timeout: Some(timeout), ..none() }, Overrides { retry: Some(retry), ..none() }]
+    {
         let mut story = Story::of(definition());
         let mut run = story.new_run(START + 10, Origin::OneShot);
-        run.payload = keep(&own, None, Some("p".into()));
+        let has_timeout = overrides.timeout.is_some();
+        run.overrides = overrides.kept();
         let id = run.id;
         story.tell(Request::Accept(vec![run], vec![])).unwrap();
         story.at(START + 10);
-        if own.timeout.is_some() {
+        if has_timeout {
             breaks("I30", story.send(id, 1));
             continue;
         }

@@ -243,6 +243,7 @@ impl Story {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         }
     }
 

@@ -17,7 +17,7 @@ use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 use punctual_core::registry::Dialect;
 
-use super::{COVERED, Decision, Help, Payloads, Turn, brought, too_long};
+use super::{COVERED, Decision, Help, Payloads, Turn, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
@@ -132,7 +132,7 @@ impl Turn<'_> {
             by_loss_of_node: true,
             spared: 0,
         };
-        let then = match settle::settle(job, &self.memory.own_of(id), &end, self.now, 0) {
+        let then = match settle::settle(job, self.memory.loaded.overrides_of(id), &end, self.now, 0) {
             Then::Wait { ready_at, attempt } => match refused {
                 Some(Wanted::Skip(reason)) => Then::Close(not_repeated(reason, self.now)),
                 Some(Wanted::Defer(until)) => Then::Wait { ready_at: until, attempt },
@@ -151,7 +151,8 @@ impl Turn<'_> {
     fn resume(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, address: Arc<Address>) {
         self.memory.loaded.active.entry(run.job).or_default().running.insert(id);
         self.memory.loaded.seekers.remove(id);
-        let own = self.memory.own_of(id);
+        let deadline =
+            reap::deadline(job, self.memory.loaded.overrides_of(id), self.now, self.settings.grace);
         let flight = Flight {
             attempt: run.attempt,
             token,
@@ -164,7 +165,7 @@ impl Turn<'_> {
             possible_duplicate: run.flags.may_repeat,
             http: None,
             is_answered: false,
-            deadline: reap::deadline(job, &own, self.now, self.settings.grace),
+            deadline,
             unclear: None,
             lost_because: None,
         };
@@ -246,7 +247,9 @@ impl Turn<'_> {
         if run.origin != Origin::Part {
             memory.loaded.active.entry(run.job).or_default().running.insert(id);
         }
-        let own = memory.own_of(id);
+        let overrides = memory.loaded.overrides_of(id);
+        let timeout = overrides.timeout(&job.definition);
+        let deadline = reap::deadline(job, overrides, *now, self.settings.grace);
         let address = memory.loaded.chosen.remove(&id);
         memory.loaded.seekers.remove(id);
         let pool = memory.pool_of(run, *now);
@@ -266,7 +269,7 @@ impl Turn<'_> {
                 possible_duplicate: run.flags.may_repeat,
                 http,
                 is_answered: false,
-                deadline: reap::deadline(job, &own, *now, self.settings.grace),
+                deadline,
                 unclear: None,
                 lost_because: None,
             },
@@ -283,8 +286,8 @@ impl Turn<'_> {
             token,
             log,
             possible_duplicate: run.flags.may_repeat,
-            payload: self.payloads.get(&id).and_then(brought),
-            timeout: own.timeout(&job.definition),
+            payload: self.payloads.get(&id).cloned(),
+            timeout,
             origin: run.origin,
             sent_at,
             address,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::model::{Brought, Executor, Job, Origin, RunId, Text};
+use punctual_core::model::{Executor, Job, Origin, RunId, Text};
 use punctual_core::policy::route::{Choice, retry_part};
 use punctual_core::registry::Dialect;
 
@@ -26,8 +26,8 @@ impl Turn<'_> {
         if run.origin == Origin::Part {
             return self.seek_for_part(id, run, job, &there);
         }
-        if let Some(only) = self.payloads.get(&id).and_then(|kept| Brought::read(kept).executor) {
-            return self.seek_only(id, run, job, &there, only);
+        if let Some(only) = self.memory.loaded.overrides_of(id).executor.clone() {
+            return self.seek_only(id, run, job, &there, &only);
         }
         let urls: Vec<&str> = there.iter().map(|address| &*address.url).collect();
         // Spread over the 64 bits, so that runs of one turn do not follow each other.

@@ -1,9 +1,11 @@
 //! Splitting: a broadcast run falls into parts, one for each executor. They are written with the gate of the whole before
 //! any of them is sent, and each is then a run of its own.
 
+use std::sync::Arc;
+
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, Decided, NewRun, Origin, Part, RunId};
+use punctual_core::model::{Attempt, Decided, NewRun, Origin, Overrides, Part, RunId};
 
 use super::{Decision, Payloads, Turn};
 use crate::Node;
@@ -42,10 +44,14 @@ impl Node {
             let total = addresses.len() as u32;
             let ids: Vec<RunId> = ids.by_ref().take(addresses.len()).collect();
             // It may have left memory while ids were drawn.
-            let Some(whole) = self.memory().loaded.runs.get(&gate.run).copied() else { continue };
+            let (whole, overrides) = {
+                let memory = self.memory();
+                let Some(whole) = memory.loaded.runs.get(&gate.run).copied() else { continue };
+                (whole, memory.loaded.overrides.get(&gate.run).cloned())
+            };
             let part = |(index, (id, address)): (usize, (RunId, Address))| {
                 let part = Part { index: index as u32, total, address: address.url };
-                (part_run(id, &gate, &whole), part)
+                (part_run(id, &gate, &whole, overrides.clone()), part)
             };
             let parts = ids.into_iter().zip(addresses).enumerate().map(part).collect();
             splits.push(Split { gate, parts });
@@ -121,7 +127,7 @@ impl Turn<'_> {
     }
 }
 
-fn part_run(id: RunId, gate: &Gate, whole: &Run) -> NewRun {
+fn part_run(id: RunId, gate: &Gate, whole: &Run, overrides: Option<Arc<Overrides>>) -> NewRun {
     NewRun {
         id,
         job: gate.job,
@@ -134,5 +140,6 @@ fn part_run(id: RunId, gate: &Gate, whole: &Run) -> NewRun {
         payload: None,
         key: None,
         of: Some(gate.run),
+        overrides,
     }
 }

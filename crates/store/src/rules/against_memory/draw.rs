@@ -1,5 +1,6 @@
 //! Verbs as small numbers, and what the numbers stand for when their turn comes: mostly rows that exist then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
@@ -7,8 +8,8 @@ use proptest::prelude::*;
 use punctual_core::cluster::home;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Close, Decided, Definition, Delivery, Epoch, Executor,
-    Fence, Hold, JobId, JobState, NewRun, Origin, Outcome, Part, RunId, Schedule, ScheduleKind, Settlement,
-    ShardId, StoppedReason, Target, Then, Token, When,
+    Fence, Hold, JobId, JobState, NewRun, Origin, Outcome, Overrides, Part, RunId, Schedule, ScheduleKind,
+    Settlement, ShardId, StoppedReason, Target, Then, Token, When,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{ArrivalKind, Change, ClockEdit, ClockRow, Gate, Lease, Plan, PlannedTo, Split};
@@ -78,6 +79,7 @@ impl Meaning {
             payload: None,
             key: None,
             of: None,
+            overrides: self.last.is_multiple_of(3).then(|| Arc::new(Overrides::read("timeout=7 executor=e"))),
         }
     }
 

@@ -25,7 +25,8 @@ use punctual_store::memory::{Dump, JobDump, RunDump};
 use punctual_store::{Memory, StoreClock};
 
 use super::values::{
-    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
+    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, overrides, pick, request,
+    shard_ids,
 };
 use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb, unpark};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
@@ -391,6 +392,7 @@ impl Pair {
                 .map(Into::into),
             key: None,
             of: None,
+            overrides: overrides(sequence),
         }
     }
 

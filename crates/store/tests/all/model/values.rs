@@ -1,11 +1,12 @@
 //! What the small numbers of the model test stand for, as far as no store is asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Child, Definition, Delivery, Executor, JobId, JobState, Schedule, ScheduleKind, ShardId, StoppedReason,
-    Target, When,
+    Child, Definition, Delivery, Executor, JobId, JobState, Overrides, Schedule, ScheduleKind, ShardId,
+    StoppedReason, Target, When,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::RequestKey;
@@ -96,4 +97,14 @@ pub(crate) fn address_of(number: u8) -> &'static str {
 
 pub(crate) fn request(key: u8) -> RequestKey {
     RequestKey { by: ["1", "2"][usize::from(key % 2)].into(), key: ["a", "b"][usize::from(key / 2)].into() }
+}
+
+/// What every third run has in place of its job's.
+pub(super) fn overrides(sequence: u64) -> Option<Arc<Overrides>> {
+    let overrides = Overrides {
+        timeout: sequence.is_multiple_of(6).then(|| Duration::from_millis(sequence * 500)),
+        retry: sequence.is_multiple_of(9).then(Retry::default),
+        executor: sequence.is_multiple_of(15).then(|| format!("http://e{sequence}/ ?").into()),
+    };
+    overrides.kept()
 }

@@ -167,6 +167,7 @@ fn one_shot_of(run: punctual_core::model::RunId) -> punctual_core::model::NewRun
         payload: None,
         key: None,
         of: None,
+        overrides: None,
     }
 }
 

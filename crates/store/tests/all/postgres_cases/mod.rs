@@ -95,6 +95,7 @@ pub(crate) async fn one_shot(store: &Postgres, due: Timestamp) -> NewRun {
         payload: None,
         key: None,
         of: None,
+        overrides: None,
     }
 }
 

@@ -124,6 +124,7 @@ impl Scene {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         }
     }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Brought, Decided, JobId, NewRun, Origin, Outcome, Own, PAYLOAD_MAX, RunId, RunState, ShardId, Then, keep,
+    Decided, JobId, NewRun, Origin, Outcome, PAYLOAD_MAX, RunId, RunState, ShardId, Then,
 };
-use punctual_core::policy::Retry;
-use punctual_node::ports::{Accepted, ArrivalKind, Planned, RunView, StoreError};
+use punctual_node::ports::{Accepted, ArrivalKind, Planned, RunView, StoreError, Waiting};
 
-use super::subject::{A, JOB, KEY_TTL, SHARD, Subject, absurd_instants, close, odd_texts, second, unsent};
+use super::subject::{
+    A, JOB, KEY_TTL, SHARD, Subject, absurd_instants, close, odd_texts, second, some_overrides, unsent,
+};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -197,20 +198,25 @@ pub(super) async fn an_empty_payload_is_not_the_same_as_none(t: &mut Subject) {
     }
 }
 
-pub(super) async fn what_a_run_has_of_its_own_is_kept_with_what_it_brings(t: &mut Subject) {
-    let own = Own { timeout: Some(Duration::from_millis(1_500)), retry: Some(Retry::default()) };
+pub(super) async fn what_a_run_has_in_place_of_its_jobs_is_kept_beside_its_payload(t: &mut Subject) {
     let longest = format!("\"{}\"", "x".repeat(PAYLOAD_MAX - 2));
-    for payload in [None, Some("{\"a\":1}"), Some(longest.as_str())] {
-        let kept = keep(&own, None, payload.map(Into::into));
-        let run = NewRun { payload: kept, ..t.run(JOB, second(1)).await };
-        let id = run.id;
-        t.accept(run).await;
-        t.reopen().await;
-        let row = t.fetched(id).await;
-        assert!(row.waiting.has_payload, "whoever sends it has to fetch it");
-        let expected = Brought { own, executor: None, payload };
-        assert!(row.payload.as_deref().map(Brought::read) == Some(expected));
-        assert!(t.view(id).await.payload.as_deref().map(Brought::read) == Some(expected));
+    // What looks like the lines that earlier versions wrote is a payload like any other.
+    for payload in [None, Some("{\"a\":1}"), Some("!timeout=7\n@e\n{}"), Some(longest.as_str())] {
+        for overrides in some_overrides() {
+            let run = NewRun {
+                payload: payload.map(Into::into),
+                overrides: overrides.kept(),
+                ..t.run(JOB, second(1)).await
+            };
+            t.accept(run.clone()).await;
+            t.reopen().await;
+            let (row, view) = (t.fetched(run.id).await, t.view(run.id).await);
+            assert_eq!(row.waiting, Waiting::from(&run));
+            assert_eq!(view.overrides, run.overrides);
+            assert!(row.payload == run.payload && view.payload == run.payload);
+            let outline = t.store().outline(&[run.id]).await.unwrap().remove(0);
+            assert_eq!((outline.waiting, outline.payload), (row.waiting, None));
+        }
     }
 }
 
@@ -360,5 +366,6 @@ fn as_written(run: &NewRun) -> RunView {
         ready_at: None,
         attempts: Vec::new(),
         part: None,
+        overrides: None,
     }
 }

@@ -1,5 +1,6 @@
 //! Loading: what a holder has to fire, what it has to adopt, what it calls back, and whole runs for sends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use calendar::Timestamp;
@@ -10,7 +11,8 @@ use punctual_core::wheel::Mark;
 use punctual_node::ports::{Gated, OpenRuns, OpenSend, RunRow, Settled, StoreError, Unpark, Waiting};
 
 use super::subject::{
-    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, token, unsent, wait,
+    A, B, JOB, SHARD, START, Subject, TERM, absurd_instants, close, park, second, sent, some_overrides,
+    token, unsent, wait,
 };
 
 pub(super) async fn open_runs_come_in_the_order_of_time_and_then_id(t: &mut Subject) {
@@ -72,6 +74,7 @@ pub(super) async fn what_is_loaded_says_all_that_the_wheel_needs(t: &mut Subject
         decided: run.decided,
         has_payload,
         is_called_back: false,
+        overrides: None,
     };
     assert_eq!(t.load(&leases).await.runs, [of(&bare, false), of(&full, true)]);
 }
@@ -201,7 +204,7 @@ pub(super) async fn a_run_that_waits_is_found_by_the_instant_it_waits_for(t: &mu
     let other = t.accepted(JOB, second(5)).await;
     t.settle(unsent(run, 1, wait(9, 1))).await;
     assert_eq!(t.loaded(&leases).await, [other, run]);
-    let waiting = t.load(&leases).await.runs[1];
+    let waiting = t.load(&leases).await.runs.remove(1);
     assert_eq!((waiting.ready_at, waiting.attempt), (second(9), Attempt(1)), "put off, not tried");
     t.settle(unsent(run, 1, wait(-9, 1))).await;
     assert_eq!(t.loaded(&leases).await, [run, other]);
@@ -367,6 +370,46 @@ pub(super) async fn whole_runs_are_fetched_with_what_they_bring_and_what_they_wa
     assert!(row.is_closed && row.is_gated);
     assert_eq!(t.store().fetch(&[RunId(1), id, RunId(u64::MAX >> 11)]).await.unwrap().len(), 1);
     assert_eq!(t.store().fetch(&[]).await.unwrap(), []);
+}
+
+pub(super) async fn a_run_keeps_what_it_has_in_place_of_its_jobs_wherever_it_waits(t: &mut Subject) {
+    t.hold_all(A).await;
+    let job = t.job("job", None).await;
+    let mut runs = Vec::new();
+    for day in [0, 1, 30, 400] {
+        for overrides in some_overrides() {
+            // One that was born, one that was put off, one that is called back, one on its way, one between two attempts.
+            for _ in 0..5 {
+                let overrides = overrides.clone().kept();
+                let run = NewRun { overrides, ..t.run(job, second(day * 86_400)).await };
+                t.accept(run.clone()).await;
+                runs.push(run);
+            }
+        }
+    }
+    for ids in runs.iter().map(|run| run.id).collect::<Vec<RunId>>().chunks(5) {
+        t.settle(unsent(ids[1], 1, wait(30, 1))).await;
+        t.settle(unsent(ids[2], 1, park(1, 1))).await;
+        t.gated(ids[3], 1, 5).await;
+        t.settle(sent(ids[4], 1, wait(40, 2))).await;
+    }
+    t.reopen().await;
+    let leases = t.hold_all(A).await;
+    let all = Unpark { lease: leases[0], jobs: vec![(job, 999)], max: 999, at: second(9) };
+    assert_eq!(t.store().unpark(&all).await.unwrap().len(), runs.len() / 5);
+    let mut found: BTreeMap<RunId, Waiting> = BTreeMap::new();
+    found.extend(t.load(&leases).await.runs.into_iter().map(|run| (run.run, run)));
+    found.extend(t.adopted(&leases).await.sends.into_iter().map(|open| (open.run.run, open.run)));
+    let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+    let fetched = t.store().fetch(&ids).await.unwrap();
+    let fetched: BTreeMap<RunId, RunRow> = fetched.into_iter().map(|row| (row.waiting.run, row)).collect();
+    for (place, run) in runs.iter().enumerate() {
+        let id = run.id;
+        assert_eq!(found.get(&id).map(|run| &run.overrides), Some(&run.overrides), "{} of five", place % 5);
+        assert_eq!(fetched[&id].waiting.overrides, run.overrides, "{} of five", place % 5);
+        t.closed(id, Outcome::Cancelled).await;
+        assert_eq!(t.view(id).await.overrides, run.overrides);
+    }
 }
 
 pub(super) async fn an_outline_says_all_but_what_a_run_brings(t: &mut Subject) {

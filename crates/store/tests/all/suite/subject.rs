@@ -8,8 +8,8 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor,
-    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, Schedule, ScheduleKind, Settlement,
-    ShardId, Target, Text, Then, Token,
+    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, Overrides, RunId, Schedule, ScheduleKind,
+    Settlement, ShardId, Target, Text, Then, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
@@ -237,6 +237,7 @@ impl Subject {
             payload: None,
             key: None,
             of: None,
+            overrides: None,
         }
     }
 
@@ -326,6 +327,21 @@ pub(super) fn odd_texts() -> Vec<String> {
 }
 
 /// A job that runs every minute, called `name`.
+/// What runs may have in place of their job's: each alone, all of it, and an odd executor.
+pub(super) fn some_overrides() -> Vec<Overrides> {
+    let none = Overrides::default;
+    let timeout = Some(Duration::from_millis(1_500));
+    let retry = Some(Retry { max_attempts: 7, ..Retry::default() });
+    let executor = Some("http://10.0.0.5:9999/ 'timeout=1' \\ 定时".into());
+    vec![
+        none(),
+        Overrides { timeout, ..none() },
+        Overrides { retry, ..none() },
+        Overrides { executor: Some("native:one/1".into()), ..none() },
+        Overrides { timeout, retry, executor },
+    ]
+}
+
 pub(crate) fn definition(name: &str) -> Definition {
     let every = ScheduleKind::Every { interval: Duration::from_secs(60), anchor: second(0) };
     Definition {

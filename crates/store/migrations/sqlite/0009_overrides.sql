@@ -1,0 +1,3 @@
+-- What a run has in place of its job's: timeout, retry policy, the one executor that it is meant for. Earlier programs kept
+-- them in lines of their own in front of the payload. The tables of days get the column, and old rows are split, in
+-- `sqlite/overrides.rs`: their names are not known here.
