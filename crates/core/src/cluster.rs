@@ -4,6 +4,6 @@ mod assign;
 mod lease;
 mod time;
 
-pub use assign::{Moves, home, moves, spread};
+pub use assign::{Moves, chosen, home, moves, spread};
 pub use lease::{Boot, Tenure};
 pub use time::{ClusterTime, STEP, Stepped};

@@ -1,9 +1,11 @@
 //! The inbox: everything that executors, agents and other nodes say. Reports and hints are only noted, for the steps; answers
 //! about executors change what is known of them at once.
 
+use std::time::Duration;
+
 use calendar::Timestamp;
 use punctual_core::event::Event;
-use punctual_core::model::RunId;
+use punctual_core::model::{NodeId, RunId, ShardId};
 use rustc_hash::FxHashSet;
 
 use crate::Node;
@@ -100,6 +102,7 @@ impl Node {
 
     /// Takes a hint. What it says is not believed, only looked up.
     pub fn hear(&self, hint: Hint) {
+        let boot = self.boot();
         let mut memory = self.memory();
         match hint {
             Hint::Carry { url, to } => {
@@ -112,9 +115,14 @@ impl Node {
                     reached.into_iter().for_each(|of| self.ports.dispatch.carry(of, address.clone()));
                 }
             }
-            Hint::Arrived(_) => {
+            Hint::Arrived(shard) => {
                 memory.inbox.has_arrivals = true;
                 memory.outbox.wakes.tend = true;
+                let whom = memory.whom_it_went_to(shard, boot, self.settings.renew_every);
+                drop(memory);
+                if let Some(node) = whom {
+                    self.ports.peers.tell(node, Hint::Arrived(shard));
+                }
             }
             Hint::Settled(run) => {
                 memory.inbox.heard_of.push(run);
@@ -140,6 +148,13 @@ impl Node {
 }
 
 impl Memory {
+    /// The node that takes a shard which this one has just given away: until it looks at the store, another node goes on telling
+    /// this one.
+    fn whom_it_went_to(&self, shard: ShardId, boot: Boot, renew_every: Duration) -> Option<NodeId> {
+        let gave_back = self.cluster.gave_back_at.is_some_and(|at| boot.since(at) < renew_every);
+        if gave_back && self.lease(shard).is_none() { self.whom_to_tell(shard) } else { None }
+    }
+
     pub(crate) fn receive(&mut self, report: Report, at: Option<Timestamp>) {
         // Only the answer to an HTTP call comes over no session.
         let flight =

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
+use punctual_core::cluster::chosen;
 use punctual_core::due::AppNumber;
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::event::Event;
@@ -60,6 +61,14 @@ impl Memory {
     /// The other nodes that live.
     pub(crate) fn other_nodes(&self) -> Vec<NodeId> {
         self.cluster.nodes.iter().map(|row| row.node).filter(|node| *node != self.cluster.id).collect()
+    }
+
+    /// The other node that is to hear what concerns a shard: its holder or, while it moves, the one that will take it.
+    pub(crate) fn whom_to_tell(&self, shard: ShardId) -> Option<NodeId> {
+        match self.cluster.owners.get(usize::from(shard.0)).copied().flatten() {
+            Some(owner) => Some(owner).filter(|owner| *owner != self.cluster.id),
+            None => chosen(shard, &self.other_nodes()),
+        }
     }
 
     pub(crate) fn new(id: NodeId, settings: &Settings) -> Memory {

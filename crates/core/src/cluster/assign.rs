@@ -39,7 +39,8 @@ pub fn spread(run: RunId, shards: u16) -> ShardId {
     slot(mix(run.0), shards)
 }
 
-fn chosen(shard: ShardId, nodes: &[NodeId]) -> Option<NodeId> {
+/// The node that should act for a shard, of those that live.
+pub fn chosen(shard: ShardId, nodes: &[NodeId]) -> Option<NodeId> {
     nodes.iter().copied().max_by_key(|node| (weight(shard, *node), *node))
 }
 

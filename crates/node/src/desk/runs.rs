@@ -6,7 +6,7 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
 use punctual_core::model::{
-    Decided, Epoch, Job, JobId, NewRun, NodeId, Origin, Overrides, PAYLOAD_MAX, Payload, RunId, ShardId, Text,
+    Decided, Epoch, Job, JobId, NewRun, Origin, Overrides, PAYLOAD_MAX, Payload, RunId, ShardId, Text,
 };
 
 use super::DeskError;
@@ -193,12 +193,9 @@ impl Node {
     }
 
     pub(super) fn tell_holder(&self, shard: ShardId) {
-        let (me, owner): (NodeId, Option<NodeId>) = {
-            let memory = self.memory();
-            (memory.cluster.id, memory.cluster.owners.get(usize::from(shard.0)).copied().flatten())
-        };
-        if let Some(owner) = owner.filter(|owner| *owner != me) {
-            self.ports.peers.tell(owner, Hint::Arrived(shard));
+        let whom = self.memory().whom_to_tell(shard);
+        if let Some(node) = whom {
+            self.ports.peers.tell(node, Hint::Arrived(shard));
         }
     }
 
@@ -256,6 +253,7 @@ impl Node {
         };
         let shards: Vec<ShardId> = left.iter().map(|(shard, _)| *shard).collect();
         let accepted = self.ports.store.accept(runs.clone(), left).await;
+        let mut moved = Vec::new();
         {
             let mut memory = self.memory();
             match &accepted {
@@ -263,6 +261,10 @@ impl Node {
                     for ((run, epoch), one) in runs.iter().zip(epochs).zip(accepted) {
                         if !matches!(one, Accepted::New(_)) {
                             continue;
+                        }
+                        if epoch.is_some() && memory.lease(run.shard).is_none() {
+                            // Given away meanwhile, and perhaps loaded by the next holder before this was written.
+                            moved.extend(memory.whom_to_tell(run.shard).map(|node| (node, run.id)));
                         }
                         memory.take_in_new(read, &run.into(), epoch);
                         if let Some(payload) = &run.payload {
@@ -278,6 +280,9 @@ impl Node {
             StoreError::Away(reason) => DeskError::Away(reason),
             error => error.into(),
         })?;
+        for (node, run) in moved {
+            self.ports.peers.tell(node, Hint::Settled(run));
+        }
         let mut told: Option<ShardId> = None;
         for shard in shards {
             if told != Some(shard) {

@@ -339,6 +339,8 @@ impl Node {
         memory.outbox.wakes.load = true;
         memory.outbox.wakes.plan = true;
         memory.outbox.wakes.tend = true;
+        // What was left for the shards while they had no holder.
+        memory.inbox.has_arrivals = true;
         is_takeover && !memory.executors.natives.is_empty()
     }
 

@@ -539,8 +539,7 @@ struct Aftermath {
 
 impl Aftermath {
     fn tell(&mut self, memory: &Memory, shard: ShardId, hint: Hint) {
-        let owner = memory.cluster.owners.get(usize::from(shard.0)).copied().flatten();
-        self.hints.extend(owner.map(|owner| (owner, hint)));
+        self.hints.extend(memory.whom_to_tell(shard).map(|node| (node, hint)));
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use punctual_core::model::AttemptOutcome;
-use punctual_node::Node;
+use punctual_core::model::{AttemptOutcome, Definition, Own, ScheduleKind, ShardId};
+use punctual_core::policy::Block;
 use punctual_node::ports::Hint;
+use punctual_node::{Node, Submission};
 
-use crate::house::{House, definition, every, now_or_never};
+use crate::house::{House, at, definition, every, now_or_never};
 
 const SHARDS: usize = 16;
 
@@ -39,6 +40,82 @@ fn whoever_gives_shards_to_a_newcomer_tells_it_so_at_once() {
     assert!(first.shards_held() < SHARDS, "it has given some back");
     let told = house.outside.hints.lock().unwrap().clone();
     assert!(told.contains(&(second.id(), Hint::Vacated)), "{told:?}");
+}
+
+/// Brings a node what the others have told it.
+fn deliver(house: &House, node: &Node) {
+    let told = std::mem::take(&mut *house.outside.hints.lock().unwrap());
+    told.into_iter().filter(|(whom, _)| *whom == node.id()).for_each(|(_, hint)| node.hear(hint));
+}
+
+/// Two nodes, of which the second has just joined and got its shards from the first. The first does not look at the store again
+/// for a second, so it does not know yet where they went.
+fn just_moved(house: &House, first: &Node) -> Node {
+    let second = house.node();
+    now_or_never(first.renew());
+    house.step(&second);
+    assert_eq!(first.shards_held() + second.shards_held(), SHARDS);
+    house.outside.hints.lock().unwrap().clear();
+    second
+}
+
+#[test]
+fn a_run_that_is_handed_to_the_former_holder_of_its_shard_is_not_late() {
+    let house = House::new();
+    let first = house.node();
+    let job = house.create(&first, definition("job", ScheduleKind::Manual));
+    house.until(&[&first], "10:00:02");
+    let second = just_moved(&house, &first);
+    let one = Submission {
+        job,
+        at: Some(at("10:00:02.500")),
+        payload: None,
+        key: None,
+        priority: None,
+        own: Own::default(),
+    };
+    now_or_never(first.submit(vec![one; 64])).unwrap();
+    deliver(&house, &second);
+    now_or_never(second.tend());
+    house.set("10:00:02.500");
+    [&first, &second].into_iter().for_each(|node| house.fire(node));
+    assert_eq!(house.sent().len(), 64, "no node waits for its next renewal");
+}
+
+#[test]
+fn what_is_told_to_the_former_holder_of_a_shard_is_passed_on() {
+    let house = House::new();
+    let first = house.node();
+    house.until(&[&first], "10:00:02");
+    let second = just_moved(&house, &first);
+    (0..SHARDS as u16).for_each(|shard| first.hear(Hint::Arrived(ShardId(shard))));
+    let told = house.outside.hints.lock().unwrap().len();
+    assert_eq!(told, second.shards_held(), "only what is the second's");
+    house.until(&[&first, &second], "10:00:04");
+    house.outside.hints.lock().unwrap().clear();
+    (0..SHARDS as u16).for_each(|shard| first.hear(Hint::Arrived(ShardId(shard))));
+    assert_eq!(house.outside.hints.lock().unwrap().len(), 0, "by now every node knows");
+}
+
+#[test]
+fn a_serial_job_whose_shard_moves_while_it_runs_goes_on_when_that_run_ends() {
+    let house = House::new();
+    let first = house.node();
+    for number in 0..8 {
+        let serial = definition(&format!("job {number}"), every(10));
+        house.create(&first, Definition { block: Block::Serial, ..serial });
+    }
+    house.until(&[&first], "10:00:10");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 8);
+    let second = just_moved(&house, &first);
+    assert!(second.load_figures().1 > 0, "it has taken over some that are on their way");
+    for send in &sends {
+        house.report(&first, send, AttemptOutcome::Succeeded);
+    }
+    deliver(&house, &second);
+    house.until(&[&first, &second], "10:00:20");
+    assert_eq!(house.sent(), ["10:00:20 #1"; 8]);
 }
 
 #[test]
