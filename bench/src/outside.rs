@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
-use punctual_core::model::{AttemptOutcome, NodeId, Text};
+use punctual_core::model::{AttemptOutcome, AttemptRecord, NodeId, RunId, Text};
 use punctual_core::policy::Limits;
 use punctual_node::ports::{
     AppRow, Apps, Beat, Clock, Dispatch, Dispatched, Entropy, Further, Hint, Kill, Paused, Peers, Probe,
-    Receipt, Registered, Report, Store, StoreError, Unmarked,
+    Receipt, Records, Registered, Report, Store, StoreError, Unmarked,
 };
 use punctual_node::{Node, Ports, Settings};
 use tokio::sync::Notify;
@@ -26,8 +26,9 @@ pub(crate) fn node(
     settings: Settings,
 ) -> Arc<Node> {
     let entropy = Arc::new(Counter(AtomicU64::new(1)));
-    let (apps, peers, fired) = (Arc::new(NoApps), Arc::new(Nobody), Arc::new(Unmarked));
-    let ports = Ports { clock, entropy, store, apps, dispatch, peers, fired };
+    let (apps, records, peers, fired) =
+        (Arc::new(NoApps), Arc::new(NoRecords), Arc::new(Nobody), Arc::new(Unmarked));
+    let ports = Ports { clock, entropy, store, apps, records, dispatch, peers, fired };
     // Sends need no connection here, so none has to wait for a place.
     let limits = Limits { fast_open: 1 << 20, slow_open: 1 << 20, ..settings.limits };
     let settings = Settings { limits, ..settings };
@@ -79,6 +80,16 @@ impl Apps for NoApps {
 
     async fn remove_app(&self, _: &str) -> Result<bool, StoreError> {
         Ok(false)
+    }
+}
+
+/// Records of attempts that are never read.
+struct NoRecords;
+
+#[async_trait]
+impl Records for NoRecords {
+    async fn ended(&self, _: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
+        Ok(Vec::new())
     }
 }
 

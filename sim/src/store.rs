@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
+use punctual_core::model::{
+    AttemptRecord, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
+};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
     Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Change, Changed, ClockRow, Gate,
-    Gated, JobRow, Keep, Lease, Loaded, OpenRuns, Paused, Plan, Planned, Pruned, Registered, Renewal,
-    Renewed, RunRow, SentRow, Settled, Split, Store, StoreError, Thinned, Unpark,
+    Gated, JobRow, Keep, Lease, Loaded, OpenRuns, Paused, Plan, Planned, Pruned, Records, Registered,
+    Renewal, Renewed, RunRow, SentRow, Settled, Split, Store, StoreError, Thinned, Unpark,
 };
 use punctual_store::memory::Memory;
 
@@ -74,6 +76,8 @@ pub enum Request {
     Prune(Box<Keep>),
     /// [`Store::thin`].
     Thin(Box<Keep>, u32, RunId, usize),
+    /// [`Records::ended`].
+    Ended(RunId),
     /// [`Apps::registered`].
     Registered,
     /// [`Apps::beat`].
@@ -131,6 +135,8 @@ pub enum StoreAnswer {
     Prune(Pruned),
     /// To [`Request::Thin`].
     Thin(Thinned),
+    /// To [`Request::Ended`].
+    Ended(Vec<AttemptRecord>),
     /// To [`Request::Registered`].
     Registered(Registered),
     /// To [`Request::Leave`].
@@ -167,6 +173,7 @@ impl Request {
             Request::IsInForce(..) => "is in force",
             Request::Prune(..) => "prune",
             Request::Thin(..) => "thin",
+            Request::Ended(..) => "ended",
             Request::Registered => "registered",
             Request::Beat(..) => "beat",
             Request::Leave(..) => "leave",
@@ -187,6 +194,7 @@ impl Request {
                 | Request::IsInForce(..)
                 | Request::Sent(..)
                 | Request::OpenParts(..)
+                | Request::Ended(..)
                 | Request::Registered
         )
     }
@@ -249,6 +257,7 @@ pub fn apply(store: &Memory, request: Request) -> Reply {
         Request::Beat(beats) => ready(Apps::beat(store, beats)).map(StoreAnswer::Done),
         Request::Leave(app, address) => ready(Apps::leave(store, &app, &address)).map(StoreAnswer::Leave),
         Request::Bury(dead) => ready(store.bury(dead)).map(StoreAnswer::Bury),
+        Request::Ended(run) => ready(store.ended(run)).map(StoreAnswer::Ended),
     }
 }
 
@@ -393,6 +402,13 @@ impl Store for Distant {
 
     async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
         expect!(self.link.ask(Request::Thin(Box::new(keep.clone()), day, from, max)), StoreAnswer::Thin)
+    }
+}
+
+#[async_trait]
+impl Records for Distant {
+    async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
+        expect!(self.link.ask(Request::Ended(run)), StoreAnswer::Ended)
     }
 }
 

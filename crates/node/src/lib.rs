@@ -27,6 +27,7 @@ mod retention;
 mod run;
 mod seek;
 mod settings;
+mod spared;
 mod step;
 mod table;
 mod time;
@@ -53,7 +54,7 @@ pub use wakes::Wakes;
 
 use desk::Crowd;
 use memory::Memory;
-use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Store};
+use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Records, Store};
 use time::SharedTime;
 
 /// Everything a node needs from outside.
@@ -67,6 +68,8 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// Where apps and executors are kept.
     pub apps: Arc<dyn Apps>,
+    /// What is on record of the past.
+    pub records: Arc<dyn Records>,
     /// The way to executors and agents.
     pub dispatch: Arc<dyn Dispatch>,
     /// The way to the other nodes.

@@ -219,6 +219,7 @@ impl Memory {
         if let Some((ready_at, attempt)) = open.retry {
             (run.ready_at, run.attempt) = (ready_at, attempt);
             run.flags.may_repeat = true;
+            run.flags.has_unread_past = true;
             run.flags.has_gate = true;
             // The gate is that of an earlier attempt; this one may have gone out without.
             run.flags.is_doubtful = ready_at < held.inherited;

@@ -23,8 +23,8 @@ use punctual_core::registry::{Dialect, Secret};
 
 pub use apps::{AppRow, Apps, Beat, ExecutorRow, Paused, Registered};
 pub use browse::{
-    AttemptRow, Browse, Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView,
-    Soonest,
+    AttemptRow, Browse, Bucket, Counts, JobFilter, JobName, JobView, Page, Records, Revision, RunFilter,
+    RunView, Soonest,
 };
 pub use door::{Begun, Digest, Door, KeptAnswer, Remain, RequestKey, TokenRow};
 pub use logs::{KeptLog, KillNote, Logs};

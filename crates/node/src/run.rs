@@ -47,7 +47,7 @@ pub(crate) struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "seven independent facts, in a record that exists a million times"
+    reason = "eight independent facts, in a record that exists a million times"
 )]
 pub(crate) struct Flags {
     pub(crate) has_payload: bool,
@@ -62,6 +62,8 @@ pub(crate) struct Flags {
     pub(crate) may_be_gated: bool,
     /// An earlier attempt may have arrived.
     pub(crate) may_repeat: bool,
+    /// Earlier attempts ended where this node did not see it, and it has not read how.
+    pub(crate) has_unread_past: bool,
     /// It was in memory by the time it was due: what it waits for from then on is no lateness.
     pub(crate) is_in_time: bool,
 }
@@ -104,7 +106,8 @@ impl From<&Waiting> for Run {
         let attempt = attempt.min(Attempt::MAX);
         // What an earlier holder knew of the earlier attempts is not written down, so a repetition is possible.
         let may_repeat = attempt > Attempt::FIRST;
-        let flags = Flags { has_payload, is_called_back, may_repeat, ..Flags::default() };
+        let has_unread_past = may_repeat;
+        let flags = Flags { has_payload, is_called_back, may_repeat, has_unread_past, ..Flags::default() };
         let location = RunLocation::Wheel;
         Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, location, flags }
     }

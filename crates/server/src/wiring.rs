@@ -76,6 +76,7 @@ pub(crate) fn build(
         entropy: Arc::clone(&machine) as _,
         store: Arc::clone(&kept.store),
         apps: Arc::clone(&kept.apps),
+        records: Arc::new(Arc::clone(&kept.browse)),
         dispatch: Arc::clone(&switch) as _,
         peers: {
             let (peers, natives) = (peers(config, kept, place, &inbox)?, Arc::clone(&switch.natives));

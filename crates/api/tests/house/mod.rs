@@ -524,6 +524,7 @@ pub(crate) async fn open_before(
         entropy: Arc::clone(&entropy) as _,
         store: Arc::new(House),
         apps: Arc::new(House),
+        records: Arc::new(House),
         dispatch: Arc::new(House),
         peers: Arc::new(House),
         fired: Arc::new(punctual_node::ports::Unmarked),

@@ -25,6 +25,27 @@ pub struct End<'a> {
     pub spared: u32,
 }
 
+/// How the message of an attempt begins that does not count against its job.
+const UNCOUNTED: &str = "not counted: ";
+
+/// The message of an attempt as it is kept. That an attempt does not count is said in it, because whichever node holds the run
+/// later has only the record to go by; an executor cannot say so.
+pub fn kept_message(said: &Text, is_counted: bool) -> Text {
+    match is_counted {
+        false => format!("{UNCOUNTED}{said}").into(),
+        true if said.starts_with(UNCOUNTED) => format!("it said: {said}").into(),
+        true => said.clone(),
+    }
+}
+
+/// How many of these attempts do not count against their job.
+pub fn uncounted(ended: &[AttemptRecord]) -> u32 {
+    let is_uncounted = |record: &&AttemptRecord| {
+        record.outcome == AttemptOutcome::Refused && record.message.starts_with(UNCOUNTED)
+    };
+    u32::try_from(ended.iter().filter(is_uncounted).count()).unwrap_or(u32::MAX)
+}
+
 /// What becomes of the run, which may have settings of its own. `jitter` is any number, the more
 /// random the better.
 pub fn settle(job: &Job, overrides: &Overrides, end: &End<'_>, now: Timestamp, jitter: u16) -> Then {
@@ -186,6 +207,23 @@ mod tests {
         let end = End { attempt: &failed, retry_after: None, by_loss_of_node: false, spared: 9, ..end };
         assert_eq!(fate_of(&job, &end), "11 at 10:00:02", "it is the first that counts");
         assert_eq!(fate_of(&job, &End { spared: 0, ..end }), "failed");
+    }
+
+    #[test]
+    fn only_the_node_can_say_that_an_attempt_does_not_count() {
+        let record = |outcome, said: &'static str, is_counted| AttemptRecord {
+            message: kept_message(&Text::Borrowed(said), is_counted),
+            ..attempt(1, outcome)
+        };
+        let forged = "not counted: I was busy";
+        let ended = [
+            record(AttemptOutcome::Refused, "no connection was free", false),
+            record(AttemptOutcome::Refused, forged, true),
+            record(AttemptOutcome::Refused, "busy", true),
+            record(AttemptOutcome::Failed, "busy", true),
+        ];
+        assert_eq!(ended[0].message, "not counted: no connection was free");
+        assert_eq!(uncounted(&ended), 1);
     }
 
     #[test]

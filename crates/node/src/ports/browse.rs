@@ -1,4 +1,7 @@
-//! Reading, for people: pages of jobs and runs. Never asked by the engine, and allowed to be a little behind.
+//! Reading, for people: pages of jobs and runs. The engine asks only how attempts ended that it did not see, and all of it is
+//! allowed to be a little behind.
+
+use std::sync::Arc;
 
 use std::sync::Arc;
 
@@ -328,4 +331,35 @@ pub trait Browse: Send + Sync {
 
     /// The days that are stored, oldest first.
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError>;
+}
+
+/// What nodes read of the past: how attempts ended while another node held the run.
+#[async_trait]
+pub trait Records: Send + Sync {
+    /// The attempts of a run that have ended, by number; none if there is no such run.
+    async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError>;
+}
+
+#[async_trait]
+impl<B: Browse> Records for B {
+    async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
+        Ok(self.run(run).await?.map(RunView::into_ended).unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl Records for Arc<dyn Browse> {
+    async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
+        Ok(self.run(run).await?.map(RunView::into_ended).unwrap_or_default())
+    }
+}
+
+impl RunView {
+    fn into_ended(self) -> Vec<AttemptRecord> {
+        let ended = |row| match row {
+            AttemptRow::Ended(record) => Some(record),
+            AttemptRow::Open { .. } => None,
+        };
+        self.attempts.into_iter().filter_map(ended).collect()
+    }
 }

@@ -54,6 +54,14 @@ impl Node {
             let memory = self.memory();
             silent.iter().filter_map(|id| memory.loaded.runs.get(id).map(|run| run.job)).collect()
         };
+        let unread: Vec<RunId> = {
+            let memory = self.memory();
+            let is_unread = |id: &RunId| {
+                memory.loaded.runs.get(id).is_some_and(|run| memory.spared_of(*id, run).is_none())
+            };
+            silent.iter().copied().filter(is_unread).collect()
+        };
+        self.know_spared(unread).await?;
         self.know_jobs(jobs).await?;
         let (ends, mut kills) = self.give_up(&silent, now);
         self.write_ends(ends).await?;
@@ -122,7 +130,8 @@ impl Node {
             }
             // An executor goes on without the node that sent it its work.
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
-            let spared = memory.loaded.spared.get(id).copied().unwrap_or(0);
+            // Where more has to be read than is read at once, the next round knows it.
+            let Some(spared) = memory.spared_of(*id, run) else { continue };
             let end = End { attempt: &attempt, retry_after: None, is_final: false, by_loss_of_node, spared };
             let mut then =
                 settle(job, memory.loaded.overrides_of(*id), &end, now, self.jitter(*id, flight.attempt));

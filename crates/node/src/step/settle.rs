@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::cluster::{home, spread};
-use punctual_core::engine::settle::{End, settle};
+use punctual_core::engine::settle::{End, kept_message, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Decided, Fence, JobId, Join, NewRun, NodeId, Origin, Outcome,
@@ -26,6 +26,7 @@ use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreE
 use crate::reads::Read;
 use crate::settings::Planted;
 pub(crate) use ended::Ended;
+use crate::spared::counts_attempts;
 use strangers::Strangers;
 
 /// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
@@ -99,7 +100,7 @@ impl Node {
             let ids = reports.iter().map(|received| received.report.run);
             ids.filter(|id| !memory.loaded.runs.contains_key(id)).collect()
         };
-        let strangers = self.ask_for(strangers).await?;
+        let mut strangers = self.ask_for(strangers).await?;
         let jobs: Vec<JobId> = {
             let memory = self.memory();
             let of = |Received { report, .. }: &Received| {
@@ -109,6 +110,7 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
+        self.read_pasts(&mut strangers, reports).await?;
         let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
@@ -126,7 +128,7 @@ impl Node {
     /// Turns reports into ends. Those that come too late change nothing. Nothing else is changed here: where the store does
     /// not take the ends, the same reports are judged again.
     fn judge<'a>(&self, reports: &'a [Received], strangers: &Strangers) -> Judged<'a> {
-        let Strangers { ids: fetched, rows } = strangers;
+        let Strangers { ids: fetched, rows, spared } = strangers;
         let boot = self.boot();
         let memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
@@ -181,12 +183,18 @@ impl Node {
                 None => memory.loaded.overrides_of(report.run),
             };
             let attempt = record(report, memory.may_be_repetition(report), ended_at);
+            let spared = spared.get(&report.run).copied().or_else(|| memory.spared_of(report.run, &run));
+            if spared.is_none() && counts_attempts(report) {
+                // There were more to be read than are read at once.
+                judged.unsure.push(received.clone());
+                continue;
+            }
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
                 is_final: matches!(report.further, Further::Useless | Further::Gone),
                 by_loss_of_node: report.further == Further::Unsent,
-                spared: memory.loaded.spared.get(&report.run).copied().unwrap_or(0),
+                spared: spared.unwrap_or(0),
             };
             if report.further == Further::Unsent {
                 judged.unsent.push((run.job, report));
@@ -591,7 +599,7 @@ fn record(report: &Report, possible_duplicate: bool, ended_at: Timestamp) -> Att
         started_at,
         ended_at,
         outcome: report.outcome,
-        message: report.message.clone(),
+        message: kept_message(&report.message, report.further != Further::Unsent),
         possible_duplicate,
     }
 }
@@ -728,3 +736,7 @@ impl Memory {
         }
     }
 }
+            if let Some(run) = self.loaded.runs.get_mut(&id) {
+                // Another node has settled it.
+                run.flags.has_unread_past |= row.waiting.attempt > Attempt::FIRST;
+            }

@@ -335,6 +335,42 @@ fn an_executor_without_a_free_connection_delays_a_run_and_costs_it_no_attempt() 
 }
 
 #[test]
+fn attempts_that_found_no_room_do_not_count_after_a_takeover_either() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::First));
+    until(&house, &first, &[ONE], "10:00:10");
+    for time in ["10:00:16", "10:00:22"] {
+        let send = house.take_sends().remove(0);
+        let crowded = Report {
+            message: "no connection was free in time; nothing was sent".into(),
+            executor: ONE.into(),
+            further: Further::Unsent,
+            retry_after: Some(Duration::from_secs(5)),
+            ..house.said(&send, AttemptOutcome::Refused)
+        };
+        first.report(crowded);
+        now_or_never(first.settle());
+        until(&house, &first, &[ONE], time);
+    }
+    // The third attempt is on its way when the node dies, and fails at the next one.
+    let send = house.take_sends().remove(0);
+    drop(first);
+    let second = house.node();
+    until(&house, &second, &[ONE], "10:00:30");
+    house.report(&second, &send, AttemptOutcome::Failed);
+    assert_eq!(
+        house.history(),
+        ["10:00:10 retrying"],
+        "it is the first of the job's two attempts that counts"
+    );
+    until(&house, &second, &[ONE], "10:00:35");
+    let last = house.take_sends().remove(0);
+    house.report(&second, &last, AttemptOutcome::Failed);
+    assert_eq!(house.history(), ["10:00:10 failed (said so)"]);
+}
+
+#[test]
 fn a_number_of_runs_side_by_side_is_kept_for_executors_that_are_called_too() {
     let house = House::new();
     let node = house.node();

@@ -159,10 +159,11 @@ impl House {
         let entropy: Arc<Counter> = Arc::clone(&self.entropy);
         let store: Arc<Memory> = Arc::clone(&self.store);
         let apps: Arc<Memory> = Arc::clone(&self.store);
+        let records: Arc<Memory> = Arc::clone(&self.store);
         let dispatch: Arc<Outside> = Arc::clone(&self.outside);
         let fired = Arc::clone(&self.fired);
         let peers: Arc<Outside> = Arc::clone(&self.outside);
-        let ports = Ports { clock, entropy, store, apps, dispatch, peers, fired };
+        let ports = Ports { clock, entropy, store, apps, records, dispatch, peers, fired };
         Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()))
     }
 

@@ -218,7 +218,7 @@ fn what_never_arrived_is_sent_again_and_what_is_held_goes_on() {
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].run, again[0].attempt), (sends[1].run, Attempt(2)));
     let run = house.run(sends[1].run);
-    assert_eq!(attempts(&run)[0], "refused: the connection broke before it arrived");
+    assert_eq!(attempts(&run)[0], "refused: not counted: the connection broke before it arrived");
     house.report(&node, &sends[0], AttemptOutcome::Succeeded);
     house.step(&node);
     assert_eq!(house.run(sends[0].run).state, RunState::Succeeded);

@@ -133,6 +133,7 @@ impl Life {
             entropy: Arc::new(Machine),
             store: Arc::clone(&store) as _,
             apps: Arc::clone(&store) as _,
+            records: Arc::clone(&store) as _,
             dispatch: Arc::clone(&stage) as _,
             peers: Arc::new(Nobody),
             fired: Arc::new(Unmarked),
