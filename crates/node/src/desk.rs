@@ -5,6 +5,8 @@
 mod apps;
 mod cluster;
 mod crowd;
+mod few;
+mod first;
 mod jobs;
 mod pause;
 mod runs;
@@ -18,6 +20,8 @@ pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
 pub use cluster::{NodeView, ShardView};
 pub(crate) use crowd::Crowd;
+pub use pause::Following;
+pub(crate) use pause::PauseWatch;
 pub use runs::{Backfill, ByHand, Submission};
 pub use wishes::Cancelled;
 

@@ -43,8 +43,8 @@ use punctual_core::model::{Attempt, NodeId, RunId};
 pub use backlog::Backlog;
 pub use bells::Bells;
 pub use desk::{
-    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, NodeView,
-    ShardView, Submission,
+    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Following,
+    NodeView, ShardView, Submission,
 };
 pub use natives::{Claim, SessionId};
 #[cfg(feature = "planted")]
@@ -52,7 +52,7 @@ pub use settings::Planted;
 pub use settings::{RegistrySettings, Settings};
 pub use wakes::Wakes;
 
-use desk::Crowd;
+use desk::{Crowd, PauseWatch};
 use memory::Memory;
 use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Records, Store};
 use time::SharedTime;
@@ -87,6 +87,7 @@ pub struct Node {
     /// The same as in memory, for those who want to know nothing else.
     time: SharedTime,
     crowd: Crowd,
+    pauses: PauseWatch,
     /// Random, for as long as the process lives.
     seed: u64,
 }
@@ -104,7 +105,8 @@ impl Node {
         let memory = Memory::new(id, &settings);
         let time = memory.time.clone();
         let seed = ports.entropy.bits();
-        Node { ports, settings, zones, memory: Mutex::new(memory), time, crowd: Crowd::default(), seed }
+        let (crowd, pauses) = (Crowd::default(), PauseWatch::default());
+        Node { ports, settings, zones, memory: Mutex::new(memory), time, crowd, pauses, seed }
     }
 
     /// Its present incarnation.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::NodeId;
-use punctual_node::ports::{Boot, Clock, Heard, Hint};
+use punctual_node::ports::{Boot, Browse, Clock, Heard, Hint};
 use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -102,6 +102,13 @@ impl Rounds {
                 _ = until.changed() => {}
             }
         }
+    }
+
+    /// Finishes pauses that were cut in half, and says when to look again.
+    pub(crate) async fn finish_pauses(&self, browse: &dyn Browse) -> Duration {
+        let next = self.node.finish_pauses(browse).await;
+        self.nudge();
+        next.since(Machine.boot())
     }
 
     /// Settles what was reported, for a clean stop.

@@ -101,7 +101,7 @@ async fn live(
     house: House,
     broken: impl Future<Output = String>,
 ) -> Result<(), String> {
-    let House { node, rounds, site, switch, door, events, archive, logs, logbook } = house;
+    let House { node, rounds, site, switch, door, events, archive, logs, logbook, browse } = house;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
     let (mut beginning, mut steps) = (JoinSet::new(), JoinSet::new());
@@ -109,6 +109,7 @@ async fn live(
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(site, places, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(wiring::watch_clock(node, ended.clone()));
+    doors.spawn(wiring::finish_pauses(Arc::clone(&rounds), browse, ended.clone()));
     doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
     let broken = wait_for_end([&mut beginning, &mut steps], &mut doors, broken).await?;

@@ -11,7 +11,9 @@ use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
 use punctual_dispatch::{Agents, Executors, Guard, Natives, Options, Setup, Sink, Switch, stream, xxl};
-use punctual_node::ports::{Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, NodeRow, Peers, Unmarked};
+use punctual_node::ports::{
+    Browse, Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, NodeRow, Peers, Unmarked,
+};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{Figures, Metrics};
 use punctual_store::postgres::PostgresPeers;
@@ -45,6 +47,7 @@ pub(crate) struct House {
     pub(crate) archive: Archive,
     pub(crate) logs: Arc<dyn Logs>,
     pub(crate) logbook: Logbook,
+    pub(crate) browse: Arc<dyn Browse>,
 }
 
 /// Who this node is among the others.
@@ -162,7 +165,8 @@ pub(crate) fn build(
         },
         events: events.clone(),
     })?;
-    Ok(House { node: own, rounds, site: Site::new(router), switch, door, events, archive, logs, logbook })
+    let (site, browse) = (Site::new(router), Arc::clone(&kept.browse));
+    Ok(House { node: own, rounds, site, switch, door, events, archive, logs, logbook, browse })
 }
 
 /// Forgets answers that were kept long enough, now and then.
@@ -185,6 +189,21 @@ pub(crate) async fn forget_answers(
 }
 
 /// What time it is: for the cluster, or for this machine as long as the cluster was not heard.
+/// Finishes pauses of apps that a crash, or a store that did not answer, cut in half.
+pub(crate) async fn finish_pauses(
+    rounds: Arc<Rounds>,
+    browse: Arc<dyn Browse>,
+    mut end: watch::Receiver<bool>,
+) {
+    while !*end.borrow_and_update() {
+        let pause = rounds.finish_pauses(&*browse).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = end.changed() => {}
+        }
+    }
+}
+
 pub(crate) type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 fn cluster_now(rounds: &Arc<OnceLock<Arc<Rounds>>>) -> Now {

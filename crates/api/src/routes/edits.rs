@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::response::IntoResponse;
 use http::{StatusCode, header};
 use punctual_core::model::{
-    Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason, Target, Text,
+    Definition, Job as Compiled, JobId, JobMove, JobState, ShardId, StoppedReason, Target,
 };
 use punctual_node::DeskError;
-use punctual_node::ports::{AppRow, Changed, Counts, JobView};
+use punctual_node::ports::{Changed, Counts, JobView};
 use punctual_protocol::{Job, JobByName, JobPatch, JobPlan, NewJob, Role};
 use serde_json::Value;
 
@@ -102,25 +102,10 @@ async fn made(front: &Front, caller: &Caller, definition: Definition, enabled: b
     Ok(response)
 }
 
-/// An app that a job names is there from then on. If it cannot be written now, the job is good without it: an executor
-/// that registers makes it too.
-async fn know_app(front: &Front, name: &str) {
-    if front.executors.app(name).is_some() {
-        return;
-    }
-    let name = Text::from(name.to_owned());
-    let row = AppRow {
-        name,
-        title: "".into(),
-        addresses: None,
-        access_token: None,
-        retention: None,
-        paused: None,
-        version: 0,
-    };
-    match front.executors.put_app(row, Some(0)).await {
-        Ok(_) | Err(DeskError::Conflict(_)) => {}
-        Err(error) => tracing::warn!(%error, "the app of a new job could not be written down"),
+/// Makes the app of a job, if this is its first.
+async fn know_app(front: &Front, app: &str) {
+    if let Err(error) = front.node.know_app(app).await {
+        tracing::warn!(app, %error, "the app of a job could not be written down; its next job or executor makes it");
     }
 }
 

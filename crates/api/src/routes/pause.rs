@@ -1,14 +1,9 @@
-//! Pausing an app, and going on with it: that is written down first, then its jobs are stopped, or started, page by page.
-//! What was broken off is finished by asking again.
+//! Pausing an app, and going on with it. The node does the work; here a caller waits for it and is told how far it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use punctual_core::model::{ChangeId, JobId, JobMove, StoppedReason, Text};
-use punctual_node::DeskError;
-use punctual_node::ports::{JobFilter, JobView};
+use punctual_node::Following;
 use punctual_protocol::{AppPause, AppPaused, Role};
-use tokio::task::JoinSet;
 
 use super::apps::{name, no_app};
 use super::by;
@@ -16,14 +11,8 @@ use crate::app::Front;
 use crate::body::{self, LINES};
 use crate::convert::fields::{Faults, Spot};
 use crate::problem::Problem;
-use crate::progress::{self, Teller};
+use crate::progress;
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
-
-/// How many jobs are read at once.
-const PAGE: usize = 1_000;
-
-/// How many of them are changed at once: enough that a store writes them together, few enough that others get their turn.
-const AT_ONCE: usize = 32;
 
 /// The longest reason, in characters.
 const REASON_MAX: usize = 4_096;
@@ -35,8 +24,8 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/api/v1/apps/{name}/pause", "pauseApp", |front, call| Box::pin(pause(front, call)))
             .about(
                 "apps",
-                "Stops every job of an app until it is resumed; what is stored for them waits. Repeating is safe. Who \
-                 accepts only lines is told how far it is.",
+                "Stops every job of an app until it is resumed; what is stored for them waits. Repeating is safe, and what is \
+                 cut off is finished by the nodes. Send `Accept: application/x-ndjson` to receive progress.",
             )
             .needs(operator)
             .takes_optional::<AppPause>()
@@ -47,7 +36,8 @@ pub(super) fn operations() -> Vec<Operation> {
         .about(
             "apps",
             "Starts those jobs of an app that its pause has stopped, and no others; what waited follows their misfire \
-             policy. Repeating is safe. Who accepts only lines is told how far it is.",
+             policy. Repeating is safe, and what is cut off is finished by the nodes. Send `Accept: application/x-ndjson` \
+             to receive progress.",
         )
         .needs(operator)
         .answers_as(200, "Its jobs go on.", content(), &[])
@@ -88,85 +78,20 @@ fn reached(call: &Call) -> Result<String, Problem> {
     if call.caller.reaches(&name) { Ok(name) } else { Err(no_app(&name)) }
 }
 
+/// Lets the jobs follow the app, and waits until that is in force everywhere.
 async fn carry_out(front: Arc<Front>, call: &Call, app: String, paused: bool) -> Answer {
     let by = by(&call.caller);
     progress::told(call, |teller| async move {
-        let mut done = AppPaused { paused, ..AppPaused::default() };
-        let mut latest = None;
-        // What came while the jobs were read is found by the next round; the last finds nothing.
-        let mut before = u64::MAX;
-        while before != done.jobs && teller.tell(&done) {
-            before = done.jobs;
-            latest = latest.max(round(&front, &app, &by, &mut done, &teller).await?);
-        }
-        if let Some(change) = latest {
+        let shown = |done: Following| AppPaused { paused, jobs: done.jobs, refused: done.refused };
+        let is_wanted = |done| {
+            (front.nudge)();
+            teller.tell(&shown(done))
+        };
+        let done = front.node.follow_app(&*front.browse, &app, paused, by, &is_wanted).await?;
+        if let Some(change) = done.latest {
             front.wait_in_force(change).await?;
         }
-        Ok(done)
+        Ok(shown(done))
     })
     .await
-}
-
-/// Goes through the app's jobs once; says which was the last change.
-async fn round(
-    front: &Arc<Front>,
-    app: &str,
-    by: &Text,
-    done: &mut AppPaused,
-    teller: &Teller,
-) -> Result<Option<ChangeId>, Problem> {
-    let filter =
-        JobFilter { apps: Some(vec![app.to_owned()]), enabled: Some(done.paused), ..JobFilter::default() };
-    let asked = match done.paused {
-        true => JobMove::Stop(StoppedReason::AppPaused),
-        false => JobMove::Resume,
-    };
-    let is_meant = |view: &JobView| view.state.is_enabled() || view.state.is_paused();
-    let (mut latest, mut after) = (None, None);
-    done.refused = 0;
-    loop {
-        let page = front.browse.job_list(&filter, after, PAGE).await?;
-        let jobs: Vec<JobId> = page.items.iter().filter(|view| is_meant(view)).map(|view| view.id).collect();
-        for moved in move_jobs(front, jobs, &asked, by).await {
-            match moved {
-                Ok(change) => {
-                    done.jobs += 1;
-                    latest = latest.max(Some(change));
-                }
-                // It was deleted meanwhile.
-                Err(DeskError::NotFound(_)) => {}
-                Err(DeskError::Conflict(_) | DeskError::Invalid { .. }) => done.refused += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        (front.nudge)();
-        after = page.next;
-        if after.is_none() || !teller.tell(done) {
-            return Ok(latest);
-        }
-    }
-}
-
-/// Changes jobs, a few at a time.
-async fn move_jobs(
-    front: &Arc<Front>,
-    jobs: Vec<JobId>,
-    asked: &JobMove,
-    by: &Text,
-) -> Vec<Result<ChangeId, DeskError>> {
-    let (jobs, next) = (Arc::new(jobs), Arc::new(AtomicUsize::new(0)));
-    let mut hands = JoinSet::new();
-    for _ in 0..AT_ONCE.min(jobs.len()) {
-        let (front, jobs, next) = (Arc::clone(front), Arc::clone(&jobs), Arc::clone(&next));
-        let (asked, by) = (asked.clone(), by.clone());
-        hands.spawn(async move {
-            let mut moved = Vec::new();
-            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let changed = front.node.edit(*job, None, None, Some(asked.clone()), by.clone()).await;
-                moved.push(changed.map(|changed| changed.change));
-            }
-            moved
-        });
-    }
-    hands.join_all().await.into_iter().flatten().collect()
 }

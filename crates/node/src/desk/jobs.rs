@@ -42,7 +42,7 @@ impl Node {
         let change = Change { job: None, definition, state: state.clone(), clock, by: by.clone(), at: now };
         let changed = self.ports.store.change(change).await?;
         self.note_changed(changed);
-        self.follow_app(&app, &state, changed, by).await
+        self.follow_own_app(&app, &state, changed, by).await
     }
 
     /// Gives a job another definition; refused if `version` is given and is not the job's.
@@ -123,7 +123,7 @@ impl Node {
         by: Text,
     ) -> Result<Changed, DeskError> {
         let (changed, (app, state)) = self.write_change(id, version, definition, asked, by.clone()).await?;
-        self.follow_app(&app, &state, changed, by).await
+        self.follow_own_app(&app, &state, changed, by).await
     }
 
     /// Writes a change of a job; with it, the job's app and state from now on.

@@ -9,7 +9,7 @@ use punctual_core::model::{
 };
 use punctual_core::policy::Misfire;
 use punctual_core::policy::misfire::Policy;
-use punctual_node::ports::{Accepted, Apps, Browse, Hint};
+use punctual_node::ports::{Accepted, AppRow, Apps, Browse, Hint};
 use punctual_node::{Cancelled, DeskError, Node, Submission};
 
 use crate::house::{House, at, definition, every, now_or_never};
@@ -34,21 +34,20 @@ fn state(house: &House, job: JobId) -> JobState {
     now_or_never(house.store.job(job)).unwrap().unwrap().state
 }
 
-/// Pauses the app as whoever asks for it does.
-fn pause(house: &House, node: &Node) {
+/// Pauses the app, and lets its jobs follow.
+fn pause(house: &House, node: &Node) -> u64 {
     now_or_never(node.pause_app("app", "me".into(), "moving".into())).unwrap();
-    for view in now_or_never(house.store.job_list(&Default::default(), None, 100)).unwrap().items {
-        if view.state.is_enabled() {
-            edit(node, view.id, JobMove::Stop(StoppedReason::AppPaused)).unwrap();
-        }
-    }
+    follow(house, node, true)
 }
 
-fn resume(house: &House, node: &Node) {
+fn resume(house: &House, node: &Node) -> u64 {
     now_or_never(node.resume_app("app")).unwrap();
-    for view in now_or_never(house.store.job_list(&Default::default(), None, 100)).unwrap().items {
-        edit(node, view.id, JobMove::Resume).unwrap();
-    }
+    follow(house, node, false)
+}
+
+fn follow(house: &House, node: &Node, is_paused: bool) -> u64 {
+    let followed = node.follow_app(&*house.store, "app", is_paused, "me".into(), &|_| true);
+    now_or_never(followed).unwrap().jobs
 }
 
 fn edit(node: &Node, job: JobId, asked: JobMove) -> Result<(), DeskError> {
@@ -321,4 +320,105 @@ fn a_change_in_the_middle_of_a_hand_over_refuses_nobody() {
         is_over.store(true, Ordering::Relaxed);
         assert_eq!(refused, None);
     });
+}
+
+/// What a process that was killed in the middle has done: the app is written, and some of the jobs have followed.
+fn cut_in_half(node: &Node, jobs: &[JobId], asked: JobMove) {
+    match asked {
+        JobMove::Resume => now_or_never(node.resume_app("app")).map(drop),
+        _ => now_or_never(node.pause_app("app", "me".into(), "moving".into())).map(drop),
+    }
+    .unwrap();
+    jobs.iter().for_each(|job| edit(node, *job, asked.clone()).unwrap());
+}
+
+fn app(name: &'static str) -> AppRow {
+    AppRow {
+        name: name.into(),
+        title: "".into(),
+        addresses: None,
+        access_token: None,
+        retention: None,
+        paused: None,
+        version: 0,
+    }
+}
+
+fn finish(house: &House, node: &Node) {
+    now_or_never(node.finish_pauses(&*house.store));
+}
+
+const PAUSED: JobState = JobState::Stopped(StoppedReason::AppPaused);
+const ASKED: JobState = JobState::Stopped(StoppedReason::Asked);
+
+#[test]
+fn a_pause_that_a_crash_cut_in_half_is_finished_by_the_next_node() {
+    let house = House::new();
+    let node = house.node();
+    now_or_never(house.store.put_app(app("app"), Some(0))).unwrap();
+    now_or_never(house.store.put_app(app("other"), Some(0))).unwrap();
+    let jobs: Vec<JobId> =
+        (0..5).map(|number| house.create(&node, definition(&format!("job {number}"), every(10)))).collect();
+    let other = Definition { app: "other".into(), ..definition("elsewhere", every(10)) };
+    let other = house.create(&node, other);
+    edit(&node, jobs[4], JobMove::Stop(StoppedReason::Asked)).unwrap();
+    cut_in_half(&node, &jobs[..2], JobMove::Stop(StoppedReason::AppPaused));
+    drop(node);
+
+    let next = house.node();
+    house.until(&[&next], "10:00:10");
+    finish(&house, &next);
+    let states: Vec<JobState> = jobs.iter().map(|job| state(&house, *job)).collect();
+    assert_eq!(states, [PAUSED, PAUSED, PAUSED, PAUSED, ASKED]);
+    assert_eq!(state(&house, other), JobState::Enabled);
+    house.take_sends();
+    house.until(&[&next], "10:01:00");
+    let sent: Vec<JobId> = house.take_sends().iter().map(|send| send.job.id).collect();
+    assert!(!sent.is_empty() && sent.iter().all(|job| *job == other), "{sent:?}");
+}
+
+#[test]
+fn a_resumption_that_a_crash_cut_in_half_is_finished_by_the_next_node() {
+    let house = House::new();
+    let node = house.node();
+    now_or_never(house.store.put_app(app("app"), Some(0))).unwrap();
+    now_or_never(house.store.put_app(app("other"), Some(0))).unwrap();
+    let jobs: Vec<JobId> =
+        (0..4).map(|number| house.create(&node, definition(&format!("job {number}"), every(10)))).collect();
+    let other = Definition { app: "other".into(), ..definition("elsewhere", every(10)) };
+    let other = house.create(&node, other);
+    now_or_never(node.pause_app("other", "me".into(), "".into())).unwrap();
+    edit(&node, other, JobMove::Stop(StoppedReason::AppPaused)).unwrap();
+    edit(&node, jobs[3], JobMove::Stop(StoppedReason::Asked)).unwrap();
+    assert_eq!(pause(&house, &node), 3);
+    cut_in_half(&node, &jobs[..1], JobMove::Resume);
+    drop(node);
+
+    let next = house.node();
+    house.until(&[&next], "10:00:10");
+    finish(&house, &next);
+    let states: Vec<JobState> = jobs.iter().map(|job| state(&house, *job)).collect();
+    assert_eq!(states, [JobState::Enabled, JobState::Enabled, JobState::Enabled, ASKED]);
+    assert_eq!(state(&house, other), PAUSED, "its app is paused");
+}
+
+#[test]
+fn a_node_that_goes_on_after_its_caller_has_gone_finishes_too_and_looks_no_more_when_nothing_is_left() {
+    let house = House::new();
+    let node = house.node();
+    now_or_never(house.store.put_app(app("app"), Some(0))).unwrap();
+    let job = house.create(&node, definition("job", every(10)));
+    finish(&house, &node);
+    now_or_never(node.pause_app("app", "me".into(), "".into())).unwrap();
+    finish(&house, &node);
+    assert_eq!(state(&house, job), JobState::Enabled, "a caller may be at it");
+    // The caller is told that nothing is wanted any more after the first page.
+    now_or_never(node.follow_app(&*house.store, "app", true, "me".into(), &|_| false)).unwrap();
+    edit(&node, job, JobMove::Resume).unwrap();
+    let version = |house: &House| now_or_never(house.store.job(job)).unwrap().unwrap().version;
+    finish(&house, &node);
+    assert_eq!(state(&house, job), PAUSED);
+    let before = version(&house);
+    finish(&house, &node);
+    assert_eq!(version(&house), before, "nothing is left, so nothing is written");
 }
