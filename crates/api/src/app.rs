@@ -13,6 +13,7 @@ use punctual_core::model::{ChangeId, Http};
 use punctual_core::registry::Secret;
 use punctual_node::Node;
 use punctual_node::ports::{Browse, Digest, Door, Entropy, Logs};
+use punctual_observe::EventLog;
 use punctual_protocol::Configuration;
 
 use crate::approach::{Approach, Proxies};
@@ -21,11 +22,12 @@ use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
 use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
-use crate::events::EventLog;
 use crate::executors::Executors;
 use crate::forecast::Forecasts;
 use crate::logs::Logbook;
+use crate::others::{AllFigures, Others};
 use crate::problem::Problem;
+use crate::relay::Relays;
 use crate::router::RequestIds;
 use crate::session::Sessions;
 use crate::table::Permission;
@@ -64,6 +66,8 @@ pub struct App {
     pub metrics: Arc<dyn Fn(Load) -> String + Send + Sync>,
     /// Whether this node can do its work, or why not.
     pub is_ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    /// The way to the other nodes.
+    pub others: Arc<dyn Others>,
     /// What other nodes show; none if there are none.
     pub peer_secret: Option<Digest>,
     /// How it behaves.
@@ -150,6 +154,8 @@ pub(crate) struct Front {
     pub(crate) forecasts: Forecasts,
     pub(crate) bulks: Bulks,
     pub(crate) cancels: Cancels,
+    pub(crate) figures: AllFigures,
+    pub(crate) relays: Relays,
 }
 
 impl std::ops::Deref for Front {
@@ -167,13 +173,13 @@ impl Front {
         self.node.now().ok_or_else(unknown)
     }
 
-    /// Whether this is what nodes of this cluster show.
     /// Where a request comes from.
     pub(crate) fn approach(&self, parts: &Parts) -> Approach {
         let Settings { proxies, trusts_loopback, .. } = &self.settings;
         Approach::of(parts.extensions.get().copied(), &parts.headers, proxies, *trusts_loopback)
     }
 
+    /// Whether this is what nodes of this cluster show.
     pub(crate) fn is_peer(&self, shown: &str) -> bool {
         let expected = self.peer_secret.as_ref().map(peer_token);
         expected

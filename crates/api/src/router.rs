@@ -19,7 +19,9 @@ use crate::caller::{Strangers, Tokens};
 use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::forecast::Forecasts;
+use crate::others::AllFigures;
 use crate::problem::Problem;
+use crate::relay::Relays;
 use crate::remainder::Remainder;
 use crate::routes::doors;
 use crate::session::Sessions;
@@ -53,6 +55,8 @@ pub fn router(app: App) -> Result<Router, String> {
         forecasts: Forecasts::default(),
         bulks: Bulks::default(),
         cancels: Cancels::default(),
+        figures: AllFigures::default(),
+        relays: Relays::default(),
     });
     let mut by_path: BTreeMap<&'static str, Vec<Arc<Operation>>> = BTreeMap::new();
     for operation in operations {

@@ -14,6 +14,7 @@ mod jobs;
 mod logs;
 mod many;
 mod pause;
+mod peers;
 mod runs;
 mod schedules;
 mod service;
@@ -61,6 +62,7 @@ pub(crate) fn all() -> Vec<Operation> {
         session::operations(),
         tokens::operations(),
         cluster::operations(),
+        peers::operations(),
         service::operations(),
         connect::operations(),
         doors::operations(),

@@ -1,5 +1,11 @@
-//! What a node tells: figures for whoever scrapes them. Reads events, and never calls back.
+//! What a node tells: metrics for scrapers, events for listeners, and figures for charts. It reads events, and never calls back.
 
+mod events;
 mod metrics;
+mod rollup;
 
+pub use events::{Elsewhere, EventLog, Heard, Told, app_of, job_of};
 pub use metrics::{Figures, Metrics};
+pub use rollup::{
+    BINS, Behind, EndedRun, NodeFigures, RECENT_MAX, Rollup, STEP_MS, Stretches, Tally, together,
+};

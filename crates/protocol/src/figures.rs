@@ -29,18 +29,20 @@ pub struct Past {
     pub lag_max_ms: Option<u64>,
 }
 
-/// Runs of the last hours, as counted by the answering node.
+/// Runs of the last hours, as counted by the living nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// The length of an interval.
     pub step_ms: u64,
-    /// Since when the answering node has counted; null if nothing happened yet.
+    /// Since when all nodes that answered have counted; null if nothing happened yet.
     #[schemars(schema_with = "schema::maybe_time")]
     pub since: Option<String>,
     /// The name of the answering node.
     pub node: String,
-    /// Number of living nodes. What the other nodes did is not counted here.
+    /// Number of living nodes.
     pub nodes: u64,
+    /// Names of the nodes that did not answer within a second; their runs are not counted here.
+    pub missing: Vec<String>,
     /// All intervals, oldest first; the last one is the current one.
     pub buckets: Vec<Past>,
 }

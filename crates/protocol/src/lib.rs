@@ -12,6 +12,7 @@ mod figures;
 mod glue;
 mod job;
 pub mod native;
+mod peers;
 mod problem;
 mod run;
 mod schedule;
@@ -38,6 +39,10 @@ pub use job::{
     After, Backfilled, Body, Delivery, Executor, Http, Job, JobByName, JobDraft, JobPage, JobPatch, JobPlan,
     JobStats, Misfire, MisfirePolicy, NewJob, RecentRun, Retry, Revision, Revisions, RunNow, Target, When,
     Window,
+};
+pub use peers::{
+    EVENTS_PATH, FIGURES_PATH, PeerEnded, PeerEvent, PeerFigures, PeerFiguresAsked, PeerLoad, PeerSaid,
+    PeerStretches, PeerTally,
 };
 pub use problem::{FieldError, Problem};
 pub use run::{
@@ -76,16 +81,18 @@ pub struct Stats {
     pub failed: u64,
     /// Runs that were cancelled or skipped.
     pub not_run: u64,
-    /// Runs that the answering node has loaded and not started; null for a token of some apps.
+    /// Runs that the nodes have loaded and not started; null for a token of some apps.
     pub loaded: Option<u64>,
-    /// Attempts that the answering node has in flight; null for a token of some apps.
+    /// Attempts that the nodes have in flight; null for a token of some apps.
     pub running: Option<u64>,
-    /// Shards that the answering node holds; null for a token of some apps.
+    /// Shards that the nodes hold; null for a token of some apps.
     pub shards: Option<u64>,
-    /// Runs of the answering node's shards that are due and not started; null for a token of some apps.
+    /// Runs that are due and not started, on all nodes; null for a token of some apps.
     pub due: Option<u64>,
     /// How long the oldest of those runs has been due; null if there is none, and if `due` is null.
     pub oldest_due_ms: Option<u64>,
+    /// Names of living nodes that did not answer within a second: what they have in hand is not in the figures.
+    pub missing: Vec<String>,
     /// The cluster's time.
     pub now: String,
 }

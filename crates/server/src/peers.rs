@@ -1,5 +1,5 @@
-//! The way to the other nodes: hints over HTTP, gathered while one message is on its way and sent with the next. Whatever
-//! does not arrive is found by the other node itself, only later.
+//! The way to the other nodes over HTTP: hints, gathered while one message is on its way and sent with the next, and questions.
+//! A hint that does not arrive is found by the other node itself, only later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Full;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use punctual_api::Others;
 use punctual_core::model::{NodeId, RunId, ShardId, Text};
 use punctual_dispatch::stream::{Dial, Line, PeerSocket};
 use punctual_node::ports::{Hint, NodeRow, Peers};
@@ -277,20 +280,92 @@ impl Carrier {
         let answer = line.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status();
         // The line is used again only when the whole answer was read.
-        http_body_util::BodyExt::collect(answer.into_body()).await.map_err(|error| error.to_string())?;
+        answer.into_body().collect().await.map_err(|error| error.to_string())?;
         if status.is_success() { Ok(()) } else { Err(format!("it answered {status}")) }
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
-        let stream = reach(&self.letterbox.address, &self.secured).await?;
-        let (line, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        tokio::spawn(async move {
-            // It ends with the line, and whoever uses the line hears why.
-            let _ = connection.await;
-        });
-        Ok(line)
+        connect(&self.letterbox.address, &self.secured).await
     }
 }
+
+async fn connect(address: &Url, secured: &TlsConnector) -> Result<SendRequest<Full<Bytes>>, String> {
+    let stream = reach(address, secured).await?;
+    let (line, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        // It ends with the line, and the request that uses the line fails with the reason.
+        let _ = connection.await;
+    });
+    Ok(line)
+}
+
+/// Asks other nodes, each question over a connection of its own: they are few.
+pub(crate) struct Questions {
+    token: String,
+    secured: TlsConnector,
+}
+
+impl Questions {
+    pub(crate) fn new(token: String, secured: TlsConnector) -> Questions {
+        Questions { token, secured }
+    }
+
+    /// Sends a request, and gives the body of a good answer.
+    async fn call(
+        &self,
+        address: &str,
+        path: &str,
+        request: http::request::Builder,
+        body: Bytes,
+    ) -> Result<Incoming, String> {
+        let address = Url::parse(address).map_err(|error| error.to_string())?;
+        let mut line = connect(&address, &self.secured).await?;
+        let request = request
+            .uri(format!("{}{path}", address.path().trim_end_matches('/')))
+            .header(header::HOST, address.authority())
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
+            .body(Full::new(body))
+            .map_err(|error| error.to_string())?;
+        let answer = line.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        if status.is_success() { Ok(answer.into_body()) } else { Err(format!("it answered {status}")) }
+    }
+}
+
+#[async_trait]
+impl Others for Questions {
+    async fn ask(&self, address: &str, path: &str, body: Bytes, max: usize) -> Result<Bytes, String> {
+        let request =
+            Request::builder().method(Method::POST).header(header::CONTENT_TYPE, "application/json");
+        let answer = self.call(address, path, request, body).await?;
+        let answer = Limited::new(answer, max).collect().await.map_err(|error| error.to_string())?;
+        Ok(answer.to_bytes())
+    }
+
+    async fn listen(&self, address: &str, path: &str, last_id: Option<&str>) -> Result<Body, String> {
+        let mut request = Request::builder().method(Method::GET);
+        if let Some(last_id) = last_id {
+            request = request.header("last-event-id", last_id);
+        }
+        Ok(Body::new(self.call(address, path, request, Bytes::new()).await?))
+    }
+}
+
+/// There are no other nodes.
+pub(crate) struct NoOthers;
+
+#[async_trait]
+impl Others for NoOthers {
+    async fn ask(&self, _: &str, _: &str, _: Bytes, _: usize) -> Result<Bytes, String> {
+        Err(ALONE.into())
+    }
+
+    async fn listen(&self, _: &str, _: &str, _: Option<&str>) -> Result<Body, String> {
+        Err(ALONE.into())
+    }
+}
+
+const ALONE: &str = "there is no other node";
 
 /// A connection to the node at an address.
 async fn reach(address: &Url, secured: &TlsConnector) -> Result<Box<dyn Line>, String> {

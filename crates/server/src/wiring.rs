@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
-use punctual_api::{App, EventLog, Logbook, peer_token};
+use punctual_api::{App, Logbook, Others, peer_token};
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
@@ -15,7 +15,7 @@ use punctual_node::ports::{
     Browse, Digest, Door, Entropy, FiredMark, Heard, Hint, Logs, NodeRow, Peers, Unmarked,
 };
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
-use punctual_observe::{Figures, Metrics};
+use punctual_observe::{EventLog, Figures, Metrics};
 use punctual_store::postgres::PostgresPeers;
 use punctual_store::redis::{Redis, RedisPeers};
 use tokio::runtime::Handle;
@@ -34,7 +34,7 @@ use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
 use crate::operators::OperatorLog;
-use crate::peers::{self, Post};
+use crate::peers::{self, NoOthers, Post, Questions};
 
 /// A node with everything around it, ready to run.
 pub(crate) struct House {
@@ -144,6 +144,7 @@ pub(crate) fn build(
             })
         },
         is_ready: Arc::new(move || is_ready(&node, &footing)),
+        others: others(config, place)?,
         peer_secret: place.peer_secret,
         settings: punctual_api::Settings {
             payload_max: config.payload,
@@ -188,7 +189,6 @@ pub(crate) async fn forget_answers(
     }
 }
 
-/// What time it is: for the cluster, or for this machine as long as the cluster was not heard.
 /// Finishes pauses of apps that a crash, or a store that did not answer, cut in half.
 pub(crate) async fn finish_pauses(
     rounds: Arc<Rounds>,
@@ -204,6 +204,7 @@ pub(crate) async fn finish_pauses(
     }
 }
 
+/// What time it is: for the cluster, or for this machine as long as the cluster was not heard.
 pub(crate) type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 fn cluster_now(rounds: &Arc<OnceLock<Arc<Rounds>>>) -> Now {
@@ -240,6 +241,13 @@ fn peers(
         }
     });
     Ok(RedisPeers::new(Arc::clone(redis), place.address.clone(), heed, peers))
+}
+
+/// The way to ask the other nodes, if there may be any.
+fn others(config: &Config, place: &Place) -> Result<Arc<dyn Others>, String> {
+    let Some(secret) = &place.peer_secret else { return Ok(Arc::new(NoOthers)) };
+    let secured = trust::connector(config.authorities.as_deref())?;
+    Ok(Arc::new(Questions::new(peer_token(secret), secured)))
 }
 
 /// A clock that differs by more from the cluster's is worth a word.

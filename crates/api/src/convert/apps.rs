@@ -11,22 +11,26 @@ use tokio::time::Instant;
 /// How many jobs are remembered.
 const REMEMBERED_MAX: usize = 50_000;
 
+/// How long a name is believed: another node may have changed it.
+const BELIEVED: Duration = Duration::from_secs(30);
+
 /// The apps of jobs, deleted ones too.
 #[derive(Default)]
-pub(crate) struct AppNames(Mutex<BTreeMap<JobId, Arc<str>>>);
+pub(crate) struct AppNames(Mutex<BTreeMap<JobId, (Instant, Arc<str>)>>);
 
 impl AppNames {
     /// The app of a job as it was when it was last looked up; for what is shown, not for what is decided.
     pub(crate) async fn get(&self, browse: &dyn Browse, job: JobId) -> Result<Option<Arc<str>>, StoreError> {
-        if let Some(app) = self.known().get(&job) {
-            return Ok(Some(Arc::clone(app)));
+        let known = self.known().get(&job).cloned();
+        if let Some((_, app)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
+            return Ok(Some(app));
         }
         let Some(app) = look_up(browse, job).await? else { return Ok(None) };
         let mut known = self.known();
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }
-        known.insert(job, Arc::clone(&app));
+        known.insert(job, (Instant::now(), Arc::clone(&app)));
         Ok(Some(app))
     }
 
@@ -35,13 +39,15 @@ impl AppNames {
         self.known().remove(&job);
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, Arc<str>>> {
+    /// Jobs may have been changed on other nodes unheard.
+    pub(crate) fn forget_all(&self) {
+        self.known().clear();
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, (Instant, Arc<str>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-
-/// How long a name is believed: another node may have changed it.
-const BELIEVED: Duration = Duration::from_secs(30);
 
 /// What jobs are called, for rows that show it.
 #[derive(Default)]

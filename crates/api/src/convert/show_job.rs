@@ -7,13 +7,13 @@ use punctual_core::model::{Child, Definition, Delivery, Job, JobId, JobState, Wh
 use punctual_core::policy::Retry;
 use punctual_core::policy::misfire::Policy;
 use punctual_node::ports::{Browse, Counts, JobView, Revision, StoreError};
+use punctual_observe::EndedRun;
 use punctual_protocol as wire;
 use punctual_protocol::Span;
 use serde_json::{Value, json};
 
 use super::upcoming::upcoming;
 use super::{run, schedule, target, window};
-use crate::ledger::Ended;
 
 /// `app/name` of jobs that others come after.
 pub(crate) type Names = BTreeMap<JobId, String>;
@@ -40,7 +40,7 @@ pub(crate) fn show(
     names: &Names,
     zones: &Zones,
     now: Timestamp,
-    recent: &[Ended],
+    recent: &[EndedRun],
 ) -> wire::Job {
     let compiled = compile(&view.definition, zones, now);
     let Counts { failed, consecutive_failures, last_outcome, last_success, .. } = &view.counts;
@@ -65,7 +65,7 @@ pub(crate) fn show(
     }
 }
 
-fn recent_run(ended: &Ended) -> wire::RecentRun {
+fn recent_run(ended: &EndedRun) -> wire::RecentRun {
     wire::RecentRun {
         run: ended.run.0,
         state: run::state(ended.outcome.into()),
@@ -75,7 +75,7 @@ fn recent_run(ended: &Ended) -> wire::RecentRun {
 }
 
 /// How long so many of a hundred took at most; none if nothing is known of any.
-fn duration_ms(recent: &[Ended], percent: usize) -> Option<u64> {
+fn duration_ms(recent: &[EndedRun], percent: usize) -> Option<u64> {
     let mut known: Vec<u32> = recent.iter().filter_map(|ended| ended.took_ms).collect();
     known.sort_unstable();
     let place = (known.len() * percent).div_ceil(100).saturating_sub(1);
@@ -233,13 +233,13 @@ mod tests {
 
     #[test]
     fn the_last_runs_are_shown_with_how_long_they_take() {
-        let ended = |run: u64, outcome, took_ms| Ended {
+        let ended = |run: u64, outcome, took_ms| EndedRun {
             run: RunId(run),
             outcome,
             at: Timestamp::from_millis(0),
             took_ms,
         };
-        let mut recent: Vec<Ended> =
+        let mut recent: Vec<EndedRun> =
             (1..=20).map(|run| ended(run, Outcome::Succeeded, Some(run as u32 * 10))).collect();
         let now = Timestamp::from_millis(0);
         let shown = show(&view(JobState::Enabled), &Names::new(), &Zones::bundled(), now, &recent);

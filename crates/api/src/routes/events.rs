@@ -7,18 +7,20 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{StatusCode, header};
 use punctual_core::event::Event;
+use punctual_core::model::JobId;
+use punctual_observe::{Heard, Told, app_of, job_of};
 use punctual_protocol::Role;
 use tokio::sync::mpsc::Sender;
 
 use crate::app::Front;
 use crate::caller::Caller;
 use crate::credential::OVER;
-use crate::events::{Told, app_of, job_of, show};
+use crate::events::show;
 use crate::stream::{self, sent_event};
 use crate::table::{Answer, Call, Operation, Permission};
 
 /// How many events go out in one piece.
-const PIECE: usize = 256;
+pub(super) const PIECE: usize = 256;
 
 /// How long a connection is silent at most.
 const BEAT: Duration = Duration::from_secs(15);
@@ -28,8 +30,8 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/api/v1/events", "listen", |front, call| Box::pin(listen(front, call)))
             .about(
                 "events",
-                "Streams what happens as server-sent events. Last-Event-ID goes on where a connection was cut; a `reset` \
-                 event says that some were missed.",
+                "Streams what happens on all nodes as server-sent events. Last-Event-ID goes on where a connection was cut; \
+                 a `reset` event says that some were missed.",
             )
             .needs(Permission::Role(Role::Viewer))
             .resumed()
@@ -42,26 +44,35 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
     let last = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
     let resumed = last.map(|last| front.events.after(last));
     let place = front.budgets.stream(call.caller.id)?;
+    // Before the answer: what its caller reads after that is as old as the first event.
+    let listening = front.relays.listen(&front).await;
+    let first = front.events.now();
     let (pieces, body) = stream::open(4);
     tokio::spawn(async move {
         let Call { caller, credential, .. } = call;
         tokio::select! {
-            () = tell(&front, &caller, resumed, &pieces) => {}
+            () = tell(&front, &caller, resumed, first, &pieces) => {}
             // The comment says why; opening the stream again is refused with the reason.
             () = credential.over(&front, &caller) => {
                 let _ = pieces.try_send(Bytes::from(format!(": {OVER}\n\n")));
             }
         }
-        drop(place);
+        drop((place, listening));
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream")];
     Ok((StatusCode::OK, headers, body).into_response())
 }
 
 /// Tells a listener everything, until it hangs up or the node stops.
-async fn tell(front: &Front, caller: &Caller, resumed: Option<Option<u64>>, pieces: &Sender<Bytes>) {
+async fn tell(
+    front: &Front,
+    caller: &Caller,
+    resumed: Option<Option<u64>>,
+    first: u64,
+    pieces: &Sender<Bytes>,
+) {
     let mut news = front.events.listen();
-    let mut place = resumed.flatten().unwrap_or_else(|| front.events.now());
+    let mut place = resumed.flatten().unwrap_or(first);
     let hello = if resumed == Some(None) { reset(front, place) } else { String::new() };
     if pieces.send(Bytes::from(format!("retry: 2000\n\n{hello}"))).await.is_err() {
         return;
@@ -97,27 +108,38 @@ fn reset(front: &Front, place: u64) -> String {
 
 async fn piece(front: &Front, caller: &Caller, told: &Told) -> String {
     let mut piece = if told.is_reset { reset(front, told.next) } else { String::new() };
-    for (number, at, event) in &told.events {
-        if may_hear(front, caller, event).await {
-            let (name, data) = show(event, *at);
-            piece.push_str(&sent_event(Some(&front.events.id(*number)), name, &data.to_string()));
+    for (number, heard) in &told.events {
+        match heard {
+            Heard::Here(at, event) if may_hear(front, caller, event).await => {
+                let (name, data) = show(event, *at);
+                piece.push_str(&sent_event(Some(&front.events.id(*number)), name, &data.to_string()));
+            }
+            Heard::Elsewhere(event) if reaches(front, caller, event.app.as_deref(), event.job).await => {
+                piece.push_str(&sent_event(Some(&front.events.id(*number)), &event.name, &event.data));
+            }
+            Heard::Gap => piece.push_str(&reset(front, number + 1)),
+            Heard::Here(..) | Heard::Elsewhere(_) => {}
         }
     }
     piece
 }
 
-/// Whether the caller reaches the job that an event is about. What says no job is for those who reach all of them.
 async fn may_hear(front: &Front, caller: &Caller, event: &Event) -> bool {
+    if let Event::JobChanged { job, .. } = event {
+        front.apps.forget(*job);
+    }
+    reaches(front, caller, app_of(event), job_of(event)).await
+}
+
+/// Whether the caller reaches what an event is about. What says no app and no job is for those who reach all of them.
+async fn reaches(front: &Front, caller: &Caller, app: Option<&str>, job: Option<JobId>) -> bool {
     if caller.reaches_all() {
         return true;
     }
-    if let Some(app) = app_of(event) {
+    if let Some(app) = app {
         return caller.reaches(app);
     }
-    let Some(job) = job_of(event) else { return false };
-    if matches!(event, Event::JobChanged { .. }) {
-        front.apps.forget(job);
-    }
+    let Some(job) = job else { return false };
     let app = front.apps.get(&*front.browse, job).await;
     app.is_ok_and(|app| app.is_some_and(|app| caller.reaches(&app)))
 }

@@ -8,13 +8,14 @@ use calendar::Timestamp;
 use http::{StatusCode, header};
 use punctual_core::model::JobId;
 use punctual_node::ports::{JobFilter, JobView, REVISIONS_MAX, RunFilter};
-use punctual_protocol::{Job, JobPage, JobStats, Revisions, Role};
+use punctual_observe::{Behind, EndedRun};
+use punctual_protocol::{Job, JobPage, JobStats, PeerFiguresAsked, Revisions, Role};
 
 use super::{TAG, etag, job, json, ok};
 use crate::app::Front;
 use crate::convert::show_job::{self, names_for};
 use crate::cursor;
-use crate::ledger::Behind;
+use crate::others::Gathered;
 use crate::problem::Problem;
 use crate::query::{CURSOR, Kind, LIMIT, Param};
 use crate::table::{Answer, Call, Operation, Permission};
@@ -77,7 +78,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn get(front: Arc<Front>, call: Call) -> Answer {
     let view = job(&front, &call).await?;
-    shown(&front, StatusCode::OK, &view).await
+    shown_by_all(&front, &view).await
 }
 
 async fn get_named(front: Arc<Front>, call: Call) -> Answer {
@@ -85,7 +86,7 @@ async fn get_named(front: Arc<Front>, call: Call) -> Answer {
     let (app, name) = (place("app"), place("name"));
     let view = front.browse.job_named(&app, &name).await?.filter(|_| call.caller.reaches(&app));
     let view = view.ok_or_else(|| Problem::not_found(format!("job {app}/{name}")))?;
-    shown(&front, StatusCode::OK, &view).await
+    shown_by_all(&front, &view).await
 }
 
 async fn list(front: Arc<Front>, call: Call) -> Answer {
@@ -108,8 +109,9 @@ async fn list(front: Arc<Front>, call: Call) -> Answer {
     let names = names_for(&*front.browse, views.iter().map(|view| &view.definition)).await?;
     let now = front.now()?;
     catch_up(&front, now).await;
-    let ledger = front.events.ledger();
-    let show = |view: &JobView| show_job::show(view, &names, &front.zones, now, &ledger.recent(view.id));
+    let recent = Recent::of(&front, views.iter().map(|view| view.id)).await;
+    let show =
+        |view: &JobView| show_job::show(view, &names, &front.zones, now, &recent.runs(&front, view.id));
     Ok(ok(&JobPage { items: views.iter().map(show).collect(), next_cursor, total }))
 }
 
@@ -134,27 +136,41 @@ async fn by_next_fire(front: &Front, call: &Call, filter: &JobFilter) -> Result<
 const BEGINNING_PAGES: usize = 5;
 const PAGE: usize = 1_000;
 
-/// How often that is done where there are other nodes.
+/// How often that is done where there are other nodes: one that is gone tells no figures any more.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(10);
 
 /// How long an answer waits for it.
 const CATCH_UP_WITHIN: Duration = Duration::from_millis(30);
 
-/// Lets the ledger learn of the latest runs that it did not see end. An answer does not wait long for that: what comes
+/// The last runs of some jobs, on all nodes.
+struct Recent(Arc<Gathered>);
+
+impl Recent {
+    async fn of(front: &Front, jobs: impl Iterator<Item = JobId>) -> Recent {
+        let jobs = jobs.map(|job| job.0).collect();
+        Recent(front.figures.gather(front, PeerFiguresAsked { stretches: None, jobs }).await)
+    }
+
+    fn runs(&self, front: &Front, job: JobId) -> Vec<EndedRun> {
+        self.0.recent(job, front.events.rollup().recent(job))
+    }
+}
+
+/// Lets the rollup learn of the latest runs that it did not see end. An answer does not wait long for that: what comes
 /// too late is in the next.
 pub(super) async fn catch_up(front: &Arc<Front>, now: Timestamp) {
     let has_others = front.node.nodes().len() > 1;
-    let Some(behind) = front.events.ledger().is_behind(now, has_others, CATCH_UP_EVERY) else { return };
+    let Some(behind) = front.events.rollup().is_behind(now, has_others, CATCH_UP_EVERY) else { return };
     let front = Arc::clone(front);
     let reading = tokio::spawn(async move {
         let (filter, mut before) = (RunFilter { to: Some(now), ..RunFilter::default() }, None);
         let pages = if behind == Behind::Beginning { BEGINNING_PAGES } else { 1 };
         for _ in 0..pages {
             let Ok(page) = front.browse.run_list(&filter, before, PAGE).await else { return };
-            let ledger = front.events.ledger();
+            let rollup = front.events.rollup();
             page.items.iter().for_each(|run| match behind {
-                Behind::Beginning => ledger.restore(run),
-                Behind::Others => ledger.take_run(run),
+                Behind::Beginning => rollup.restore(run),
+                Behind::Others => rollup.take_run(run),
             });
             before = page.next;
             if before.is_none() {
@@ -183,10 +199,25 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&show_job::stats(&front.browse.counts(Some(view.id)).await?)))
 }
 
+/// A job with its last runs on all nodes.
+async fn shown_by_all(front: &Front, view: &JobView) -> Result<Response, Problem> {
+    let recent = Recent::of(front, std::iter::once(view.id)).await;
+    answer(front, StatusCode::OK, view, &recent.runs(front, view.id)).await
+}
+
+/// A job that was just written, with what this node knows of its last runs: other nodes are not asked for every write.
 pub(super) async fn shown(front: &Front, status: StatusCode, view: &JobView) -> Result<Response, Problem> {
+    answer(front, status, view, &front.events.rollup().recent(view.id)).await
+}
+
+async fn answer(
+    front: &Front,
+    status: StatusCode,
+    view: &JobView,
+    recent: &[EndedRun],
+) -> Result<Response, Problem> {
     let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
-    let recent = front.events.ledger().recent(view.id);
-    let shown = show_job::show(view, &names, &front.zones, front.now()?, &recent);
+    let shown = show_job::show(view, &names, &front.zones, front.now()?, recent);
     let mut response = json(status, &shown);
     response.headers_mut().insert(header::ETAG, etag(view.version).try_into().expect("a tag is plain text"));
     Ok(response)

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_node::ports::{Counts, JobFilter};
-use punctual_protocol::{Forecast, History, Past, Role, Stats};
+use punctual_observe::{STEP_MS, Stretches, Tally, together};
+use punctual_protocol::{Forecast, History, Past, PeerFiguresAsked, PeerLoad, Role, Stats};
 
 use super::jobs::catch_up;
 use super::ok;
 use crate::app::Front;
 use crate::forecast;
-use crate::ledger::{STEP_MS, Step};
+use crate::others::{self, tell_stretches};
 use crate::problem::Problem;
 use crate::query::{Kind, Param};
 use crate::table::{Answer, Call, Operation, Permission};
@@ -26,12 +27,15 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("/api/v1/stats", "getStats", |front, call| Box::pin(stats(front, call)))
             .about(
                 "stats",
-                "Counts jobs and runs, and says what this node has in hand if the token reaches all apps.",
+                "Counts jobs and runs, and says what the nodes have in hand if the token reaches all apps.",
             )
             .needs(Permission::Role(Role::Viewer))
             .answers::<Stats>(200, "The figures."),
         Operation::get("/api/v1/stats/history", "getHistory", |front, call| Box::pin(history(front, call)))
-            .about("stats", "Says what has become of runs in the last hours, as far as this node saw it.")
+            .about(
+                "stats",
+                "Says what has become of runs in the last hours, as far as the nodes that live saw it.",
+            )
             .needs(Permission::Whole(Role::Viewer))
             .query(&[HOURS])
             .answers::<History>(200, "Stretches of time, the oldest first."),
@@ -53,7 +57,11 @@ async fn history(front: Arc<Front>, call: Call) -> Answer {
     let step = STEPS.into_iter().find(|step| count(*step) <= STRETCHES_MAX).unwrap_or(24);
     let now = front.now()?;
     catch_up(&front, now).await;
-    let (since, steps) = front.events.ledger().history(now, step, count(step));
+    let stretches = Stretches::until(now, step, count(step));
+    let asked = PeerFiguresAsked { stretches: Some(tell_stretches(stretches)), jobs: vec![] };
+    let gathered = front.figures.gather(&front, asked).await;
+    let own = front.events.rollup().figures(stretches);
+    let (since, tallies) = together(gathered.figures.iter().cloned().chain([own]).collect());
     let nodes = front.node.nodes();
     let own = nodes.iter().find(|node| node.is_self);
     Ok(ok(&History {
@@ -61,22 +69,23 @@ async fn history(front: Arc<Front>, call: Call) -> Answer {
         since: since.map(|at| at.to_string()),
         node: own.map(|node| node.name.to_string()).unwrap_or_default(),
         nodes: nodes.len() as u64,
-        buckets: steps.iter().map(|(at, step)| past(*at, step)).collect(),
+        missing: gathered.missing.clone(),
+        buckets: stretches.begins().zip(&tallies).map(|(at, tally)| past(at, tally)).collect(),
     }))
 }
 
-fn past(at: Timestamp, step: &Step) -> Past {
-    let lag_p50_ms = step.lag_ms(50);
+fn past(at: Timestamp, tally: &Tally) -> Past {
+    let lag_p50_ms = tally.lag_ms(50);
     Past {
         at: at.to_string(),
-        succeeded: step.succeeded,
-        failed: step.failed,
-        not_run: step.not_run,
-        sent: step.sent,
-        late: step.late,
+        succeeded: tally.succeeded,
+        failed: tally.failed,
+        not_run: tally.not_run,
+        sent: tally.sent,
+        late: tally.late,
         lag_p50_ms,
-        lag_p99_ms: step.lag_ms(99),
-        lag_max_ms: lag_p50_ms.map(|_| step.lag_max_ms),
+        lag_p99_ms: tally.lag_ms(99),
+        lag_max_ms: lag_p50_ms.map(|_| tally.lag_max_ms),
     }
 }
 
@@ -93,23 +102,44 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
         true => front.browse.counts(None).await?,
         false => counts_of(&front, &filter).await?,
     };
-    let (loaded, running) = front.node.load_figures();
-    let backlog = call.caller.reaches_all().then(|| front.node.backlog());
-    // What the node has in hand is everybody's.
-    let of_all = |figure: usize| call.caller.reaches_all().then_some(figure as u64);
+    // What the nodes have in hand belongs to all apps.
+    let of_all = match call.caller.reaches_all() {
+        true => Some(Loads::of(&front).await),
+        false => None,
+    };
+    let figure = |one: fn(&PeerLoad) -> u64| {
+        of_all.as_ref().map(|loads| loads.items.iter().map(one).fold(0, u64::saturating_add))
+    };
     Ok(ok(&Stats {
         jobs,
         jobs_enabled,
         succeeded: counts.succeeded,
         failed: counts.failed,
         not_run: counts.not_run,
-        loaded: of_all(loaded),
-        running: of_all(running),
-        shards: of_all(front.node.shards_held()),
-        due: backlog.map(|backlog| backlog.due),
-        oldest_due_ms: backlog.and_then(|backlog| backlog.oldest).map(|age| age.as_millis() as u64),
+        loaded: figure(|load| load.loaded),
+        running: figure(|load| load.running),
+        shards: figure(|load| load.shards),
+        due: figure(|load| load.due),
+        oldest_due_ms: of_all
+            .as_ref()
+            .and_then(|loads| loads.items.iter().filter_map(|load| load.oldest_due_ms).max()),
+        missing: of_all.map(|loads| loads.missing).unwrap_or_default(),
         now: front.now()?.to_string(),
     }))
+}
+
+/// What each node has in hand, and which did not say.
+struct Loads {
+    items: Vec<PeerLoad>,
+    missing: Vec<String>,
+}
+
+impl Loads {
+    async fn of(front: &Front) -> Loads {
+        let gathered = front.figures.gather(front, PeerFiguresAsked::default()).await;
+        let items = gathered.loads.iter().copied().chain([others::load(front)]).collect();
+        Loads { items, missing: gathered.missing.clone() }
+    }
 }
 
 /// What has become of the runs of some jobs.

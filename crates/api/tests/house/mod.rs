@@ -15,15 +15,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
+use bytes::Bytes;
 use calendar::{Timestamp, Zones};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
-use punctual_api::{App, EventLog, Settings, digest, router};
+use punctual_api::{App, Others, Settings, digest, router};
 use punctual_core::model::*;
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::*;
 use punctual_node::{Node, Ports};
+use punctual_observe::EventLog;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -49,7 +51,9 @@ fn silent<T>() -> Result<T, StoreError> {
     Err(StoreError::Unknown("nobody answers".into()))
 }
 
-struct House;
+/// The store, and the nodes that live beside this one.
+#[derive(Default)]
+struct House(Vec<NodeRow>);
 
 impl Clock for House {
     fn boot(&self) -> Boot {
@@ -80,7 +84,8 @@ impl Peers for House {
 impl Store for House {
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
         let Renewal { node, name, address, .. } = renewal;
-        let nodes = vec![NodeRow { node, name, address, expires_at: Timestamp::MAX }];
+        let mut nodes = vec![NodeRow { node, name, address, expires_at: Timestamp::MAX }];
+        nodes.extend(self.0.iter().cloned());
         let (shards, changes, arrivals) = (vec![], vec![], vec![]);
         Ok(Renewed { now: now(), nodes, shards, changes, latest: ChangeId(0), arrivals })
     }
@@ -516,17 +521,54 @@ pub(crate) async fn open_before(
     doorman: &Arc<Doorman>,
     set: impl FnOnce(&mut Settings),
 ) -> Router {
+    build(crew, doorman, Arc::new(Alone), vec![], EventLog::new(), set).await
+}
+
+/// The front door of a node with others beside it, which are called by their addresses.
+pub(crate) async fn open_among(names: &[&'static str], others: Arc<dyn Others>, events: &EventLog) -> Router {
+    let row = |(number, name): (u128, &&'static str)| NodeRow {
+        node: NodeId(number),
+        name: (*name).into(),
+        address: (*name).into(),
+        expires_at: Timestamp::MAX,
+    };
+    let nodes = (1..).zip(names).map(row).collect();
+    let crew = Crew::with(vec![view(APP, None)]);
+    build(&crew, &Arc::default(), others, nodes, events.clone(), |_| {}).await
+}
+
+/// A node without others has nobody to ask.
+struct Alone;
+
+#[async_trait]
+impl Others for Alone {
+    async fn ask(&self, _: &str, _: &str, _: Bytes, _: usize) -> Result<Bytes, String> {
+        unreachable!("there is no other node")
+    }
+    async fn listen(&self, _: &str, _: &str, _: Option<&str>) -> Result<Body, String> {
+        unreachable!("there is no other node")
+    }
+}
+
+async fn build(
+    crew: &Arc<Crew>,
+    doorman: &Arc<Doorman>,
+    others: Arc<dyn Others>,
+    nodes: Vec<NodeRow>,
+    events: EventLog,
+    set: impl FnOnce(&mut Settings),
+) -> Router {
     let mut settings = Settings { payload_max: 100, body_max: 2_000, ..Settings::default() };
     set(&mut settings);
     let entropy = Arc::new(Counter(7.into()));
     let ports = Ports {
-        clock: Arc::new(House),
+        clock: Arc::new(House::default()),
         entropy: Arc::clone(&entropy) as _,
-        store: Arc::new(House),
-        apps: Arc::new(House),
-        records: Arc::new(House),
-        dispatch: Arc::new(House),
-        peers: Arc::new(House),
+        store: Arc::new(House(nodes)),
+        apps: Arc::new(House::default()),
+        records: Arc::new(House::default()),
+        dispatch: Arc::new(House::default()),
+        peers: Arc::new(House::default()),
         fired: Arc::new(punctual_node::ports::Unmarked),
     };
     let zones = Arc::new(Zones::bundled());
@@ -535,7 +577,7 @@ pub(crate) async fn open_before(
     assert!(node.now().is_some(), "the node knows the time");
     router(App {
         node,
-        browse: Arc::new(House),
+        browse: Arc::new(House::default()),
         door: Arc::clone(doorman) as _,
         logs: Arc::clone(crew) as _,
         executors: Arc::clone(crew) as _,
@@ -544,10 +586,11 @@ pub(crate) async fn open_before(
         nudge: Arc::new(|| {}),
         check_target: Arc::new(|_| vec![]),
         metrics: Arc::new(|_| String::new()),
+        others,
         peer_secret: Some([7; 32]),
         is_ready: Arc::new(|| Ok(())),
         settings,
-        events: EventLog::new(),
+        events,
     })
     .unwrap()
 }

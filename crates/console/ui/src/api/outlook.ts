@@ -68,13 +68,16 @@ export interface Past {
 export interface Review {
   stepMs: number;
   slots: Past[];
-  /** From when on it knows everything: when the node that answers was started. */
+  /** From when on it knows everything: when the youngest of the nodes was started. */
   since: number;
+  /** The nodes that did not answer. */
+  missing: string[];
 }
 
 interface HistoryBody {
   step_ms: number;
   since: string;
+  missing?: string[];
   buckets: { at: string; succeeded: number; failed: number; not_run: number; late: number; lag_p50_ms: number | null; lag_max_ms: number | null }[];
 }
 
@@ -93,5 +96,5 @@ function asReported(told: HistoryBody): Review {
   const slots = told.buckets.map((one): Past => ({
     at: Date.parse(one.at), succeeded: one.succeeded, failed: one.failed, notRun: one.not_run, late: one.late, lagP50: one.lag_p50_ms, lagMax: one.lag_max_ms,
   }));
-  return { stepMs: told.step_ms, slots, since: Date.parse(told.since) };
+  return { stepMs: told.step_ms, slots, since: Date.parse(told.since), missing: told.missing ?? [] };
 }

@@ -217,13 +217,15 @@ export interface Stats {
   succeeded: number;
   failed: number;
   not_run: number;
-  /** These are the node's that answers, and not for tokens of single apps. */
+  /** These are the figures of all nodes that answered, and not for tokens of single apps. */
   loaded: number | null;
   running: number | null;
   shards: number | null;
   /** Runs that are due and not started, and for how long the oldest of them has been due. */
   due?: number | null;
   oldest_due_ms?: number | null;
+  /** The nodes that did not answer. */
+  missing?: string[];
   now: string;
 }
 

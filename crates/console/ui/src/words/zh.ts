@@ -603,10 +603,7 @@ export const zh = {
   "{n} of {all} jobs are enabled": "{all} 个任务中 {n} 个已启用",
   "Show runs": "查看运行",
   "this node": "当前节点",
-  "on {node} (1 of {n} nodes)": "{node} 的数据（共 {n} 个节点）",
-  "What runs, waits and was late, and the charts, are the figures of {node} alone. The other nodes show theirs:":
-    "正在运行、等待、延迟的数量以及图表仅为 {node} 的数据。其他节点的数据见：",
-  "It advertises no address": "该节点未公布地址",
+  "Figures without {nodes}: no answer within a second.": "数据不含 {nodes}：一秒内未应答。",
   "Its next runs stay as they are.": "后续运行时间不变。",
 } as const;
 

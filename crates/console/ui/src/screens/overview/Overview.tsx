@@ -16,7 +16,7 @@ import { left } from "../../time/words";
 import { many, number, t } from "../../words";
 import { NoJobs } from "../jobs/NoJobs";
 import { LagChart, OutcomeChart } from "./Charts";
-import { OfNode, OtherNodes } from "./cluster";
+import { MissingNodes } from "./missing";
 import { soonest } from "./soonest";
 
 const NEXT = 12;
@@ -29,7 +29,7 @@ export default function Overview() {
   return (
     <Screen crumbs={[{ name: t("Overview") }]}>
       <Tiles />
-      <OtherNodes />
+      <MissingNodes />
       <div className="columns">
         <div className="column">
           <Outcomes />
@@ -70,7 +70,7 @@ const WAITED_LONG_MS = 10_000;
 function Waiting() {
   const stats = useStats();
   const { due, oldest_due_ms: oldest } = stats.data ?? {};
-  // Not for tokens of single apps: it is a figure of the whole node.
+  // Not for tokens of single apps: it is a figure of all of them.
   if (stats.data && typeof due !== "number") return null;
   const isLong = typeof oldest === "number" && oldest > WAITED_LONG_MS;
   return (
@@ -89,7 +89,7 @@ function Outcomes() {
   return (
     <section className="card">
       <div className="card-head">
-        <h2>{t("Outcomes, last 24 hours")}</h2><OfNode />
+        <h2>{t("Outcomes, last 24 hours")}</h2>
         <span className="aside legend">
           <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect className="fill-good" width="10" height="10" rx="2" /></svg>{t("succeeded")}</span>
           <span><svg aria-hidden="true" viewBox="0 0 10 10"><rect fill="url(#hatch)" width="10" height="10" rx="2" /></svg>{t("failed")}</span>
@@ -99,7 +99,7 @@ function Outcomes() {
       <div className="card-body" style={{ display: "grid", gap: 14 }}>
         {review.error ? <Problem error={review.error} /> : null}
         <OutcomeChart review={review.data} />
-        <h3>{t("How late runs began")} <OfNode /></h3>
+        <h3>{t("How late runs began")}</h3>
         <LagChart review={review.data} />
       </div>
     </section>

@@ -1,10 +1,7 @@
 // What the first screen makes of what the server says.
 import { expect, test } from "vitest";
-import type { NodeInfo } from "../../api/types";
-import { clusterOf, consoleOf } from "./cluster";
+import { namesOf } from "./missing";
 import { soonest } from "./soonest";
-
-const node = (name: string, is_self = false, address = ""): NodeInfo => ({ node: `${name}-id`, name, address, shards: 1, is_self, state: "active" });
 
 test("jobs are in the order of their next fire times, whatever came last from the server", () => {
   const job = (id: number, next_fire_time: string | null, enabled = true) => ({ id, next_fire_time, enabled });
@@ -12,15 +9,7 @@ test("jobs are in the order of their next fire times, whatever came last from th
   expect(soonest(jobs).map((one) => one.id)).toEqual([5, 2, 6, 1]);
 });
 
-test("a node that is alone is not named", () => {
-  expect(clusterOf([node("berlin-1", true)])).toBe(null);
-  expect(clusterOf([])).toBe(null);
-});
-
-test("in a cluster the node that answers is named, and the others are led to where they say where they are", () => {
-  const others = [node("berlin-1", false, "http://10.0.0.1:7070"), node("berlin-3")];
-  const cluster = clusterOf([others[0]!, node("berlin-2", true), others[1]!]);
-  expect(cluster).toEqual({ name: "berlin-2", count: 3, others });
-  expect(others.map(consoleOf)).toEqual(["http://10.0.0.1:7070", null]);
-  expect(consoleOf(node("x", false, "javascript:alert(1)"))).toBe(null);
+test("a node that several answers are without is named once", () => {
+  expect(namesOf(undefined, [])).toEqual([]);
+  expect(namesOf(["berlin-3", "berlin-1"], ["berlin-1"])).toEqual(["berlin-1", "berlin-3"]);
 });
