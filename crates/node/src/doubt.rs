@@ -179,7 +179,6 @@ impl Memory {
     ) -> Vec<(RunId, Text)> {
         if has == Some(true) {
             self.executors.doubts.honest.insert(url.clone());
-            self.note_seen(job, url);
         }
         let of = |(id, flight): (&RunId, &Flight)| {
             let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
@@ -188,15 +187,11 @@ impl Memory {
         };
         let mut ids: Vec<RunId> = self.in_flight.flights.iter().filter_map(of).collect();
         ids.sort_unstable();
-        ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()
-    }
-
-    /// The executor admits to a run of the job: what it was given of it has arrived.
-    fn note_seen(&mut self, job: JobId, url: &Text) {
-        for (id, flight) in &mut self.in_flight.flights {
-            let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
-            flight.was_seen |= is_there && self.loaded.runs.get(id).is_some_and(|run| run.job == job);
+        if has == Some(true) {
+            // What it was just taken for losing, and nobody has written yet, it may have after all.
+            ids.iter().for_each(|id| self.take_for_alive(*id));
         }
+        ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()
     }
 
     fn doubt(&mut self, id: RunId, has: Option<bool>, now: Timestamp, patience: Patience) -> Option<Text> {

@@ -26,7 +26,7 @@ use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known, UNKNOWN_APP};
 use crate::ports::{Address, AppRow, Boot, Gate, Lease, OpenSend, Waiting};
 use crate::reads::Read;
-pub(crate) use crate::run::{Flags, Flight, Run, RunLocation};
+pub(crate) use crate::run::{Flags, Flight, Loss, Run, RunLocation};
 use crate::settings::{Planted, Settings};
 use crate::time::SharedTime;
 use agenda::Agenda;
@@ -242,13 +242,13 @@ impl Memory {
                 address,
                 is_gated: true,
                 adopted_at: Some(now),
-                was_seen: false,
+                was_claimed: false,
                 possible_duplicate: open.run.attempt > Attempt::FIRST,
                 http: None,
                 is_answered: false,
                 deadline,
                 unclear: None,
-                lost_because: None,
+                loss: None,
             },
         );
     }

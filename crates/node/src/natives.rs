@@ -17,7 +17,7 @@ use punctual_core::registry::Dialect;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::doubt::passed;
-use crate::memory::{Memory, Run, RunLocation};
+use crate::memory::{Flight, Memory, Run, RunLocation};
 use crate::ports::{Address, Beat, Boot, Further, Receipt, Report, SessionKey};
 use crate::settings::RegistrySettings;
 
@@ -244,6 +244,13 @@ impl Natives {
     }
 }
 
+impl Flight {
+    /// Whether this executor has it.
+    fn is_at(&self, of: &SessionKey) -> bool {
+        self.address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url)
+    }
+}
+
 impl Memory {
     /// Those of a crew that may have a run for this handler from this node.
     pub(crate) fn offering(&self, crew: &[Arc<Address>], handler: &str) -> Vec<Arc<Address>> {
@@ -297,10 +304,12 @@ impl Memory {
             }
         }
         for claim in holds {
-            let is_flying =
-                self.in_flight.flights.get(&claim.run).is_some_and(|flight| flight.attempt == claim.attempt);
-            if !is_flying {
-                self.executors.natives.claims.insert(claim.run, (claim.clone(), Arc::clone(&address)));
+            let flight = self.in_flight.flights.get_mut(&claim.run);
+            match flight.filter(|flight| flight.attempt == claim.attempt) {
+                Some(flight) => flight.was_claimed |= flight.token == claim.token && flight.is_at(&of),
+                None => {
+                    self.executors.natives.claims.insert(claim.run, (claim.clone(), Arc::clone(&address)));
+                }
             }
         }
         let unclaimed = std::mem::take(&mut self.executors.natives.unclaimed);
@@ -517,10 +526,7 @@ impl Memory {
 
     /// The attempts that an executor has, by what is known here.
     fn flights_at(&self, of: &SessionKey) -> Vec<(RunId, Attempt)> {
-        let is_there = |address: &Option<Arc<Address>>| {
-            address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url)
-        };
-        let flights = self.in_flight.flights.iter().filter(|(_, flight)| is_there(&flight.address));
+        let flights = self.in_flight.flights.iter().filter(|(_, flight)| flight.is_at(of));
         let mut flights: Vec<_> = flights.map(|(id, flight)| (*id, flight.attempt)).collect();
         flights.sort_unstable();
         flights

@@ -115,12 +115,15 @@ impl From<&Waiting> for Run {
 
 impl Flight {
     /// Whether it is only supposed that it was sent: its gate was written by a node that died, perhaps before the first
-    /// byte, and nothing was heard of it since. Where gates are not written before the send, they are about attempts in
-    /// flight.
-    pub(crate) fn is_supposed(&self, job: &Job) -> bool {
+    /// byte, and nobody has claimed it since. Where gates are not written before the send, they are about attempts in
+    /// flight; of a job that cannot be read nobody can say which it is.
+    ///
+    /// An executor that is called admits to runs of a job, not to attempts. What it has may be another run of the job, or an
+    /// attempt that was given up and still runs, so its word proves nothing here.
+    pub(crate) fn is_supposed(&self, job: Option<&Job>) -> bool {
         let calls_back = self.address.as_ref().is_some_and(|address| address.dialect != Dialect::Native);
-        let is_gated_first = calls_back || job.must_be_gated();
-        self.adopted_at.is_some() && !self.was_seen && is_gated_first
+        let is_gated_first = calls_back || job.is_none_or(Job::must_be_gated);
+        self.adopted_at.is_some() && !self.is_whole() && !self.was_claimed && is_gated_first
     }
 
     /// Since when this node could have heard of it. What was reported while nobody was there comes again, and needs time.
@@ -141,8 +144,8 @@ pub(crate) struct Flight {
     pub(crate) is_gated: bool,
     /// When it was taken over, if an earlier holder sent it.
     pub(crate) adopted_at: Option<Timestamp>,
-    /// Whether its executor has spoken of it: then it was sent, whoever sent it.
-    pub(crate) was_seen: bool,
+    /// Whether its executor has said that it has this very attempt: then it was sent, whichever node sent it.
+    pub(crate) was_claimed: bool,
     pub(crate) possible_duplicate: bool,
     /// The place that it holds, if it is an HTTP call.
     pub(crate) http: Option<HttpPlace>,
@@ -151,6 +154,14 @@ pub(crate) struct Flight {
     pub(crate) deadline: Timestamp,
     /// What its executor answered that is neither yes nor no.
     pub(crate) unclear: Option<Text>,
-    /// Why it is taken for lost before its time is up.
-    pub(crate) lost_because: Option<Text>,
+    /// Set where it is taken for lost before its time is up.
+    pub(crate) loss: Option<Loss>,
+}
+
+/// Why an attempt is taken for lost before its time is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    pub(crate) reason: Text,
+    /// When its time is up.
+    pub(crate) deadline: Timestamp,
 }

@@ -396,8 +396,9 @@ impl Memory {
         let ended = match self.in_flight.flights.get(&id) {
             None => Ended::unsent(id, &run, then),
             Some(flight) => {
-                let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), close.closed_at);
-                Ended::sent(id, &run, attempt, then)
+                let (outcome, said) = (AttemptOutcome::Cancelled, close.reason.clone());
+                let attempt = self.ended_by_us(run.job, flight, outcome, said, close.closed_at);
+                Ended::by_us(id, &run, flight, attempt, then)
             }
         };
         let flying = self.in_flight.flights.get(&id).filter(|flight| !flight.is_whole());

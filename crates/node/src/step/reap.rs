@@ -1,8 +1,7 @@
 //! Reaping: attempts of which nothing was heard in time are lost.
 
-use punctual_core::engine::reap::{Silent, lost};
 use punctual_core::engine::settle::{End, settle};
-use punctual_core::model::{Attempt, AttemptOutcome, Fence, RunId, Text, Then, Token};
+use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Then};
 
 use rustc_hash::FxHashSet;
 
@@ -54,6 +53,7 @@ impl Node {
             let memory = self.memory();
             silent.iter().filter_map(|id| memory.loaded.runs.get(id).map(|run| run.job)).collect()
         };
+        self.know_jobs(jobs).await?;
         let unread: Vec<RunId> = {
             let memory = self.memory();
             let is_unread = |id: &RunId| {
@@ -62,12 +62,11 @@ impl Node {
             silent.iter().copied().filter(is_unread).collect()
         };
         self.know_spared(unread).await?;
-        self.know_jobs(jobs).await?;
         let (ends, mut kills) = self.give_up(&silent, now);
         self.write_ends(ends).await?;
         {
             let memory = self.memory();
-            // What was reported in the last moment is still in flight.
+            // What was reported, or admitted to, in the last moment is still in flight.
             kills.retain(|kill| {
                 memory.in_flight.flights.get(&kill.run).is_none_or(|flight| flight.attempt != kill.attempt)
             });
@@ -83,22 +82,12 @@ impl Node {
         let memory = self.memory();
         let (mut ends, mut kills) = (Vec::with_capacity(silent.len()), Vec::new());
         for id in silent {
-            let (Some(run), Some(flight)) = (memory.loaded.runs.get(id), memory.in_flight.flights.get(id))
-            else {
-                continue;
-            };
-            let mut attempt = lost(
-                Silent {
-                    number: flight.attempt,
-                    token: flight.token,
-                    executor: flight.executor.clone(),
-                    sent_at: flight.sent_at,
-                    possible_duplicate: flight.possible_duplicate,
-                },
-                now,
-            );
-            if let Some(reason) = &flight.lost_because {
-                attempt.message = flight.with_unclear(reason);
+            let overdue = memory.in_flight.flights.get(id).filter(|flight| flight.deadline <= now);
+            let (Some(run), Some(flight)) = (memory.loaded.runs.get(id), overdue) else { continue };
+            let silence = Text::Borrowed("nothing was heard of it in time");
+            let mut attempt = memory.ended_by_us(run.job, flight, AttemptOutcome::Lost, silence, now);
+            if let Some(loss) = &flight.loss {
+                attempt.message = flight.with_unclear(&loss.reason);
             } else if let Some(address) = &flight.address {
                 // It had its time and more, whatever has become of it.
                 attempt.outcome = AttemptOutcome::TimedOut;
@@ -114,7 +103,6 @@ impl Node {
             }
             // It changed while we were asking: the next round knows it.
             let Some(known) = memory.jobs.get(run.job) else { continue };
-            let fence = Fence::Sent(flight.attempt, flight.token);
             let Known::Job(job) = known else {
                 let close = punctual_core::model::Close {
                     outcome: punctual_core::model::Outcome::Lost,
@@ -122,12 +110,9 @@ impl Node {
                     closed_at: attempt.ended_at,
                     range: None,
                 };
-                ends.push(Ended::new(*id, run, fence, Some(attempt), Then::Close(close)));
+                ends.push(Ended::by_us(*id, run, flight, attempt, Then::Close(close)));
                 continue;
             };
-            if flight.is_supposed(job) && !memory.has_planted(Planted::GateAsSent) {
-                attempt.token = Token::SUPPOSED;
-            }
             // An executor goes on without the node that sent it its work.
             let by_loss_of_node = flight.adopted_at.is_some() && flight.address.is_none();
             // Where more has to be read than is read at once, the next round knows it.
@@ -138,7 +123,7 @@ impl Node {
             if memory.has_planted(Planted::ResendAtMostOnce) {
                 then = Then::Wait { ready_at: now, attempt: Attempt(flight.attempt.0 + 1) };
             }
-            ends.push(Ended::new(*id, run, fence, Some(attempt), then).following(job, run));
+            ends.push(Ended::by_us(*id, run, flight, attempt, then).following(job, run));
         }
         (ends, kills)
     }

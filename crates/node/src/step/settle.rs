@@ -15,6 +15,7 @@ use punctual_core::model::{
     Overrides, RunId, Settlement, ShardId, StoppedReason, Then, When, handed_on,
 };
 use punctual_core::policy::pool::SLOW_SEND;
+use rustc_hash::FxHashSet;
 
 use crate::Node;
 use crate::doubt::passed;
@@ -25,8 +26,8 @@ use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
-pub(crate) use ended::Ended;
 use crate::spared::counts_attempts;
+pub(crate) use ended::Ended;
 use strangers::Strangers;
 
 /// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
@@ -182,13 +183,13 @@ impl Node {
                 Some(row) => row.waiting.overrides.as_deref().unwrap_or(Overrides::none()),
                 None => memory.loaded.overrides_of(report.run),
             };
-            let attempt = record(report, memory.may_be_repetition(report), ended_at);
             let spared = spared.get(&report.run).copied().or_else(|| memory.spared_of(report.run, &run));
             if spared.is_none() && counts_attempts(report) {
                 // There were more to be read than are read at once.
                 judged.unsure.push(received.clone());
                 continue;
             }
+            let attempt = record(report, memory.may_be_repetition(report), ended_at);
             let end = End {
                 attempt: &attempt,
                 retry_after: report.retry_after,
@@ -246,7 +247,7 @@ impl Node {
             Err(error) => Err(error),
         };
         if prepared.is_ok() {
-            ends = self.without_reported(ends);
+            ends = self.without_heard(ends);
             if ends.is_empty() {
                 return Ok(Vec::new());
             }
@@ -289,19 +290,21 @@ impl Node {
         Ok(stale)
     }
 
-    /// Leaves out the attempts that this node is about to give up and has a report of: it came while the write was being
-    /// prepared, and is settled instead.
-    fn without_reported(&self, ends: Vec<Ended>) -> Vec<Ended> {
+    /// Leaves out the attempts that this node is about to give up and has heard of while the write was being prepared: what
+    /// was reported is settled instead, and what an executor admits to goes on.
+    fn without_heard(&self, ends: Vec<Ended>) -> Vec<Ended> {
         if !ends.iter().any(Ended::gives_up) {
             return ends;
         }
-        let (reported, is_deaf) = {
+        let (dropped, kept): (Vec<Ended>, Vec<Ended>) = {
             let memory = self.memory();
-            (memory.reported(), memory.has_planted(Planted::ResultsForgotten))
+            let is_deaf = memory.has_planted(Planted::ResultsForgotten);
+            let reported = if is_deaf { FxHashSet::default() } else { memory.reported() };
+            let is_heard = |Ended { settlement, .. }: &Ended| {
+                reported.contains(&settlement.run) || memory.has_time_again(settlement)
+            };
+            ends.into_iter().partition(|ended| ended.gives_up() && is_heard(ended))
         };
-        let is_reported = |ended: &Ended| ended.gives_up() && reported.contains(&ended.settlement.run);
-        let (dropped, kept): (Vec<Ended>, Vec<Ended>) =
-            ends.into_iter().partition(|ended| !is_deaf && is_reported(ended));
         self.let_go_of(dropped.iter().map(|ended| ended.settlement.run));
         kept
     }
@@ -625,6 +628,15 @@ impl Memory {
         }
     }
 
+    /// Whether an attempt that is to be given up is no longer overdue.
+    fn has_time_again(&self, settlement: &Settlement) -> bool {
+        let record = settlement.attempt.as_ref();
+        let flight = self.in_flight.flights.get(&settlement.run);
+        flight.zip(record).is_some_and(|(flight, record)| {
+            flight.attempt == record.number && flight.deadline > record.ended_at
+        })
+    }
+
     /// Late reports, one event for each executor: one that repeats itself must not push the events of others out.
     fn tell_late<'a>(&mut self, late: impl IntoIterator<Item = (&'a str, RunId, Attempt)>) {
         let mut of_executors: BTreeMap<&str, (RunId, Attempt, u64)> = BTreeMap::new();
@@ -733,10 +745,10 @@ impl Memory {
         }
         if !is_ahead && !is_same && run.location != RunLocation::Busy {
             self.put_off(id, row.waiting.ready_at, row.waiting.attempt, true);
-        }
-    }
-}
             if let Some(run) = self.loaded.runs.get_mut(&id) {
                 // Another node has settled it.
                 run.flags.has_unread_past |= row.waiting.attempt > Attempt::FIRST;
             }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use crate::Node;
 use crate::desk::snapshot;
 use crate::doubt::{LEARN, Patience, passed};
 use crate::jobs::Known;
-use crate::memory::{Memory, RunLocation};
+use crate::memory::{Loss, Memory, RunLocation};
 use crate::ports::{Address, AppRow, Beat, Boot, Hint, Probe, StoreError};
 use crate::retention::retentions;
 use crate::step::Ended;
@@ -303,9 +303,19 @@ impl Memory {
     pub(crate) fn take_for_lost(&mut self, id: RunId, reason: Text, now: Timestamp) {
         let Some(flight) = self.in_flight.flights.get_mut(&id) else { return };
         self.in_flight.deadlines.remove(&(flight.deadline, id));
+        let deadline = flight.loss.take().map_or(flight.deadline, |loss| loss.deadline);
         flight.deadline = now;
-        flight.lost_because = Some(reason);
+        flight.loss = Some(Loss { reason, deadline });
         self.in_flight.deadlines.insert((now, id));
         self.outbox.wakes.reap = true;
+    }
+
+    /// Takes that back, as long as it is not written: it has the time that it had.
+    pub(crate) fn take_for_alive(&mut self, id: RunId) {
+        let Some(flight) = self.in_flight.flights.get_mut(&id) else { return };
+        let Some(loss) = flight.loss.take() else { return };
+        self.in_flight.deadlines.remove(&(flight.deadline, id));
+        flight.deadline = flight.deadline.max(loss.deadline);
+        self.in_flight.deadlines.insert((flight.deadline, id));
     }
 }

@@ -634,7 +634,7 @@ fn a_gate_whose_node_died_before_the_first_byte_is_found_by_asking() {
 }
 
 #[test]
-fn an_attempt_that_its_executor_admitted_to_was_sent_whatever_became_of_it() {
+fn an_executor_that_admits_to_a_run_of_the_job_says_nothing_about_a_gate_whose_node_died() {
     let house = doubting();
     let first = house.node();
     one_run(&house, &first, 3_600);
@@ -642,8 +642,43 @@ fn an_attempt_that_its_executor_admitted_to_was_sent_whatever_became_of_it() {
     let second = house.node();
     answering(&house, &second, "10:00:30", Some(true), true);
     answering(&house, &second, "10:01:20", Some(false), true);
-    assert_eq!(house.take_sends().len(), 1, "it lost the run later");
-    assert!(!supposed(&house)[0]);
+    assert_eq!(house.take_sends().len(), 1, "it is sent again");
+    assert!(supposed(&house)[0], "what the executor had may have been another run");
+}
+
+#[test]
+fn an_attempt_of_a_dead_node_that_is_cancelled_is_not_on_record_as_sent() {
+    let house = doubting();
+    let first = house.node();
+    one_run(&house, &first, 3_600);
+    drop(first);
+    let second = house.node();
+    answering(&house, &second, "10:00:20", Some(true), true);
+    let run = house.runs()[0].id;
+    assert_eq!(now_or_never(second.cancel(run)), Ok(Cancelled::InTime));
+    assert_eq!(house.history(), ["10:00:10 cancelled (cancelled)"]);
+    assert_eq!(supposed(&house), [true], "only its gate is known");
+    assert_eq!(house.outside.kills.lock().unwrap().len(), 1, "it may be there all the same");
+}
+
+#[test]
+fn an_attempt_that_was_taken_for_lost_goes_on_if_its_executor_admits_to_it_before_that_is_written() {
+    let house = doubting();
+    let node = house.node();
+    let job = one_run(&house, &node, 300);
+    answering(&house, &node, "10:00:35", Some(true), true);
+    let says = |has| {
+        let (app, url) = ("app".into(), ONE.into());
+        node.heard(vec![Heard::Probed(Probed::Has { job, app, url, has: Some(has) })]);
+    };
+    says(false);
+    house.until(&[&node], "10:00:46");
+    says(false);
+    says(true);
+    house.step(&node);
+    assert_eq!(house.history(), ["10:00:10 running"]);
+    answering(&house, &node, "10:05:22", Some(true), true);
+    assert_eq!(attempts(&house.runs()[0])[0], "timed_out: the executor reported no end within the timeout");
 }
 
 /// Of the attempts that have ended, which are only supposed.

@@ -10,8 +10,8 @@ use punctual_core::engine::fire::{Rank, Wanted, refused};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, LogId, Origin, Outcome, RunId, Skip,
-    Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, JobId, LogId, Origin, Outcome, RunId,
+    Skip, Target, Text, Then, Token,
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
@@ -161,13 +161,13 @@ impl Turn<'_> {
             address: Some(address),
             is_gated: run.flags.has_gate,
             adopted_at: Some(self.now),
-            was_seen: true,
+            was_claimed: true,
             possible_duplicate: run.flags.may_repeat,
             http: None,
             is_answered: false,
             deadline,
             unclear: None,
-            lost_because: None,
+            loss: None,
         };
         self.memory.fly(id, flight);
     }
@@ -265,13 +265,13 @@ impl Turn<'_> {
                 address: address.clone(),
                 is_gated: log.is_some(),
                 adopted_at: None,
-                was_seen: false,
+                was_claimed: false,
                 possible_duplicate: run.flags.may_repeat,
                 http,
                 is_answered: false,
                 deadline,
                 unclear: None,
-                lost_because: None,
+                loss: None,
             },
         );
         let supposed = memory.loaded.supposed.remove(&id);
@@ -431,8 +431,10 @@ impl Turn<'_> {
                     token: flight.token,
                     address: flight.address.as_deref().cloned(),
                 });
-                let attempt = flight.ended(AttemptOutcome::Cancelled, close.reason.clone(), self.now);
-                Ended::sent(id, &run, attempt, Then::Close(close))
+                let said = close.reason.clone();
+                let attempt =
+                    self.memory.ended_by_us(run.job, flight, AttemptOutcome::Cancelled, said, self.now);
+                Ended::by_us(id, &run, flight, attempt, Then::Close(close))
             }
         };
         self.decision.ends.push(ended.following(job, &run));
@@ -457,20 +459,6 @@ impl Flight {
             None => reason.clone(),
         }
     }
-
-    /// The record of the attempt, ended by us.
-    pub(crate) fn ended(&self, outcome: AttemptOutcome, message: Text, now: Timestamp) -> AttemptRecord {
-        AttemptRecord {
-            number: self.attempt,
-            token: self.token,
-            executor: self.executor.clone(),
-            started_at: self.sent_at,
-            ended_at: now.max(self.sent_at),
-            outcome,
-            message,
-            possible_duplicate: self.possible_duplicate,
-        }
-    }
 }
 
 /// The end of a run that is not wanted (any more). Skipped says that it never ran, so what was tried before is failed. What a
@@ -485,6 +473,32 @@ pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
 }
 
 impl Memory {
+    /// The record of an attempt that this node ends by itself. It says that the attempt was sent only where that is certain.
+    pub(crate) fn ended_by_us(
+        &self,
+        job: JobId,
+        flight: &Flight,
+        outcome: AttemptOutcome,
+        message: Text,
+        now: Timestamp,
+    ) -> AttemptRecord {
+        let job = match self.jobs.get(job) {
+            Some(Known::Job(job)) => Some(&**job),
+            _ => None,
+        };
+        let is_supposed = flight.is_supposed(job) && !self.has_planted(Planted::GateAsSent);
+        AttemptRecord {
+            number: flight.attempt,
+            token: if is_supposed { Token::SUPPOSED } else { flight.token },
+            executor: flight.executor.clone(),
+            started_at: flight.sent_at,
+            ended_at: now.max(flight.sent_at),
+            outcome,
+            message,
+            possible_duplicate: flight.possible_duplicate,
+        }
+    }
+
     /// What this node keeps of what a job wants when its runs meet. XXL-JOB's executors are told to queue, to discard or to cover,
     /// and each keeps to that for itself, as under XXL-JOB; for executors with a session, and for agents, it is kept here. A
     /// number of runs side by side is kept here for all of them: XXL-JOB knows no such thing.

@@ -95,14 +95,14 @@ impl Turn<'_> {
                 address: None,
                 is_gated: true,
                 adopted_at: None,
-                was_seen: false,
+                was_claimed: false,
                 possible_duplicate: run.flags.may_repeat,
                 http: None,
                 is_answered: false,
                 // Its parts have theirs.
                 deadline: Timestamp::MAX,
                 unclear: None,
-                lost_because: None,
+                loss: None,
             },
         );
         let supposed = self.memory.loaded.supposed.remove(&gate.run);

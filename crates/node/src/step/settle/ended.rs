@@ -5,7 +5,7 @@ use punctual_core::model::{
     AttemptOutcome, AttemptRecord, Child, Fence, Job, Origin, RunId, Settlement, Then,
 };
 
-use crate::memory::Run;
+use crate::memory::{Flight, Run};
 use crate::ports::Receipt;
 
 /// An end that is to be written, and what is to be told about it.
@@ -53,6 +53,12 @@ impl Ended {
     /// The end of an attempt that was sent.
     pub(crate) fn sent(id: RunId, run: &Run, attempt: AttemptRecord, then: Then) -> Ended {
         Ended::new(id, run, Fence::Sent(attempt.number, attempt.token), Some(attempt), then)
+    }
+
+    /// The end of an attempt in flight that nobody has reported. Its record may say less than the key under which it is
+    /// written.
+    pub(crate) fn by_us(id: RunId, run: &Run, flight: &Flight, attempt: AttemptRecord, then: Then) -> Ended {
+        Ended::new(id, run, Fence::Sent(flight.attempt, flight.token), Some(attempt), then)
     }
 
     /// With what its job wants to follow.
