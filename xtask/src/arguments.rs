@@ -44,6 +44,19 @@ impl Test {
             }
         }
     }
+
+    /// The arguments for `cargo test`: the store's tests need their server, so those of servers that are left out are
+    /// skipped by name.
+    pub(crate) fn for_run(&self) -> Vec<&str> {
+        let mut words: Vec<&str> = self.for_cargo.iter().map(String::as_str).collect();
+        let skipped: Vec<&str> =
+            self.without.iter().flat_map(|server| ["--skip", server.in_test_names()]).collect();
+        if !skipped.is_empty() && !words.contains(&"--") {
+            words.push("--");
+        }
+        words.extend(skipped);
+        words
+    }
 }
 
 /// A wish for the tests that need no server.
@@ -85,6 +98,18 @@ mod tests {
         assert_eq!(wanted.without, [TestServer::MariaDb, TestServer::Redis]);
         assert_eq!(wanted.for_cargo, ["-p", "xtask"]);
         assert_eq!(Test::read(&[]), Ok(Test { without: Vec::new(), for_cargo: Vec::new() }));
+    }
+
+    #[test]
+    fn tests_of_servers_that_are_left_out_are_skipped() {
+        let words = |words: &[&str]| {
+            let wanted = Test::read(words).expect("it makes sense");
+            wanted.for_run().join(" ")
+        };
+        assert_eq!(words(&["--", "-p", "xtask"]), "-p xtask");
+        assert_eq!(words(&["--without", "mariadb"]), "-- --skip mysql");
+        let both = ["--without", "postgresql,redis", "--", "--lib", "--", "--quiet"];
+        assert_eq!(words(&both), "--lib -- --quiet --skip postgres --skip redis");
     }
 
     #[test]

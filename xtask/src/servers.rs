@@ -33,6 +33,15 @@ impl TestServer {
         TestServer::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// The word that the store's tests of this server have in their names.
+    pub(crate) fn in_test_names(self) -> &'static str {
+        match self {
+            TestServer::PostgreSql => "postgres",
+            TestServer::MariaDb => "mysql",
+            TestServer::Redis => "redis",
+        }
+    }
+
     /// The variable that says where it is.
     fn variable(self) -> &'static str {
         match self {

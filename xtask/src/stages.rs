@@ -68,7 +68,8 @@ pub(crate) fn clippy(packages: &[&str]) -> Result<(), String> {
 
 /// Builds apart from running, so that the time of each is known.
 fn build(wanted: &Test) -> Result<Vec<Program>, String> {
-    let more = wanted.for_cargo.iter().map(String::as_str);
+    // `--no-run` may be among them, and cargo refuses to hear it twice.
+    let more = wanted.for_cargo.iter().map(String::as_str).filter(|word| *word != "--no-run");
     let words: Vec<&str> = ["--workspace"].into_iter().chain(more).collect();
     programs::build(&words)
 }
@@ -76,7 +77,7 @@ fn build(wanted: &Test) -> Result<Vec<Program>, String> {
 fn run(wanted: &Test, built: &[Program], times: &mut Times) -> Result<(), String> {
     let servers = Servers::start(&wanted.without)?;
     let mut command = workspace::cargo();
-    command.args(["test", "--workspace", "--locked", "--profile", "ci"]).args(&wanted.for_cargo);
+    command.args(["test", "--workspace", "--locked", "--profile", "ci"]).args(wanted.for_run());
     command.envs(servers.environment()).envs(console::environment());
     programs::watch(&mut command, built, times)
 }
