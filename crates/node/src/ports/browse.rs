@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use calendar::Timestamp;
 use punctual_core::model::{
