@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::context::{Context, Why};
+use crate::context::{Context, EndReason};
 use crate::coordinator::{AttemptReport, Event};
 use crate::handler::{AttemptEnd, Done, Failure, Outcome, Rules};
 use crate::surroundings;
@@ -62,13 +62,13 @@ async fn outcome(context: &Context, rules: &Rules) -> AttemptEnd {
     // The handler is polled first: one that is done at once costs no timer.
     tokio::select! {
         biased;
-        ended = &mut body => return of(context, ended),
+        ended = &mut body => return end_of(context, ended),
         () = deadline(context.deadline()) => return timed_out(context),
         () = context.cancelled() => {}
     }
     tokio::select! {
         biased;
-        ended = &mut body => of(context, ended),
+        ended = &mut body => end_of(context, ended),
         () = deadline(context.deadline()) => timed_out(context),
         () = sleep(rules.grace) => given_up(context, "cancelled, and ended by force"),
     }
@@ -89,7 +89,7 @@ async fn deadline(at: Option<Instant>) {
     }
 }
 
-fn of(context: &Context, ended: Result<Result<Done, Failure>, Box<dyn Any + Send>>) -> AttemptEnd {
+fn end_of(context: &Context, ended: Result<Result<Done, Failure>, Box<dyn Any + Send>>) -> AttemptEnd {
     match ended {
         Ok(Ok(Done { message })) => AttemptEnd::new(Outcome::Succeeded, message),
         // A failure after a request to end counts as a consequence of that request.
@@ -104,7 +104,7 @@ fn of(context: &Context, ended: Result<Result<Done, Failure>, Box<dyn Any + Send
 /// A cancel ends the run for good. After a stop of this process another attempt may follow.
 fn given_up(context: &Context, message: &str) -> AttemptEnd {
     match context.why() {
-        Some(Why::Stopping) => {
+        Some(EndReason::Stopping) => {
             AttemptEnd::new(Outcome::Failed, "the executor stopped before the handler was done")
         }
         _ => AttemptEnd::new(Outcome::Cancelled, message),

@@ -45,9 +45,9 @@ impl ReceivedRun {
     }
 }
 
-/// Why an attempt should end before it is done.
+/// EndReason an attempt should end before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum EndReason {
     /// The run was cancelled.
     Asked,
     /// This process is stopping.
@@ -66,7 +66,7 @@ struct Inner {
     work: ReceivedRun,
     handler: Arc<Handler>,
     deadline: Option<Instant>,
-    end: OnceLock<(Why, String)>,
+    end: OnceLock<(EndReason, String)>,
     ending: Notify,
     events: UnboundedSender<Event>,
 }
@@ -175,7 +175,7 @@ impl Context {
         self.inner.end.get().is_some()
     }
 
-    /// Why the attempt should end; none while it need not.
+    /// EndReason the attempt should end; none while it need not.
     pub fn cancel_reason(&self) -> Option<&str> {
         self.inner.end.get().map(|(_, reason)| reason.as_str())
     }
@@ -204,13 +204,13 @@ impl Context {
     }
 
     /// Tells the handler to end. The first reason counts.
-    pub(crate) fn end(&self, why: Why, reason: impl Into<String>) {
+    pub(crate) fn end(&self, why: EndReason, reason: impl Into<String>) {
         if self.inner.end.set((why, reason.into())).is_ok() {
             self.inner.ending.notify_waiters();
         }
     }
 
-    pub(crate) fn why(&self) -> Option<Why> {
+    pub(crate) fn why(&self) -> Option<EndReason> {
         self.inner.end.get().map(|(why, _)| *why)
     }
 }

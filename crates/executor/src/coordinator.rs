@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::context::{Context, ReceivedRun, Why};
+use crate::context::{Context, EndReason, ReceivedRun};
 use crate::executor::Notice;
 use crate::frames::{self, LINE_MAX, LogBatch, MESSAGE_MAX, NOTE_MAX, Reports};
 use crate::handler::AttemptEnd;
@@ -98,7 +98,7 @@ impl AttemptReport {
 
 /// What the caller of [`Coordinator::finish`] should do.
 #[derive(Default)]
-pub(crate) struct Wishes {
+pub(crate) struct Actions {
     /// Attempts to start.
     pub(crate) starts: Vec<Context>,
     /// Nodes to keep a session with.
@@ -118,7 +118,7 @@ struct NodeLink {
     is_replaced: bool,
     outbox: Option<UnboundedSender<String>>,
     /// Credits that the node holds, and its runs that are running.
-    given: u32,
+    credits: u32,
     running: u32,
     wanted: u64,
     reports: Reports,
@@ -136,7 +136,7 @@ impl NodeLink {
 }
 
 /// An attempt that a node gave to this executor.
-struct Given {
+struct HeldAttempt {
     /// The link that it came by or, once it has ended, the link that its report was sent by.
     link: usize,
     state: State,
@@ -160,7 +160,7 @@ pub(crate) struct Coordinator {
     drain_within: Duration,
     events: UnboundedSender<Event>,
     links: Vec<NodeLink>,
-    given: Map<Held, Given>,
+    attempts: Map<Held, HeldAttempt>,
     /// For each run the number of its known attempts, and its greatest token.
     runs: Map<u64, (u32, u64)>,
     reported: VecDeque<(Instant, u64)>,
@@ -171,7 +171,7 @@ pub(crate) struct Coordinator {
     /// The log lines that are being gathered, and their link and attempt.
     lines: LogBatch,
     lines_of: Option<(usize, Held)>,
-    wishes: Wishes,
+    actions: Actions,
 }
 
 impl Coordinator {
@@ -187,7 +187,7 @@ impl Coordinator {
             drain_within,
             events,
             links: Vec::new(),
-            given: Map::default(),
+            attempts: Map::default(),
             runs: Map::default(),
             reported: VecDeque::new(),
             running: 0,
@@ -195,7 +195,7 @@ impl Coordinator {
             now: Instant::now(),
             lines: LogBatch::default(),
             lines_of: None,
-            wishes: Wishes::default(),
+            actions: Actions::default(),
         }
     }
 
@@ -224,11 +224,11 @@ impl Coordinator {
     }
 
     /// Sends the messages that a batch of events has led to, and returns what is left to do.
-    pub(crate) fn finish(&mut self, now: Instant) -> Wishes {
+    pub(crate) fn finish(&mut self, now: Instant) -> Actions {
         self.finish_lines();
         let grants = self.grants();
         for (link, mut more) in self.links.iter_mut().zip(grants) {
-            link.given += more;
+            link.credits += more;
             link.wanted = link.wanted.saturating_sub(u64::from(more));
             for message in link.reports.finish(&mut more) {
                 link.send(message);
@@ -238,14 +238,14 @@ impl Coordinator {
             }
         }
         self.forget(now);
-        mem::take(&mut self.wishes)
+        mem::take(&mut self.actions)
     }
 
     /// Takes no more runs.
     pub(crate) fn drain(&mut self, now: Instant) {
         self.drain = Some(Drain { next: now + self.drain_within, is_ending: false, is_over: false });
         for link in &mut self.links {
-            link.given = 0;
+            link.credits = 0;
             link.send(frames::text(&FromExecutor::Drain));
         }
     }
@@ -268,7 +268,7 @@ impl Coordinator {
 
     /// Whether there is nothing left to wait for.
     pub(crate) fn is_drained(&self) -> bool {
-        let is_over = |drain: &Drain| drain.is_over || (self.given.is_empty() && self.running == 0);
+        let is_over = |drain: &Drain| drain.is_over || (self.attempts.is_empty() && self.running == 0);
         self.drain.as_ref().is_some_and(is_over)
     }
 
@@ -281,9 +281,9 @@ impl Coordinator {
     }
 
     fn end_all(&mut self) {
-        for given in self.given.values() {
+        for given in self.attempts.values() {
             if let State::Running { context, .. } = &given.state {
-                context.end(Why::Stopping, "the executor stops");
+                context.end(EndReason::Stopping, "the executor stops");
             }
         }
     }
@@ -303,9 +303,10 @@ impl Coordinator {
     /// The attempts to claim: those whose report no node has kept. Running ones come first, because nothing else tells a
     /// node of them.
     fn holds(&self) -> Vec<Held> {
-        let is_running = |given: &Given| matches!(&given.state, State::Running { context, .. } if context.why() != Some(Why::Stale));
-        let is_over = |given: &Given| matches!(given.state, State::Over(_));
-        let all = |is_it: fn(&Given) -> bool| self.given.iter().filter(move |(_, given)| is_it(given));
+        let is_running = |given: &HeldAttempt| matches!(&given.state, State::Running { context, .. } if context.why() != Some(EndReason::Stale));
+        let is_over = |given: &HeldAttempt| matches!(given.state, State::Over(_));
+        let all =
+            |is_it: fn(&HeldAttempt) -> bool| self.attempts.iter().filter(move |(_, given)| is_it(given));
         let held = all(is_running).chain(all(is_over)).map(|(held, _)| *held);
         held.take(HOLDS_MAX.min(HOLDS_BYTES / HOLD_BYTES)).collect()
     }
@@ -313,12 +314,12 @@ impl Coordinator {
     fn opened(&mut self, index: usize, welcome: Welcome, outbox: UnboundedSender<String>) {
         let link = &mut self.links[index];
         (link.outbox, link.node) = (Some(outbox), welcome.node);
-        (link.given, link.wanted, link.reports) = (0, 0, Reports::default());
+        (link.credits, link.wanted, link.reports) = (0, 0, Reports::default());
         let (url, node) = (link.url.to_string(), link.node.clone());
-        self.wishes.notices.push(Notice::Connected { url, node });
+        self.actions.notices.push(Notice::Connected { url, node });
         self.learn(&welcome.nodes);
         welcome.stale.iter().for_each(|held| self.stale(held));
-        for given in self.given.values_mut() {
+        for given in self.attempts.values_mut() {
             if let State::Over(ended) = &given.state {
                 given.link = index;
                 self.links[index].reports.push(ended);
@@ -332,15 +333,15 @@ impl Coordinator {
     fn closed(&mut self, index: usize, reason: String, is_replaced: bool) {
         let link = &mut self.links[index];
         let (was_open, url) = (link.outbox.take().is_some(), link.url.to_string());
-        (link.given, link.wanted, link.is_replaced) = (0, 0, is_replaced);
+        (link.credits, link.wanted, link.is_replaced) = (0, 0, is_replaced);
         link.reports = Reports::default();
         if !was_open {
-            return self.wishes.notices.push(Notice::Unreachable { url, reason });
+            return self.actions.notices.push(Notice::Unreachable { url, reason });
         }
-        self.wishes.notices.push(Notice::Disconnected { url, reason });
+        self.actions.notices.push(Notice::Disconnected { url, reason });
         // Reports that this node may not have received are sent to another node.
         let Some(other) = self.open_or_any(index) else { return };
-        for given in self.given.values_mut().filter(|given| given.link == index) {
+        for given in self.attempts.values_mut().filter(|given| given.link == index) {
             if let State::Over(ended) = &given.state {
                 given.link = other;
                 self.links[other].reports.push(ended);
@@ -355,8 +356,8 @@ impl Coordinator {
     }
 
     fn arrived(&mut self, link: usize, work: ReceivedRun) {
-        let has_credit = self.links[link].given > 0;
-        self.links[link].given = self.links[link].given.saturating_sub(1);
+        let has_credit = self.links[link].credits > 0;
+        self.links[link].credits = self.links[link].credits.saturating_sub(1);
         let held = work.held;
         let (known, token) = self.runs.get(&held.run).copied().unwrap_or_default();
         if held.token <= token {
@@ -372,30 +373,30 @@ impl Coordinator {
             Ok(handler) => handler,
         };
         let context = Context::new(work, handler, self.now, self.events.clone());
-        self.wishes.starts.push(context.clone());
+        self.actions.starts.push(context.clone());
         self.running += 1;
         self.links[link].running += 1;
-        self.hold(held, Given { link, state: State::Running { context, lines: 0, logged: 0 } });
+        self.hold(held, HeldAttempt { link, state: State::Running { context, lines: 0, logged: 0 } });
     }
 
-    fn hold(&mut self, held: Held, given: Given) {
+    fn hold(&mut self, held: Held, given: HeldAttempt) {
         let (known, token) = self.runs.entry(held.run).or_default();
         (*known, *token) = (*known + 1, held.token.max(*token));
-        self.given.insert(held, given);
+        self.attempts.insert(held, given);
     }
 
     fn refuse(&mut self, link: usize, held: Held, why: impl Into<String>) {
         let ended = AttemptReport::new(held, AttemptEnd::new(Outcome::Refused, why), None);
         self.links[link].reports.push(&ended);
-        self.hold(held, Given { link, state: State::Over(ended) });
+        self.hold(held, HeldAttempt { link, state: State::Over(ended) });
     }
 
     fn ended(&mut self, ended: AttemptReport) {
         self.finish_lines();
         let held = ended.held;
-        let Some(given) = self.given.get_mut(&held) else { return };
+        let Some(given) = self.attempts.get_mut(&held) else { return };
         let State::Running { context, .. } = &given.state else { return };
-        let (link, is_stale) = (given.link, context.why() == Some(Why::Stale));
+        let (link, is_stale) = (given.link, context.why() == Some(EndReason::Stale));
         self.running -= 1;
         self.links[link].running -= 1;
         if is_stale {
@@ -406,22 +407,22 @@ impl Coordinator {
             self.links[target].reports.push(&ended);
         }
         // Looked up again, because the code above borrows the links.
-        if let Some(given) = self.given.get_mut(&held) {
-            *given = Given { link: target, state: State::Over(ended) };
+        if let Some(given) = self.attempts.get_mut(&held) {
+            *given = HeldAttempt { link: target, state: State::Over(ended) };
         }
     }
 
     fn kept(&mut self, held: &Held) {
-        if self.given.get(held).is_some_and(|given| matches!(given.state, State::Over(_))) {
+        if self.attempts.get(held).is_some_and(|given| matches!(given.state, State::Over(_))) {
             self.release(held);
         }
     }
 
     /// Ends an attempt that is no longer current according to a node, without a report.
     fn stale(&mut self, held: &Held) {
-        match self.given.get(held).map(|given| &given.state) {
+        match self.attempts.get(held).map(|given| &given.state) {
             Some(State::Running { context, .. }) => {
-                context.end(Why::Stale, "another attempt of the run has taken over")
+                context.end(EndReason::Stale, "another attempt of the run has taken over")
             }
             Some(State::Over(_)) => self.release(held),
             None => {}
@@ -430,7 +431,7 @@ impl Coordinator {
 
     /// Forgets an attempt. Its token is remembered for [`REMEMBERED`].
     fn release(&mut self, held: &Held) {
-        self.given.remove(held);
+        self.attempts.remove(held);
         if let Some((known, _)) = self.runs.get_mut(&held.run) {
             *known -= 1;
         }
@@ -455,20 +456,21 @@ impl Coordinator {
 
     fn cancel(&mut self, cancel: Cancel) {
         let held = Held { run: cancel.run, attempt: cancel.attempt, token: cancel.token };
-        if let Some(State::Running { context, .. }) = self.given.get(&held).map(|given| &given.state) {
-            context.end(Why::Asked, cancel.reason);
+        if let Some(State::Running { context, .. }) = self.attempts.get(&held).map(|given| &given.state) {
+            context.end(EndReason::Asked, cancel.reason);
         }
     }
 
     /// Numbers the lines of an attempt's log in order. Without an open session they are dropped without a number.
     fn log(&mut self, held: Held, text: &str) {
-        let Some(link) = self.given.get(&held).map(|given| given.link) else { return };
+        let Some(link) = self.attempts.get(&held).map(|given| given.link) else { return };
         let Some(target) = self.open_or_any(link) else { return };
         if self.lines_of != Some((target, held)) {
             self.finish_lines();
             self.lines_of = Some((target, held));
         }
-        let Some(Given { state: State::Running { lines, logged, .. }, .. }) = self.given.get_mut(&held)
+        let Some(HeldAttempt { state: State::Running { lines, logged, .. }, .. }) =
+            self.attempts.get_mut(&held)
         else {
             return;
         };
@@ -493,7 +495,7 @@ impl Coordinator {
     }
 
     fn progress(&mut self, held: Held, percent: u8, mut note: String) {
-        let Some(link) = self.given.get(&held).map(|given| given.link) else { return };
+        let Some(link) = self.attempts.get(&held).map(|given| given.link) else { return };
         let Some(target) = self.open_or_any(link) else { return };
         self.finish_lines();
         frames::cut_own(&mut note, NOTE_MAX);
@@ -521,7 +523,7 @@ impl Coordinator {
     }
 
     fn join(&mut self, url: Url, is_learned: bool) {
-        self.wishes.links.push((self.links.len(), url.clone()));
+        self.actions.links.push((self.links.len(), url.clone()));
         self.links.push(NodeLink {
             url,
             is_learned,
@@ -529,7 +531,7 @@ impl Coordinator {
             node: String::new(),
             is_replaced: false,
             outbox: None,
-            given: 0,
+            credits: 0,
             running: 0,
             wanted: 0,
             reports: Reports::default(),
@@ -553,7 +555,7 @@ impl Coordinator {
             free
         };
         for (index, link) in self.links.iter().enumerate().filter(|(_, link)| link.is_open()) {
-            give(&mut grants, index, share.saturating_sub(link.given + link.running));
+            give(&mut grants, index, share.saturating_sub(link.credits + link.running));
         }
         let is_wanting = |link: &NodeLink| link.is_open() && link.wanted > 0;
         let mut wanting = self.links.iter().filter(|link| is_wanting(link)).count() as u32;
@@ -569,8 +571,8 @@ impl Coordinator {
 
     /// Credits that may still be given. All claims, those of unconfirmed reports included, have to fit into a hello.
     fn free(&self) -> u32 {
-        let promised: u32 = self.links.iter().map(|link| link.given).sum();
-        let room = (HOLDS_MAX.min(HOLDS_BYTES / HOLD_BYTES)).saturating_sub(self.given.len());
+        let promised: u32 = self.links.iter().map(|link| link.credits).sum();
+        let room = (HOLDS_MAX.min(HOLDS_BYTES / HOLD_BYTES)).saturating_sub(self.attempts.len());
         let room = u32::try_from(room).unwrap_or(u32::MAX).saturating_sub(promised);
         self.capacity.saturating_sub(promised).saturating_sub(self.running).min(room)
     }

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
 use crate::context::Context;
-use crate::coordinator::{Coordinator, Event, Wishes};
+use crate::coordinator::{Actions, Coordinator, Event};
 use crate::handler::{self, AttemptEnd, Done, Failure, Rules};
 use crate::session::{self, Identity};
 use crate::url::Url;
@@ -52,7 +52,7 @@ pub struct Executor {
     capacity: u32,
     drain_within: Duration,
     tls: Option<TlsConnector>,
-    told: Option<NoticeFn>,
+    on_notice: Option<NoticeFn>,
     pub(crate) rules: Rules,
 }
 
@@ -106,7 +106,7 @@ impl Executor {
             capacity: 100,
             drain_within: Duration::from_secs(30),
             tls: None,
-            told: None,
+            on_notice: None,
             rules: Rules {
                 handlers: BTreeMap::new(),
                 before: Vec::new(),
@@ -216,8 +216,8 @@ impl Executor {
     }
 
     /// Sets a function that is called when a session opens or ends. It must not block.
-    pub fn notice(mut self, told: impl Fn(Notice) + Send + Sync + 'static) -> Executor {
-        self.told = Some(Arc::new(told));
+    pub fn notice(mut self, on_notice: impl Fn(Notice) + Send + Sync + 'static) -> Executor {
+        self.on_notice = Some(Arc::new(on_notice));
         self
     }
 
@@ -243,8 +243,9 @@ impl Executor {
             events,
         };
         let (stopping, stop) = watch::channel(false);
-        let mut links = Links { identity: Arc::new(identity), stop, tasks: JoinSet::new(), told: self.told };
-        attend(&mut coordinator, inbox, &mut links, shutdown).await;
+        let mut links =
+            Links { identity: Arc::new(identity), stop, tasks: JoinSet::new(), on_notice: self.on_notice };
+        take_events(&mut coordinator, inbox, &mut links, shutdown).await;
         coordinator.leave();
         stopping.send_replace(true);
         let all_gone = async { while links.tasks.join_next().await.is_some() {} };
@@ -305,29 +306,29 @@ struct Links {
     identity: Arc<Identity>,
     stop: watch::Receiver<bool>,
     tasks: JoinSet<()>,
-    told: Option<NoticeFn>,
+    on_notice: Option<NoticeFn>,
 }
 
 impl Links {
-    fn fulfil(&mut self, wishes: Wishes) {
-        for context in wishes.starts {
+    fn carry_out(&mut self, actions: Actions) {
+        for context in actions.starts {
             let identity = self.identity.clone();
             // Not joined: the coordinator waits for its report instead.
             tokio::spawn(async move {
                 attempt::perform(context, &identity.rules, identity.events.clone()).await;
             });
         }
-        for (link, url) in wishes.links {
+        for (link, url) in actions.links {
             self.tasks.spawn(session::keep(link, url, self.identity.clone(), self.stop.clone()));
         }
-        if let Some(told) = &self.told {
-            wishes.notices.into_iter().for_each(|notice| told(notice));
+        if let Some(on_notice) = &self.on_notice {
+            actions.notices.into_iter().for_each(|notice| on_notice(notice));
         }
     }
 }
 
 /// Takes events until a clean stop is complete.
-async fn attend(
+async fn take_events(
     coordinator: &mut Coordinator,
     mut inbox: UnboundedReceiver<Event>,
     links: &mut Links,
@@ -337,7 +338,7 @@ async fn attend(
     let mut batch = Vec::with_capacity(BATCH);
     let mut is_stopping = false;
     while !coordinator.is_drained() {
-        links.fulfil(coordinator.finish(Instant::now()));
+        links.carry_out(coordinator.finish(Instant::now()));
         while links.tasks.try_join_next().is_some() {}
         let wake = coordinator.next();
         tokio::select! {
@@ -353,7 +354,7 @@ async fn attend(
         let now = Instant::now();
         batch.drain(..).for_each(|event| coordinator.take(now, event));
     }
-    links.fulfil(coordinator.finish(Instant::now()));
+    links.carry_out(coordinator.finish(Instant::now()));
 }
 
 fn public_authorities() -> TlsConnector {

@@ -77,7 +77,7 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
                 }
                 let waits = if over.is_final { PAUSE_REFUSED } else { jittered(pause) };
                 pause = PAUSE_MAX.min(pause * 2);
-                let Over { reason, is_replaced, .. } = over;
+                let SessionEnd { reason, is_replaced, .. } = over;
                 let _ = identity.events.send(Event::Closed { link, reason, is_replaced });
                 waits
             }
@@ -102,7 +102,7 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 /// Why a session ended, or could not be opened.
-struct Over {
+struct SessionEnd {
     reason: String,
     /// The error to send to the node.
     refusal: Option<Refusal>,
@@ -113,33 +113,39 @@ struct Over {
     is_final: bool,
 }
 
-impl Over {
-    fn new(reason: impl Into<String>) -> Over {
-        Over { reason: reason.into(), refusal: None, is_ours: false, is_replaced: false, is_final: false }
+impl SessionEnd {
+    fn new(reason: impl Into<String>) -> SessionEnd {
+        SessionEnd {
+            reason: reason.into(),
+            refusal: None,
+            is_ours: false,
+            is_replaced: false,
+            is_final: false,
+        }
     }
 
-    fn refusing(refusal: Refusal) -> Over {
-        Over { refusal: Some(refusal.clone()), is_ours: true, ..Over::new(refusal.reason) }
+    fn refusing(refusal: Refusal) -> SessionEnd {
+        SessionEnd { refusal: Some(refusal.clone()), is_ours: true, ..SessionEnd::new(refusal.reason) }
     }
 
-    fn malformed(reason: impl Into<String>) -> Over {
-        Over::refusing(Refusal::malformed(reason))
+    fn malformed(reason: impl Into<String>) -> SessionEnd {
+        SessionEnd::refusing(Refusal::malformed(reason))
     }
 
     /// The reason that a node gave.
-    fn said(refusal: Refusal) -> Over {
+    fn said(refusal: Refusal) -> SessionEnd {
         let is_final = matches!(refusal.code, Code::Version | Code::Refused);
         let is_replaced = refusal.code == Code::Replaced;
-        Over { is_final, is_replaced, ..Over::new(format!("the node says: {}", refusal.reason)) }
+        SessionEnd { is_final, is_replaced, ..SessionEnd::new(format!("the node says: {}", refusal.reason)) }
     }
 
-    fn broken(error: Error) -> Over {
+    fn broken(error: Error) -> SessionEnd {
         match error {
             Error::Capacity(CapacityError::MessageTooLong { size, .. }) => {
                 let reason = format!("a message of {size} bytes; at most {FRAME_MAX} are read");
-                Over::refusing(Refusal { code: Code::TooLarge, reason })
+                SessionEnd::refusing(Refusal { code: Code::TooLarge, reason })
             }
-            Error::Utf8(reason) => Over::malformed(reason),
+            Error::Utf8(reason) => SessionEnd::malformed(reason),
             Error::Http(response) => {
                 let status = response.status();
                 let reason = match status.as_u16() {
@@ -147,9 +153,9 @@ impl Over {
                     404 => format!("the node answered {status}: is it a Punctual node, and new enough?"),
                     _ => format!("the node answered {status}"),
                 };
-                Over { is_final: status.is_client_error(), ..Over::new(reason) }
+                SessionEnd { is_final: status.is_client_error(), ..SessionEnd::new(reason) }
             }
-            error => Over::new(error.to_string()),
+            error => SessionEnd::new(error.to_string()),
         }
     }
 }
@@ -161,27 +167,29 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 
 type Socket = WebSocketStream<Box<dyn ByteStream>>;
 
-async fn connect(url: &Url, identity: &Identity) -> Result<Socket, Over> {
+async fn connect(url: &Url, identity: &Identity) -> Result<Socket, SessionEnd> {
     let connected = timeout(CONNECT_WITHIN, dial(url, identity)).await;
-    connected.unwrap_or_else(|_| Err(Over::new("it took too long to connect")))
+    connected.unwrap_or_else(|_| Err(SessionEnd::new("it took too long to connect")))
 }
 
-async fn dial(url: &Url, identity: &Identity) -> Result<Socket, Over> {
-    let cannot = |error: io::Error| Over::new(format!("cannot connect: {error}"));
+async fn dial(url: &Url, identity: &Identity) -> Result<Socket, SessionEnd> {
+    let cannot = |error: io::Error| SessionEnd::new(format!("cannot connect: {error}"));
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await.map_err(cannot)?;
     stream.set_nodelay(true).map_err(cannot)?;
     let stream: Box<dyn ByteStream> = if url.is_secure {
-        let name = ServerName::try_from(url.host.clone()).map_err(|error| Over::new(error.to_string()))?;
+        let name =
+            ServerName::try_from(url.host.clone()).map_err(|error| SessionEnd::new(error.to_string()))?;
         Box::new(identity.tls.connect(name, stream).await.map_err(cannot)?)
     } else {
         Box::new(stream)
     };
-    let mut request = url.request().into_client_request().map_err(Over::broken)?;
+    let mut request = url.request().into_client_request().map_err(SessionEnd::broken)?;
     if let Some(token) = &identity.token {
         request.headers_mut().insert(AUTHORIZATION, token.clone());
     }
     let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
-    let (socket, _) = client_async_with_config(request, stream, Some(config)).await.map_err(Over::broken)?;
+    let (socket, _) =
+        client_async_with_config(request, stream, Some(config)).await.map_err(SessionEnd::broken)?;
     Ok(socket)
 }
 
@@ -190,7 +198,7 @@ async fn session(
     socket: Socket,
     holds: Vec<punctual_protocol::native::Held>,
     identity: &Identity,
-) -> Over {
+) -> SessionEnd {
     let (mut sink, mut stream) = socket.split();
     let over = match open(&mut sink, &mut stream, holds, identity).await {
         Ok(welcome) => {
@@ -220,47 +228,52 @@ async fn open(
     stream: &mut SplitStream<Socket>,
     holds: Vec<punctual_protocol::native::Held>,
     identity: &Identity,
-) -> Result<Welcome, Over> {
+) -> Result<Welcome, SessionEnd> {
     let hello = frames::text(&FromExecutor::Hello(Hello { holds, ..identity.hello.clone() }));
     let greet = async {
-        sink.send(Message::text(hello)).await.map_err(Over::broken)?;
+        sink.send(Message::text(hello)).await.map_err(SessionEnd::broken)?;
         loop {
-            let Some(message) = stream.next().await else { return Err(Over::new("the node closed")) };
-            let message = message.map_err(Over::broken)?;
+            let Some(message) = stream.next().await else { return Err(SessionEnd::new("the node closed")) };
+            let message = message.map_err(SessionEnd::broken)?;
             let Some(text) = text_of(&message)? else { continue };
-            match FromNode::read(text).map_err(Over::refusing)? {
+            match FromNode::read(text).map_err(SessionEnd::refusing)? {
                 FromNode::Welcome(welcome) => return Ok(welcome),
-                FromNode::Error(refusal) => return Err(Over::said(refusal)),
-                FromNode::Goodbye(Goodbye { reason }) => return Err(Over::new(leaves(&reason))),
+                FromNode::Error(refusal) => return Err(SessionEnd::said(refusal)),
+                FromNode::Goodbye(Goodbye { reason }) => return Err(SessionEnd::new(leaves(&reason))),
                 FromNode::Unknown => {}
-                _ => return Err(Over::malformed("the first message is no welcome")),
+                _ => return Err(SessionEnd::malformed("the first message is no welcome")),
             }
         }
     };
-    timeout(WELCOME_WITHIN, greet).await.unwrap_or_else(|_| Err(Over::new("the node says nothing")))
+    timeout(WELCOME_WITHIN, greet).await.unwrap_or_else(|_| Err(SessionEnd::new("the node says nothing")))
 }
 
 /// The text of a message; none of a ping or pong.
-fn text_of(message: &Message) -> Result<Option<&str>, Over> {
+fn text_of(message: &Message) -> Result<Option<&str>, SessionEnd> {
     match message {
         Message::Text(text) => Ok(Some(text.as_str())),
-        Message::Binary(_) => Err(Over::malformed("a binary message")),
+        Message::Binary(_) => Err(SessionEnd::malformed("a binary message")),
         Message::Close(frame) => {
             let reason =
                 frame.as_ref().map(|frame| frame.reason.as_str()).filter(|reason| !reason.is_empty());
-            Err(Over::new(format!("the node closed: {}", reason.unwrap_or("without a reason"))))
+            Err(SessionEnd::new(format!("the node closed: {}", reason.unwrap_or("without a reason"))))
         }
         _ => Ok(None),
     }
 }
 
-async fn read(link: usize, stream: &mut SplitStream<Socket>, silence: Duration, identity: &Identity) -> Over {
+async fn read(
+    link: usize,
+    stream: &mut SplitStream<Socket>,
+    silence: Duration,
+    identity: &Identity,
+) -> SessionEnd {
     loop {
         let message = match timeout(silence, stream.next()).await {
             Ok(Some(Ok(message))) => message,
-            Ok(Some(Err(error))) => return Over::broken(error),
-            Ok(None) => return Over::new("the node closed"),
-            Err(_) => return Over::new(format!("nothing was heard for {} ms", silence.as_millis())),
+            Ok(Some(Err(error))) => return SessionEnd::broken(error),
+            Ok(None) => return SessionEnd::new("the node closed"),
+            Err(_) => return SessionEnd::new(format!("nothing was heard for {} ms", silence.as_millis())),
         };
         let told = text_of(&message).and_then(|text| match text {
             Some(text) => understand(link, text, identity),
@@ -273,8 +286,8 @@ async fn read(link: usize, stream: &mut SplitStream<Socket>, silence: Duration, 
 }
 
 /// Passes a message of a node on to the coordinator.
-fn understand(link: usize, text: &str, identity: &Identity) -> Result<(), Over> {
-    let event = match FromNode::read(text).map_err(Over::refusing)? {
+fn understand(link: usize, text: &str, identity: &Identity) -> Result<(), SessionEnd> {
+    let event = match FromNode::read(text).map_err(SessionEnd::refusing)? {
         FromNode::Runs(said) => {
             let runs = said.runs.iter().map(|run| ReceivedRun::of(run, &identity.rules)).collect();
             Event::Runs { link, runs }
@@ -283,9 +296,9 @@ fn understand(link: usize, text: &str, identity: &Identity) -> Result<(), Over> 
         FromNode::Cancel(said) => Event::Cancel(said.runs),
         FromNode::Want(Want { runs }) => Event::Want { link, runs },
         FromNode::Nodes(Nodes { nodes }) => Event::Nodes(nodes),
-        FromNode::Goodbye(Goodbye { reason }) => return Err(Over::new(leaves(&reason))),
-        FromNode::Error(refusal) => return Err(Over::said(refusal)),
-        FromNode::Welcome(_) => return Err(Over::malformed("a second welcome")),
+        FromNode::Goodbye(Goodbye { reason }) => return Err(SessionEnd::new(leaves(&reason))),
+        FromNode::Error(refusal) => return Err(SessionEnd::said(refusal)),
+        FromNode::Welcome(_) => return Err(SessionEnd::malformed("a second welcome")),
         FromNode::Unknown => return Ok(()),
     };
     let _ = identity.events.send(event);
@@ -297,24 +310,24 @@ fn leaves(reason: &str) -> String {
 }
 
 /// Sends the messages in the outbox until the coordinator closes it.
-async fn write(sink: &mut SplitSink<Socket, Message>, mut outgoing: UnboundedReceiver<String>) -> Over {
+async fn write(sink: &mut SplitSink<Socket, Message>, mut outgoing: UnboundedReceiver<String>) -> SessionEnd {
     const MOST: usize = 64;
     let mut messages = Vec::with_capacity(MOST);
     while outgoing.recv_many(&mut messages, MOST).await > 0 {
         for message in messages.drain(..) {
             if let Err(error) = sink.feed(Message::text(message)).await {
-                return Over::broken(error);
+                return SessionEnd::broken(error);
             }
         }
         if let Err(error) = sink.flush().await {
-            return Over::broken(error);
+            return SessionEnd::broken(error);
         }
     }
-    Over { is_ours: true, ..Over::new("goodbye") }
+    SessionEnd { is_ours: true, ..SessionEnd::new("goodbye") }
 }
 
 /// Closes a session, with an error first if the node broke the protocol.
-async fn close(sink: &mut SplitSink<Socket, Message>, over: &Over) {
+async fn close(sink: &mut SplitSink<Socket, Message>, over: &SessionEnd) {
     let mut status = CloseCode::Normal;
     if let Some(refusal) = &over.refusal {
         status = if refusal.code == Code::TooLarge { CloseCode::Size } else { CloseCode::Policy };

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep};
 
 use crate::attempt;
-use crate::context::{Context, ReceivedRun, Why};
+use crate::context::{Context, EndReason, ReceivedRun};
 use crate::coordinator::Event;
 use crate::executor::Executor;
 
@@ -135,7 +135,7 @@ impl Run {
         let cancelled = async {
             if let Some(wait) = cancel_after {
                 sleep(wait).await;
-                context.end(Why::Asked, "cancelled by the test");
+                context.end(EndReason::Asked, "cancelled by the test");
             }
             std::future::pending().await
         };

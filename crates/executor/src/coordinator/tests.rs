@@ -30,9 +30,9 @@ impl Room {
 
     fn take(&mut self, event: Event) -> Wishes {
         self.coordinator.take(self.now, event);
-        let mut wishes = self.coordinator.finish(self.now);
-        self.running.append(&mut wishes.starts);
-        wishes
+        let mut actions = self.coordinator.finish(self.now);
+        self.running.append(&mut actions.starts);
+        actions
     }
 
     fn open(&mut self, link: usize, welcome: Welcome) -> Wishes {
@@ -115,16 +115,16 @@ fn a_node_with_two_addresses_has_one_session() {
 #[test]
 fn nodes_that_are_learned_are_forgotten_when_they_are_gone_from_the_list() {
     let mut room = Room::new(10, &["http://a"]);
-    let wishes = room.open(0, listing(&["http://a/", "http://b", "nonsense"]));
-    let urls: Vec<String> = wishes.links.iter().map(|(_, url)| url.to_string()).collect();
+    let actions = room.open(0, listing(&["http://a/", "http://b", "nonsense"]));
+    let urls: Vec<String> = actions.links.iter().map(|(_, url)| url.to_string()).collect();
     assert_eq!(urls, ["http://a:80", "http://b:80"], "the first is the one that was named");
     room.take(Event::Nodes(Vec::new()));
     assert!(
         matches!(room.asks(1), ConnectDecision::Go(_)),
         "nobody knows of nodes, so nothing is known to be gone"
     );
-    let wishes = room.take(Event::Nodes(vec!["http://c".into()]));
-    assert_eq!((room.asks(1), wishes.links.len()), (ConnectDecision::Stop, 1));
+    let actions = room.take(Event::Nodes(vec!["http://c".into()]));
+    assert_eq!((room.asks(1), actions.links.len()), (ConnectDecision::Stop, 1));
     assert!(matches!(room.asks(0), ConnectDecision::Go(_)), "what the program named stays");
 }
 
@@ -153,7 +153,7 @@ fn tokens_are_remembered_for_ten_minutes() {
     assert!(
         room.coordinator.runs.is_empty()
             && room.coordinator.reported.is_empty()
-            && room.coordinator.given.is_empty()
+            && room.coordinator.attempts.is_empty()
     );
 }
 
@@ -243,13 +243,13 @@ proptest! {
                 reported.extend(reports.iter().map(Report::held));
             }
             prop_assert!(credits.iter().sum::<u32>() + room.running.len() as u32 <= capacity);
-            let unreported = room.coordinator.given.values().filter(|given| matches!(given.state, State::Over(_))).count();
-            prop_assert_eq!(room.coordinator.given.len(), room.running.len() + unreported);
+            let unreported = room.coordinator.attempts.values().filter(|given| matches!(given.state, State::Over(_))).count();
+            prop_assert_eq!(room.coordinator.attempts.len(), room.running.len() + unreported);
             prop_assert_eq!(room.coordinator.running as usize, room.running.len());
         }
         // The last node to connect is sent every report that no node has kept.
         (0..3).for_each(|link| room.close(link, false));
         room.open(0, Welcome::default());
-        prop_assert_eq!(room.told(0).1.len(), room.coordinator.given.len() - room.running.len());
+        prop_assert_eq!(room.told(0).1.len(), room.coordinator.attempts.len() - room.running.len());
     }
 }
