@@ -143,7 +143,7 @@ fn routable(registry: &Registry, app: &str) -> Vec<(String, Dialect)> {
     registry.routable(app).map(|(address, dialect)| (address.to_string(), dialect)).collect()
 }
 
-/// What somebody knows who only listens to the changes: who beats, and who is suspect.
+/// The state that follows from the changes alone: which executors beat, and which are suspect.
 #[derive(Default)]
 struct Listener(BTreeMap<(Arc<str>, Arc<str>), bool>);
 

@@ -213,8 +213,8 @@ impl Places {
         lower(&mut self.jobs, job, pool);
     }
 
-    /// Moves a call that turned out to be slow from the fast pool to the slow pool, or to the overflow if its job or app
-    /// holds its share of the slow pool. If both are full it stays. Returns the pool that the call is in afterwards.
+    /// Moves a call that turned out to be slow from the fast pool to the slow pool, or to the overflow if the slow pool is
+    /// full or its job or app holds its share there. If neither has room it stays. Returns its pool afterwards.
     pub fn outlive(&mut self, app: AppNumber, job: JobId) -> Pool {
         let is_free = |pool: &Pool| self.room(*pool, app, job) == Room::Free;
         let Some(pool) = [Pool::Slow, Pool::Overflow].into_iter().find(is_free) else { return Pool::Fast };
