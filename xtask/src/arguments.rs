@@ -3,21 +3,21 @@
 use crate::members::Member;
 use crate::servers::TestServer;
 
-/// How a command ends that did not fail.
+/// The end of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completeness {
-    /// Everything was done.
+    /// Every test ran.
     All,
-    /// Everything but what was to be left out: not what a release is built on.
+    /// Some tests were left out on request: not enough for a release.
     WithoutSome,
 }
 
-/// A wish for tests.
+/// The arguments of `test`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     /// The servers that are not started.
     pub(crate) without: Vec<TestServer>,
-    /// What cargo is told beyond the usual.
+    /// Further arguments for cargo.
     pub(crate) for_cargo: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Test {
                     }
                     rest = more;
                 }
-                ["--without"] => return Err("`--without` wants names, such as `mariadb,redis`".into()),
+                ["--without"] => return Err("`--without` needs names, such as `mariadb,redis`".into()),
                 [word, ..] => return Err(format!("`test` does not know `{word}`")),
             }
         }
@@ -59,10 +59,10 @@ impl Test {
     }
 }
 
-/// A wish for the tests that need no server.
+/// The arguments of `quick`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Quick {
-    /// The crate to look at; without one, all of them.
+    /// The crate to check; without one, all of them.
     pub(crate) only: Option<Member>,
 }
 

@@ -1,5 +1,4 @@
-//! The console, built once for every call of cargo, and its own tests; a build script would build it for each of them
-//! anew.
+//! The console, built once for all calls of cargo, and its own tests. A build script would build it for each call.
 
 #[expect(dead_code, reason = "some of it is for the build script")]
 #[path = "../../crates/console/make.rs"]
@@ -12,27 +11,27 @@ use crate::workspace;
 
 const GIVEN: &str = "PUNCTUAL_UI_DIST";
 
-/// Where the browser tests find themselves together with what they need.
+/// The variable with the folder of the browser tests and their packages.
 const TESTS: &str = "PUNCTUAL_TEST_CONSOLE";
 
-/// What only the tests of the console read.
+/// Files that only the tests of the console read.
 const FOR_TESTS: &[&str] = &["e2e", "tsconfig.json"];
 
-/// Checks, in the room of the console: its types, and what its parts are made to do.
+/// The console's own checks: its types and its unit tests.
 const CHECKS: &[&[&str]] = &[
     &["node_modules/typescript/bin/tsc", "--noEmit"],
     &["node_modules/vitest/vitest.mjs", "run", "--reporter=dot"],
 ];
 
-/// What npm reads to know which packages it installs.
+/// The files that decide which packages npm installs.
 const FOR_NPM: &[&str] = &["package.json", "package-lock.json", ".npmrc"];
 
-/// Fetches what npm brings for the console and its tests, so that `build` fetches nothing.
+/// Fetches the npm packages for the console and its tests, so that `build` fetches nothing.
 pub(crate) fn fetch() -> Result<(), String> {
     make::prepare(&home(), &room(), FOR_NPM, make::Packages::All)
 }
 
-/// Builds it, unless the caller brings one or it is built already.
+/// Builds it, unless the caller provides one or it is built already.
 pub(crate) fn build() -> Result<(), String> {
     match is_given() {
         true => Ok(()),
@@ -58,8 +57,8 @@ fn check(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// What tells cargo's build script where the console is, unless none was built or the caller says it already; and what
-/// tells the browser tests where they are.
+/// The variables with the path of the built console, for cargo's build script (none if the caller sets it, or nothing was
+/// built), and with the folder of the browser tests.
 pub(crate) fn environment() -> Vec<(&'static str, PathBuf)> {
     let (room, dist) = (room(), room().join("dist"));
     let built = (!is_given() && dist.join("index.html").is_file()).then_some((GIVEN, dist));

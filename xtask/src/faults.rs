@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: builds the binary and what breaks it, and hands over the arguments.
+//! `cargo xtask faults`: builds `punctual` and `faults`, and passes the arguments on.
 
 use crate::workspace;
 

@@ -1,4 +1,4 @@
-//! The crates of the workspace with their programs, as `cargo metadata` tells them.
+//! The crates of the workspace with their programs, from `cargo metadata`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::workspace;
 pub(crate) struct Member {
     /// The name of its package, such as `punctual-core`.
     pub(crate) package: String,
-    /// The last part of its folder's path, such as `core`: what people call it.
+    /// The last part of its folder's path, such as `core`: its name for people.
     pub(crate) short: String,
     pub(crate) has_library: bool,
     pub(crate) binaries: Vec<String>,
@@ -19,10 +19,10 @@ pub(crate) struct Member {
     pub(crate) tests: Vec<String>,
 }
 
-/// What cargo knows of the workspace without resolving anything.
+/// The workspace as cargo knows it without resolving dependencies.
 pub(crate) struct Workspace {
     pub(crate) members: Vec<Member>,
-    /// The target folder, wherever the environment put it.
+    /// The target folder, which the environment may have moved.
     pub(crate) target: PathBuf,
 }
 

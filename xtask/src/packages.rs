@@ -1,5 +1,5 @@
-//! What tests take from package registries, fetched before anything is compiled: a registry that is away is told in the
-//! first minute and in one sentence, not by a test in the twentieth.
+//! Packages that tests need from registries, fetched before anything is compiled: an unreachable registry is reported in
+//! the first minute and in one sentence, not by a test in the twentieth.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ mod of_tests;
 
 use of_tests::{Failure, MAVEN, NPM, PYPI};
 
-/// Makes sure that every package is there. The registries are asked at the same time, each for one package after the
-/// other: pip and npm share a cache between installations, and Maven's is not made for two at once.
+/// Makes sure that every package is installed. The registries are used in parallel, each for one package after the other:
+/// pip and npm share a cache between installations, and Maven's cache cannot be shared by two processes.
 pub(crate) fn fetch() -> Result<(), String> {
-    // Where cargo lets tests of this workspace keep things.
+    // The folder that cargo gives to tests for temporary files.
     let folder = &Workspace::read()?.target.join("tmp/packages");
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let of_console = || {
@@ -44,7 +44,7 @@ fn fetch_from(registry: &str, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps what the installer said in a file, and says the rest in one sentence.
+/// Writes the installer's output to a file, and returns one sentence that names it.
 fn judge(outcome: Result<(), Failure>, title: &str, registry: &str, log: &Path) -> Result<(), String> {
     let (sentence, said) = match outcome {
         Ok(()) => return Ok(()),

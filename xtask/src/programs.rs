@@ -1,4 +1,4 @@
-//! The programs that cargo builds for tests: which ones there are, and how long each took.
+//! The programs that cargo builds for tests, and how long each ran.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::{console, workspace};
 /// How many programs the table of times names.
 const SLOWEST: usize = 10;
 
-/// How long we wait for the last lines of cargo once it has ended. A process that a test left behind may hold the pipe
+/// How long to wait for the last lines of cargo after it has ended. A process that a test left behind may hold the pipe
 /// open for longer.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
@@ -69,7 +69,7 @@ fn package(id: &str) -> &str {
     }
 }
 
-/// Builds what `cargo test` with these words would run, and says which programs that are.
+/// Builds the programs that `cargo test` with these words would run, and lists them.
 pub(crate) fn build(words: &[&str]) -> Result<Vec<Program>, String> {
     let mut command = workspace::cargo();
     command.args(["test", "--locked", "--profile", "ci", "--no-run"]);
@@ -86,10 +86,10 @@ pub(crate) fn build(words: &[&str]) -> Result<Vec<Program>, String> {
     }
 }
 
-/// How long programs took, in the order in which they ran.
+/// The durations of programs, in the order in which they ran.
 pub(crate) type Times = Vec<(String, Duration)>;
 
-/// The slowest of them as a table; nothing where none ran.
+/// The slowest of them as a table; empty if none ran.
 pub(crate) fn slowest(times: &Times) -> Option<String> {
     let mut times: Vec<&(String, Duration)> = times.iter().collect();
     times.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
@@ -102,7 +102,7 @@ pub(crate) fn slowest(times: &Times) -> Option<String> {
 
 /// Runs cargo, passes on its lines as they come, and notes when it starts each of the programs.
 ///
-/// Only the standard error goes through us: cargo names the programs there. What tests print goes where ours goes.
+/// Only the standard error is read, because cargo names the programs there. The output of tests is inherited.
 #[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
 pub(crate) fn watch(command: &mut Command, programs: &[Program], times: &mut Times) -> Result<(), String> {
     if std::io::stderr().is_terminal() {
@@ -115,7 +115,7 @@ pub(crate) fn watch(command: &mut Command, programs: &[Program], times: &mut Tim
     std::thread::spawn(move || {
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            // A terminal that is gone does not stop the tests.
+            // A closed terminal does not stop the tests.
             let _ = std::io::stderr().write_all(&line);
             let began = began(&String::from_utf8_lossy(&line));
             if began.is_some_and(|path| tell.send((path, Instant::now())).is_err()) {
@@ -134,7 +134,7 @@ pub(crate) fn watch(command: &mut Command, programs: &[Program], times: &mut Tim
     if status.success() { Ok(()) } else { Err(format!("`cargo test` ended with {status}")) }
 }
 
-/// What a program was called when it began, with the time until the next one began or cargo ended.
+/// The names of programs with the time until the next one began or cargo ended.
 fn durations(began: &[(String, Instant)], ended: Instant) -> impl Iterator<Item = (&str, Duration)> {
     let ends = began.iter().skip(1).map(|(_, at)| *at).chain([ended]);
     began.iter().zip(ends).map(|((path, at), end)| (&**path, end.saturating_duration_since(*at)))
@@ -151,7 +151,7 @@ fn began(line: &str) -> Option<String> {
     Some(format!("{} doc tests", doc.replace('_', "-")))
 }
 
-/// The line without what colours it.
+/// The line without colour codes.
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();

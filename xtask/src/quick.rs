@@ -1,4 +1,4 @@
-//! `cargo xtask quick`: the checks that a person waits for, without servers, browsers and package managers.
+//! `cargo xtask quick`: the checks between two edits, without servers, browsers and package managers.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::servers::Servers;
 use crate::stages::{self, StageFn};
 use crate::{console, sim, tidy};
 
-/// What it may take on 2 cores when everything is compiled.
+/// The time that it may take on 2 cores when everything is compiled.
 const BUDGET: Duration = Duration::from_secs(120);
 
 /// The seeds are those that `test` begins with.
@@ -73,14 +73,14 @@ fn total(took: Duration) -> String {
     format!("quick: {:.0} s (budget {} s)", took.as_secs_f64(), BUDGET.as_secs())
 }
 
-/// How cargo is told to look at one crate. The server is named with it because features are then those of the whole
-/// workspace: otherwise cargo would compile crates of others once more for this crate alone.
+/// The arguments that select one crate. The server is named with it because features are then those of the whole
+/// workspace; otherwise cargo would compile third-party crates again for this crate alone.
 fn packages(member: &Member) -> Vec<&str> {
     let server = (member.package != "punctual").then_some(["--package", "punctual"]);
     ["--package", &member.package].into_iter().chain(server.into_iter().flatten()).collect()
 }
 
-/// How cargo is told which programs to build.
+/// The arguments that select the programs to build.
 fn targets(members: &[Member]) -> Vec<String> {
     let library = members.iter().any(|member| member.has_library).then(|| "--lib".to_owned());
     let named = |word: &str, name: &String| [word.to_owned(), name.clone()];
@@ -92,7 +92,7 @@ fn targets(members: &[Member]) -> Vec<String> {
     library.into_iter().chain(binaries).chain(tests).collect()
 }
 
-/// Whether a program that was built is to be run. Others can come with it that have the same names in other crates, or
+/// Whether to run a program that was built. Cargo also builds programs with the same names in other crates, and binaries
 /// that tests start.
 fn is_wanted(program: &Program, only: Option<&Member>) -> bool {
     let is_asked_for = only.is_none_or(|member| member.package == program.package);
@@ -104,7 +104,7 @@ fn is_left_out(package: &str, test: &str) -> bool {
     LEFT_OUT.contains(&(package, test))
 }
 
-/// What a program is told to skip.
+/// The tests that a program has to skip.
 fn skips(program: &Program) -> Vec<&'static str> {
     let is_it = |(package, test): (&str, &str)| {
         !program.is_unit && program.package == package && program.target == test
@@ -114,7 +114,7 @@ fn skips(program: &Program) -> Vec<&'static str> {
     words.flat_map(|word| ["--skip", word]).collect()
 }
 
-/// Starts a test program as cargo would.
+/// Starts a test program as cargo does.
 #[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
 fn start(program: &Program, times: &mut Times) -> Result<(), String> {
     eprintln!("\n{}", program.name());

@@ -1,4 +1,4 @@
-//! The real servers that tests are run against: started in temporary folders, told to the tests by the environment.
+//! The real servers for tests: started in temporary folders, and announced to the tests by the environment.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) enum TestServer {
     Redis,
 }
 
-/// What the environment says of a server that was left out. Its tests then say so and are content.
+/// The value for a server that was left out. Its tests then print that and pass.
 const LEFT_OUT: &str = "without";
 
 /// Room for every test that runs at the same time to have a pool of its own.
@@ -42,7 +42,7 @@ impl TestServer {
         }
     }
 
-    /// The variable that says where it is.
+    /// The variable with its address.
     fn variable(self) -> &'static str {
         match self {
             TestServer::PostgreSql => "PUNCTUAL_TEST_POSTGRES",
@@ -51,7 +51,7 @@ impl TestServer {
         }
     }
 
-    /// Starts one that waits for no disk: what a test learns from it does not outlive the test.
+    /// Starts one that does not wait for the disk, because its data does not outlive the tests.
     fn start(self) -> Result<Server, String> {
         match self {
             TestServer::PostgreSql => Postgres { connections: CONNECTIONS, ..Postgres::default() }.start(),
@@ -61,7 +61,7 @@ impl TestServer {
     }
 }
 
-/// Servers that run as long as the value lives.
+/// Servers that run until this is dropped.
 pub(crate) struct Servers(Vec<(TestServer, Option<Server>)>);
 
 impl Servers {
@@ -74,19 +74,19 @@ impl Servers {
         TestServer::ALL.into_iter().map(start).collect::<Result<_, String>>().map(Servers)
     }
 
-    /// None of them: tests that want one are told that it was left out.
+    /// No server: tests that need one are told that it was left out.
     pub(crate) fn none() -> Servers {
         Servers(TestServer::ALL.map(|kind| (kind, None)).into())
     }
 
-    /// What tests are told.
+    /// The variables for tests.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let told = |server: &Option<Server>| server.as_ref().map_or(LEFT_OUT.to_owned(), Server::url);
         self.0.iter().map(|(kind, server)| (kind.variable(), told(server))).collect()
     }
 }
 
-/// Starts all of them, says where they are, and stays. Ctrl-C ends us, and the servers with us.
+/// Starts all of them, prints their addresses, and waits. Ctrl-C ends this process and the servers.
 #[expect(clippy::disallowed_methods, reason = "nothing is waited for")]
 pub(crate) fn stay() -> Result<(), String> {
     let servers = Servers::start(&[])?;

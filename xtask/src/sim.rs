@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: builds the simulator and hands it the arguments.
+//! `cargo xtask sim`: builds the simulator and passes the arguments on.
 
 use std::process::Command;
 

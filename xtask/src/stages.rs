@@ -40,7 +40,7 @@ pub(crate) fn test(wanted: &Test) -> Result<Completeness, String> {
     Ok(Completeness::WithoutSome)
 }
 
-/// Runs the stages, then prints how long they and the slowest programs took. Gives back the time of all stages together.
+/// Runs the stages, then prints the durations of the stages and of the slowest programs. Returns the time of all stages.
 #[expect(clippy::disallowed_methods, reason = "a person is told the time, nothing is decided")]
 pub(crate) fn report(
     stages: Vec<(&'static str, StageFn)>,
@@ -66,7 +66,7 @@ pub(crate) fn clippy(packages: &[&str]) -> Result<(), String> {
     cargo(&[&words[..], &["--", "-D", "warnings"]].concat())
 }
 
-/// Builds apart from running, so that the time of each is known.
+/// Builds before running, so that both times are known.
 fn build(wanted: &Test) -> Result<Vec<Program>, String> {
     // `--no-run` may be among them, and cargo refuses to hear it twice.
     let more = wanted.for_cargo.iter().map(String::as_str).filter(|word| *word != "--no-run");

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler knows, each a function from values to violations.
+//! `cargo xtask tidy`: the house rules that no compiler checks, each a function from values to violations.
 
 mod clock;
 mod dependencies;
@@ -11,13 +11,15 @@ mod names;
 mod orphans;
 mod text;
 mod tree;
+mod types;
+mod words;
 
 use std::fmt;
 
 use graph::Graph;
 use tree::Tree;
 
-/// One broken rule: where, what is wrong, and what to do.
+/// A violation of a rule: where, what is wrong, and what to do.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Violation {
     path: String,
@@ -41,14 +43,23 @@ impl fmt::Display for Violation {
 /// Prints every violation in the workspace; an error when there is one.
 pub(crate) fn report() -> Result<(), String> {
     let tree = Tree::read()?;
-    let of_files = [names::check, orphans::check, links::check, text::check, clock::check, migrations::check];
+    let of_files = [
+        names::check,
+        types::check,
+        words::check,
+        orphans::check,
+        links::check,
+        text::check,
+        clock::check,
+        migrations::check,
+    ];
     let mut violations: Vec<Violation> = of_files.iter().flat_map(|rule| rule(&tree)).collect();
     match Graph::read() {
         Ok(graph) => {
             violations.extend(dependencies::check(&graph, &tree));
             violations.extend(licences::check(&graph, &tree));
         }
-        // The other rules still have something to say when cargo cannot load the workspace.
+        // The other rules still apply when cargo cannot load the workspace.
         Err(reason) => violations.push(Violation::new("Cargo.toml", 1, reason)),
     }
     violations.sort();
@@ -57,7 +68,7 @@ pub(crate) fn report() -> Result<(), String> {
     }
     match violations.len() {
         0 => Ok(()),
-        count => Err(format!("tidy found {count} to put right")),
+        count => Err(format!("tidy found {count} violations")),
     }
 }
 

@@ -1,11 +1,11 @@
-//! What the tests start beside our own programs. As root, or where `sudo` asks nothing, what is missing is installed;
-//! otherwise the one line that installs it is said, before anything is built.
+//! The programs that tests need. As root, or if `sudo` needs no password, missing ones are installed; otherwise the one
+//! line that installs them is printed, before anything is built.
 
 use std::process::{Command, Stdio};
 
 use crate::servers::TestServer;
 
-/// A program that has to be there: how it shows that it is, and the package that brings it.
+/// A required program: the command that shows that it is installed, and its package.
 type Tool = (&'static str, &'static [&'static str], &'static str);
 
 const TOOLS: &[Tool] = &[
@@ -19,7 +19,7 @@ const TOOLS: &[Tool] = &[
     ("openssl", &["version"], "openssl"),
 ];
 
-/// What brings the servers, each only where that server is wanted. Some of it is in folders that only root searches.
+/// The programs for servers, each needed only for that server. Some are in folders that only root has in its search path.
 const SERVERS: &[(TestServer, Tool)] = &[
     (
         TestServer::PostgreSql,
@@ -50,7 +50,7 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get update -q && apt-get install -q -y --no-install-recommends "$@"
 "#;
 
-/// Makes sure that every tool is there, but for those of the servers that are left out.
+/// Makes sure that every tool is installed, except those for servers that are left out.
 pub(crate) fn ensure(without: &[TestServer]) -> Result<(), String> {
     let missing = missing(without, works);
     if missing.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn ensure(without: &[TestServer]) -> Result<(), String> {
     eprintln!("missing: {}; installing with `{line}`", missing.join(", "));
     match install(sudo, &missing) && self::missing(without, works).is_empty() {
         true => Ok(()),
-        false => Err(format!("the tests need what `{line}` installs")),
+        false => Err(format!("the tests need packages that are missing; install them with: {line}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the workspace is, and the cargo that builds it.
+//! The workspace's folder, and the cargo that builds it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// What `command` printed, or one sentence that says why there is nothing.
+/// The output of `command`, or one sentence about why there is none.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if !output.status.success() {

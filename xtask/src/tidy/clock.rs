@@ -1,4 +1,4 @@
-//! The bans on real clocks, sleep and the environment stand, and are lifted only where that was agreed.
+//! The bans on real clocks, sleep and the environment are in force, and lifted only in the files listed here.
 
 use super::Violation;
 use super::tree::{self, File, Tree};
@@ -12,7 +12,7 @@ const BANS: &[&str] = &[
     "std::env::var",
 ];
 
-/// Who may lift a ban: these files, these folders, and every crate's tests and benches.
+/// A ban may be lifted in these files, in these folders, and in every crate's tests and benches.
 const FILES: &[&str] = &[
     "crates/console/build.rs",
     "crates/executor/src/surroundings.rs",

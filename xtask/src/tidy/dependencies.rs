@@ -1,4 +1,4 @@
-//! Who may know whom: dependencies between our crates point one way, and the pure crates stay pure.
+//! The dependencies between our crates point one way, and the pure crates stay pure.
 
 use super::Violation;
 use super::graph::{Dependency, Graph};

@@ -1,4 +1,4 @@
-//! The crates of the workspace and everything they resolve to, as `cargo metadata` tells it.
+//! The crates of the workspace and all their dependencies, as `cargo metadata` resolves them.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) struct Dependency {
 
 impl Graph {
     pub(super) fn read() -> Result<Graph, String> {
-        // All features, because what is off by default is shipped to somebody all the same.
+        // All features, because some users turn on what is off by default.
         let arguments = "metadata --format-version 1 --locked --all-features";
         let json = workspace::output(workspace::cargo().args(arguments.split(' ')))?;
         let metadata = serde_json::from_str(&json)

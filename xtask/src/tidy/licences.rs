@@ -1,4 +1,4 @@
-//! What we take from others: no banned crate anywhere in the graph, and permissive licences only.
+//! Third-party crates: no banned crate anywhere in the graph, and permissive licences only.
 
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
@@ -56,7 +56,7 @@ fn complaint(package: &Package, copies: usize) -> Option<String> {
     Some(format!("`{name}` {} {problem}; see `cargo tree -i {name}` and do without it", package.version))
 }
 
-/// Can this SPDX expression be met by permissive licences alone? One that cannot be read cannot be met.
+/// Whether permissive licences alone satisfy this SPDX expression; false if it cannot be parsed.
 fn is_permissive(expression: &str) -> bool {
     // "MIT/Apache-2.0" is how crates wrote OR before SPDX.
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");

@@ -36,7 +36,7 @@ fn reachable(tree: &Tree) -> BTreeSet<&str> {
     reached
 }
 
-/// Where people and registries start to read.
+/// The pages that people and registries start from.
 fn is_root(path: &str) -> bool {
     let is_of_a_crate = path.starts_with("crates/") && path.ends_with("/README.md");
     is_of_a_crate || path == "README.md" || path == "CHANGELOG.md"

@@ -1,5 +1,5 @@
-//! Migrations have twins: a step of the schema has the same name in every dialect, and a table that one dialect has the others
-//! have too, so that the schemas do not drift apart by accident. What differs on purpose is listed here with its reason.
+//! Migrations have twins: a step of the schema has the same name in every dialect, and every dialect has the same tables, so
+//! that the schemas do not drift apart by accident. Intended differences are listed here with their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +61,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 /// A name, the dialect that has it, and where.
 type Seen<'t> = (&'t str, &'t str, &'t File, usize);
 
-/// What is not in every dialect, unless it is listed.
+/// Violations for names that are not in every dialect, unless they are listed.
 fn lonely(kind: &str, seen: Vec<Seen<'_>>, listed: &[(&str, &str)]) -> Vec<Violation> {
     let mut dialects: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, dialect, _, _) in &seen {

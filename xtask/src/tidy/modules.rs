@@ -3,9 +3,9 @@
 pub(super) struct Module<'t> {
     pub(super) line: usize,
     pub(super) name: &'t str,
-    /// Written out in this file, and not in one of its own.
+    /// Whether it is written in this file, not in one of its own.
     pub(super) is_inline: bool,
-    /// What a `#[path = "…"]` above it says.
+    /// The path of a `#[path = "…"]` above it.
     pub(super) path: Option<&'t str>,
 }
 

@@ -1,4 +1,4 @@
-//! Nothing is called by a word that says nothing: such a room fills with whatever had no home.
+//! No file, module or crate has a name that says nothing, such as `util`: it would fill with unrelated code.
 
 use super::tree::{File, Tree};
 use super::{Violation, modules};

@@ -1,4 +1,4 @@
-//! What a file must and must not say, whatever it is about.
+//! Rules about the text of every file: its opening line, its length, and what must not be left in it.
 //!
 //! The forbidden words are written in two halves, so that this file does not accuse itself.
 
@@ -51,7 +51,7 @@ fn has_extension(file: &File, extensions: &[&str]) -> bool {
     extensions.contains(&extension)
 }
 
-/// Written by us, and not by a tool, a lawyer or the makers of a data set.
+/// Whether we wrote the file, and not a tool, a lawyer or the makers of a data set.
 fn is_ours(file: &File) -> bool {
     let name = tree::name(&file.path);
     !(name == "LICENSE" || name.ends_with(".tsv") || name.ends_with(".lock") || name.contains("-lock."))
@@ -98,7 +98,7 @@ fn last_newline(file: &File) -> Option<Violation> {
     (!is_complete).then(|| Violation::new(&file.path, file.text.lines().count(), what))
 }
 
-/// The one test command stays the one test command: CI checks nothing that a person cannot run.
+/// CI runs the one test command and nothing else, so that a person can run every check.
 fn ci_run(tree: &Tree) -> Option<Violation> {
     let file = tree.get(".ci/run");
     let lines: Vec<&str> = file.map_or("", |file| &file.text).lines().collect();

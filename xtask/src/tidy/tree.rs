@@ -1,4 +1,4 @@
-//! The project's files as values, so that a rule can be shown a tree that was never written to disk.
+//! The project's files as values, so that tests can show a rule a tree that was never written to disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ pub(super) struct Tree {
 pub(super) struct File {
     /// From the root of the workspace.
     pub(super) path: String,
-    /// Empty for a file that is not UTF-8: it has a name to judge and nothing to read.
+    /// Empty for a file that is not UTF-8: only its name is checked.
     pub(super) text: String,
     pub(super) is_executable: bool,
 }
@@ -48,14 +48,14 @@ impl Tree {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
 
-    /// Is there a file, or a folder with files, of this path?
+    /// Whether there is a file, or a folder with files, of this path.
     pub(super) fn holds(&self, path: &str) -> bool {
         let is_it_or_inside = |rest: &str| path.is_empty() || rest.is_empty() || rest.starts_with('/');
         let mut rests = self.files.iter().filter_map(|file| file.path.strip_prefix(path));
         rests.any(is_it_or_inside)
     }
 
-    /// The first line of `path` that `is_it` picks; else line 1, because a violation needs a place.
+    /// The first line of `path` for which `is_it` holds; else line 1, because a violation needs a line.
     pub(super) fn line_of(&self, path: &str, is_it: impl Fn(&str) -> bool) -> usize {
         let mut lines = self.get(path).map_or("", |file| &file.text).lines();
         lines.position(is_it).map_or(1, |index| index + 1)
@@ -63,7 +63,7 @@ impl Tree {
 }
 
 impl File {
-    /// Nothing for what git lists and is no file: a submodule, or one that was deleted and not yet staged.
+    /// None for entries of git that are no file: a submodule, or a deletion that is not staged yet.
     fn read(path: &str) -> Option<File> {
         let on_disk = workspace::root().join(path);
         let is_executable = fs::metadata(&on_disk).ok()?.permissions().mode() & 0o111 != 0;
@@ -71,7 +71,7 @@ impl File {
         Some(File { path: path.to_owned(), text, is_executable })
     }
 
-    /// A violation for every line about which `complaint` has one.
+    /// A violation for every line for which `complaint` returns one.
     pub(super) fn complain(&self, complaint: impl Fn(&str) -> Option<String>) -> Vec<Violation> {
         // Not `str::lines`, which would hide a carriage return.
         let lines = (1..).zip(self.text.split('\n'));
