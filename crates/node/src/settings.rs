@@ -175,7 +175,7 @@ pub enum Planted {
     OwnClock,
     /// An executor that says it is idle is believed at once.
     IdleBelieved,
-    /// What a run has of its own counts only for whoever sent it.
+    /// The overrides of a run count only for the node that sent it.
     OverridesForgotten,
     /// Calls that hang keep their places in the fast pool.
     SlowCallsStay,

@@ -147,7 +147,10 @@ impl Node {
 
     /// Takes what has a gate into memory, and notes what is parked.
     async fn adopt(&self, read: Read, leases: &[Lease]) -> Result<Adopted, StoreError> {
-        let adopted = self.ports.store.adopt(leases).await?;
+        let mut adopted = self.ports.store.adopt(leases).await?;
+        if self.memory().has_planted(Planted::OverridesForgotten) {
+            adopted.sends.iter_mut().for_each(|open| open.run.overrides = None);
+        }
         let mut is_whole = true;
         for sends in adopted.sends.chunks(ADOPT_CHUNK) {
             self.know_jobs(sends.iter().map(|open| open.run.job)).await?;

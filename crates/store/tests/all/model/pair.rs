@@ -25,8 +25,7 @@ use punctual_store::memory::{Dump, JobDump, RunDump};
 use punctual_store::{Memory, StoreClock};
 
 use super::values::{
-    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, overrides, pick, request,
-    shard_ids,
+    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
 };
 use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb, unpark};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
@@ -388,11 +387,10 @@ impl Pair {
             origin,
             decided: Decided::ALL[sequence as usize % Decided::ALL.len()],
             priority: (sequence % 10) as u8,
-            payload: [None, Some(""), Some("{}"), Some("!timeout=1500\n{}")][sequence as usize % 4]
-                .map(Into::into),
+            payload: [None, Some(""), Some("{}"), Some("!a=1\n{}")][sequence as usize % 4].map(Into::into),
             key: None,
             of: None,
-            overrides: overrides(sequence),
+            overrides: super::values::overrides(sequence),
         }
     }
 
