@@ -9,12 +9,16 @@ use punctual_core::model::{
     Attempt, AttemptRecord, Child, Close, JobId, Join, LogId, Overrides, Part, Payload, RunId, RunState,
     ShardId, Text, Token,
 };
+use punctual_core::registry::Secret;
 use punctual_node::ports::{
-    Arrival, AttemptRow, ClockRow, Counts, JobRow, JobView, PlannedTo, Revision, RunView, SentRow,
-    StoreError, Waiting,
+    AppRow, Arrival, AttemptRow, ClockRow, Counts, Digest, ExecutorRow, JobRow, JobView, KeptLog, KillNote,
+    PlannedTo, Revision, RunView, SentRow, StoreError, TokenRow, Waiting,
 };
 
-use crate::code::{arrival_from, attempt_outcome_from, decided_from, origin_from, outcome_from, state_from};
+use crate::code::{
+    arrival_from, attempt_outcome_from, decided_from, origin_from, outcome_from, paused_from, retention_from,
+    state_from,
+};
 use crate::row::definition_from_text;
 use crate::rules::{LockedClock, WaitRow};
 
@@ -31,6 +35,10 @@ pub(crate) trait Cells {
     fn maybe_string(&self, cell: usize) -> Result<Option<String>, Self::Error>;
 
     fn flag(&self, cell: usize) -> Result<bool, Self::Error>;
+
+    fn maybe_flag(&self, cell: usize) -> Result<Option<bool>, Self::Error>;
+
+    fn blob(&self, cell: usize) -> Result<&[u8], Self::Error>;
 
     /// An unsigned number, which a database without unsigned ones keeps bit by bit.
     fn bits(&self, cell: usize) -> Result<u64, Self::Error> {
@@ -311,5 +319,64 @@ pub(crate) fn revision<R: Cells>(row: &R, job: JobId) -> Result<Revision, R::Err
         at: row.instant(1)?,
         by: row.text(2)?,
         definition: definition.map_err(|reason| corrupt("revisions", job, reason))?,
+    })
+}
+
+/// A token, if its row holds what can be. From `id, name, digest, role, apps, created_at, expires_at`.
+pub(crate) fn token<R: Cells>(row: &R) -> Result<Option<TokenRow>, R::Error> {
+    let (Ok(id), Ok(digest)) = (u32::try_from(row.number(0)?), Digest::try_from(row.blob(2)?)) else {
+        return Ok(None);
+    };
+    let Ok(apps) = serde_json::from_str(&row.string(4)?) else { return Ok(None) };
+    Ok(Some(TokenRow {
+        id,
+        name: row.text(1)?,
+        digest,
+        role: row.text(3)?,
+        apps,
+        created_at: row.instant(5)?,
+        expires_at: row.maybe_instant(6)?,
+    }))
+}
+
+/// An app, if its row holds what can be. From `name, title, addresses, access_token, version, retention, paused`.
+pub(crate) fn app<R: Cells>(row: &R) -> Result<Option<AppRow>, R::Error> {
+    let addresses = row.maybe_string(2)?.map(|list| serde_json::from_str::<Vec<String>>(&list));
+    let Ok(addresses) = addresses.transpose() else { return Ok(None) };
+    Ok(Some(AppRow {
+        name: row.text(0)?,
+        title: row.text(1)?,
+        addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
+        access_token: row.maybe_string(3)?.map(|token| Secret::new(&token)),
+        version: row.bits(4)?,
+        retention: row.maybe(5)?.map(retention_from),
+        paused: row.maybe_string(6)?.map(|text| paused_from(&text)),
+    }))
+}
+
+/// An executor, if its row holds what can be. From `app, address, dialect, beat_at, joined_at`.
+pub(crate) fn executor<R: Cells>(row: &R) -> Result<Option<ExecutorRow>, R::Error> {
+    let Ok(dialect) = row.string(2)?.parse() else { return Ok(None) };
+    Ok(Some(ExecutorRow {
+        app: row.text(0)?,
+        address: row.text(1)?,
+        dialect,
+        beat_at: row.instant(3)?,
+        joined_at: row.instant(4)?,
+    }))
+}
+
+/// From `text, next_line, is_complete`.
+pub(crate) fn kept_log<R: Cells>(row: &R) -> Result<KeptLog, R::Error> {
+    Ok(KeptLog { text: row.string(0)?, next_line: row.bits(1)?, is_complete: row.flag(2)? })
+}
+
+/// From `attempt, at, is_confirmed, said`.
+pub(crate) fn kill_note<R: Cells>(row: &R) -> Result<KillNote, R::Error> {
+    Ok(KillNote {
+        attempt: row.attempt(0)?,
+        at: row.instant(1)?,
+        is_confirmed: row.maybe_flag(2)?,
+        said: row.text(3)?,
     })
 }

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use punctual_core::model::Text;
-use punctual_core::registry::Secret;
 use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
-use super::read::{Record, readable};
 use super::text::{Maybe, Quoted, Script, Sum};
 use super::trouble::Trouble;
-use crate::code::{DELETED, paused_code, paused_from, retention_code, retention_from};
-use crate::rows::corrupt;
+use crate::code::{DELETED, paused_code, retention_code};
+use crate::rows::{app, executor};
 
 /// Everything that is kept about apps.
 pub(super) struct AllApps;
@@ -29,10 +27,10 @@ impl Verb for AllApps {
         let said = line.ask(script).await?;
         let mut registered = Registered::default();
         for row in &said[apps].rows {
-            registered.apps.extend(readable(app(row))?);
+            registered.apps.extend(app(row)?);
         }
         for row in &said[executors].rows {
-            registered.executors.extend(readable(executor(row))?);
+            registered.executors.extend(executor(row)?);
         }
         // The keys are sums, so the order is made here.
         registered.apps.sort_by(|one, other| one.name.cmp(&other.name));
@@ -56,7 +54,7 @@ impl Verb for OneApp<'_> {
 
     async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Option<AppRow>, Trouble> {
         let said = line.say(format!("{APPS} where name_key = {}", Sum(self.0))).await?;
-        said.rows.first().map(app).transpose()
+        said.rows.first().map(app).transpose().map(Option::flatten)
     }
 }
 
@@ -76,7 +74,7 @@ impl Verb for PauseApp<'_> {
         script.push(format!("select version from apps where name_key = {key} for update"));
         let before = script.push(format!("{APPS} where name_key = {key}"));
         let said = line.ask(script).await?;
-        let before = said[before].rows.first().map(app).transpose()?;
+        let before = said[before].rows.first().map(app).transpose()?.flatten();
         let mut script = Script::new();
         if before.as_ref().is_some_and(|app| app.paused.is_some() != self.paused.is_some()) {
             script.push(format!("update apps set version = version + 1 where name_key = {key}"));
@@ -90,35 +88,8 @@ impl Verb for PauseApp<'_> {
         let after = script.push(format!("{APPS} where name_key = {key}"));
         script.push("commit");
         let said = line.ask(script).await?;
-        said[after].rows.first().map(app).transpose()
+        said[after].rows.first().map(app).transpose().map(Option::flatten)
     }
-}
-
-fn app(row: &Record) -> Result<AppRow, Trouble> {
-    let bad = |_| Trouble::Refused(corrupt("apps", "", "no list of addresses"));
-    let addresses = row.maybe(2, Record::string)?;
-    let addresses =
-        addresses.map(|list| serde_json::from_str::<Vec<String>>(&list)).transpose().map_err(bad)?;
-    Ok(AppRow {
-        name: row.text(0)?,
-        title: row.text(1)?,
-        addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
-        access_token: row.maybe(3, Record::string)?.map(|token| Secret::new(&token)),
-        version: row.uint(4)?,
-        retention: row.maybe(5, Record::int)?.map(retention_from),
-        paused: row.maybe(6, Record::string)?.map(|text| paused_from(&text)),
-    })
-}
-
-fn executor(row: &Record) -> Result<ExecutorRow, Trouble> {
-    let dialect = row.string(2)?.parse();
-    Ok(ExecutorRow {
-        app: row.text(0)?,
-        address: row.text(1)?,
-        dialect: dialect.map_err(|_| corrupt("executors", "", "no such dialect"))?,
-        beat_at: row.at(3)?,
-        joined_at: row.at(4)?,
-    })
 }
 
 /// Executors that say that they are there.

@@ -5,10 +5,10 @@ use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreE
 
 use super::ask::{Moment, Verb};
 use super::link::Line;
-use super::read::{Record, readable};
+use super::read::Record;
 use super::text::{Bytes, PairSum, Quoted, Script, maybe_ms, ms};
 use super::trouble::Trouble;
-use crate::rows::corrupt;
+use crate::rows::{corrupt, token};
 
 /// How many requests are forgotten in one statement, so that nobody waits long for it.
 const FORGET_MAX: u64 = 1_000;
@@ -26,24 +26,10 @@ impl Verb for Tokens {
         let mut tokens = Vec::new();
         for row in &said.rows {
             // A row that cannot be read opens nothing, and does not lock everybody else out.
-            tokens.extend(readable(token(row))?);
+            tokens.extend(token(row)?);
         }
         Ok(tokens)
     }
-}
-
-fn token(row: &Record) -> Result<TokenRow, Trouble> {
-    let id = row.number(0)?;
-    let bad = |reason: &str| Trouble::Refused(corrupt("tokens", id, reason));
-    Ok(TokenRow {
-        id,
-        name: row.text(1)?,
-        digest: Digest::try_from(row.bytes(2)?).map_err(|_| bad("no digest"))?,
-        role: row.text(3)?,
-        apps: serde_json::from_str(&row.string(4)?).map_err(|_| bad("no list of apps"))?,
-        created_at: row.at(5)?,
-        expires_at: row.maybe(6, Record::at)?,
-    })
 }
 
 /// A token to be kept.

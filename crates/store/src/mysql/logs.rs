@@ -7,9 +7,10 @@ use punctual_node::ports::{KeptLog, KillNote};
 use super::ask::{Moment, Verb};
 use super::day::{Days, Need, Table};
 use super::link::Line;
-use super::read::{Record, Said};
+use super::read::Said;
 use super::text::{Maybe, Quoted, Script, ms};
 use super::trouble::Trouble;
+use crate::rows::{kept_log, kill_note};
 
 /// A table beside a run, if the run is there.
 fn need(days: &Days, run: RunId, table: Table) -> Vec<Need> {
@@ -124,10 +125,7 @@ impl Verb for Log {
             self.run, self.attempt
         );
         let said = read(line, at, at.days.beside(Table::Logs, self.run.day()), &select).await?;
-        let log = |row: &Record| {
-            Ok(KeptLog { text: row.string(0)?, next_line: row.uint(1)?, is_complete: row.flag(2)? })
-        };
-        said.first().map(log).transpose()
+        said.first().map(kept_log).transpose()
     }
 }
 
@@ -143,14 +141,6 @@ impl Verb for Kills {
             self.0
         );
         let said = read(line, at, at.days.beside(Table::Kills, self.0.day()), &select).await?;
-        let note = |row: &Record| {
-            Ok(KillNote {
-                attempt: row.attempt(0)?,
-                at: row.at(1)?,
-                is_confirmed: row.maybe(2, Record::flag)?,
-                said: row.text(3)?,
-            })
-        };
-        said.rows.iter().map(note).collect()
+        said.rows.iter().map(kill_note).collect()
     }
 }

@@ -146,6 +146,14 @@ impl Cells for Record {
         self.flag(cell)
     }
 
+    fn maybe_flag(&self, cell: usize) -> Result<Option<bool>, Trouble> {
+        self.maybe(cell, Record::flag)
+    }
+
+    fn blob(&self, cell: usize) -> Result<&[u8], Trouble> {
+        self.bytes(cell)
+    }
+
     fn bits(&self, cell: usize) -> Result<u64, Trouble> {
         self.uint(cell)
     }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use punctual_core::model::Text;
-use punctual_core::registry::Secret;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, Paused, Registered, StoreError};
 use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
-use crate::code::{paused_code, paused_from, retention_code, retention_from};
+use crate::code::{paused_code, retention_code};
+use crate::rows::{app, executor};
 
 /// Apps that nobody has made get a row, so that people find them.
 pub(super) fn ensure_apps(mut names: Vec<String>) -> Ask {
@@ -208,31 +208,4 @@ impl Postgres {
         }
         Ok(!landed.take(gone).is_empty())
     }
-}
-
-/// An app, if its row holds what can be.
-fn app(row: &Row) -> Result<Option<AppRow>, Trouble> {
-    let addresses = row.maybe_string(2)?.map(|text| serde_json::from_str::<Vec<String>>(&text));
-    let Ok(addresses) = addresses.transpose() else { return Ok(None) };
-    Ok(Some(AppRow {
-        name: row.text(0)?,
-        title: row.text(1)?,
-        addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
-        access_token: row.maybe_string(3)?.map(|token| Secret::new(&token)),
-        version: row.bits(4)?,
-        retention: row.maybe(5)?.map(retention_from),
-        paused: row.maybe_string(6)?.map(|text| paused_from(&text)),
-    }))
-}
-
-/// An executor, if its row holds what can be.
-fn executor(row: &Row) -> Result<Option<ExecutorRow>, Trouble> {
-    let Ok(dialect) = row.string(2)?.parse() else { return Ok(None) };
-    Ok(Some(ExecutorRow {
-        app: row.text(0)?,
-        address: row.text(1)?,
-        dialect,
-        beat_at: row.instant(3)?,
-        joined_at: row.instant(4)?,
-    }))
 }

@@ -182,4 +182,12 @@ impl Columns for Row {
     fn flag(&self, column: usize) -> Result<bool, Trouble> {
         self.read(column)
     }
+
+    fn maybe_flag(&self, column: usize) -> Result<Option<bool>, Trouble> {
+        self.read(column)
+    }
+
+    fn blob(&self, column: usize) -> Result<&[u8], Trouble> {
+        self.read(column)
+    }
 }

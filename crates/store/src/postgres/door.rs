@@ -2,12 +2,12 @@
 
 use calendar::Timestamp;
 use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
-use tokio_postgres::Row;
 
 use super::Postgres;
 use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
+use crate::rows::token;
 
 /// How many requests are forgotten in one statement, so that nobody waits long for it.
 const FORGET_MAX: i64 = 1_000;
@@ -165,22 +165,4 @@ impl Postgres {
         let gone = line.ask(ask.with(before.as_millis()).with(FORGET_MAX)).await?;
         Ok(gone.len() as i64 == FORGET_MAX)
     }
-}
-
-/// A token, if its row holds what can be.
-fn token(row: &Row) -> Result<Option<TokenRow>, Trouble> {
-    let (Ok(id), Ok(digest)) = (u32::try_from(row.number(0)?), Digest::try_from(row.read::<&[u8]>(2)?))
-    else {
-        return Ok(None);
-    };
-    let Ok(apps) = serde_json::from_str(&row.string(4)?) else { return Ok(None) };
-    Ok(Some(TokenRow {
-        id,
-        name: row.text(1)?,
-        digest,
-        role: row.text(3)?,
-        apps,
-        created_at: row.instant(5)?,
-        expires_at: row.maybe_instant(6)?,
-    }))
 }

@@ -3,12 +3,12 @@
 
 use punctual_core::model::{Attempt, RunId};
 use punctual_node::ports::{KeptLog, KillNote};
-use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, ReadSql, run_code, text_code};
+use super::ask::{Ask, run_code, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
+use crate::rows::{kept_log, kill_note};
 
 impl Postgres {
     pub(super) async fn try_keep_log(
@@ -80,22 +80,11 @@ impl Postgres {
     ) -> Result<Option<KeptLog>, Trouble> {
         let ask = Ask::new("select text, next_line, is_complete from logs where run = $1 and attempt = $2");
         let rows = line.ask(ask.with(run_code(run)).with(i64::from(attempt.0))).await?;
-        let log = |row: &Row| {
-            Ok(KeptLog { text: row.string(0)?, next_line: row.bits(1)?, is_complete: row.flag(2)? })
-        };
-        rows.first().map(log).transpose()
+        rows.first().map(kept_log).transpose()
     }
 
     pub(super) async fn try_kills(&self, line: &Line<'_>, run: RunId) -> Result<Vec<KillNote>, Trouble> {
         let ask = "select attempt, at, is_confirmed, said from kills where run = $1 order by attempt";
-        let note = |row: &Row| {
-            Ok(KillNote {
-                attempt: row.attempt(0)?,
-                at: row.instant(1)?,
-                is_confirmed: row.read(2)?,
-                said: row.text(3)?,
-            })
-        };
-        line.ask(Ask::new(ask).with(run_code(run))).await?.iter().map(note).collect()
+        line.ask(Ask::new(ask).with(run_code(run))).await?.iter().map(kill_note).collect()
     }
 }

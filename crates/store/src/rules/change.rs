@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use punctual_core::cluster::home;
-use punctual_core::model::{JobId, JobState, Text};
+use punctual_core::model::{Definition, JobId, JobState, Text};
 use punctual_node::ports::{ArrivalKind, Change, PlannedTo, StoreError};
 
 use super::unit_of_work::UnitOfWork;
@@ -34,10 +34,15 @@ impl<'v> UnitOfWork<'v> {
 
 /// A new job has to say what it is.
 pub(crate) fn check_definition(change: &Change) -> Result<(), StoreError> {
-    match change.job.is_none() && change.definition.is_none() {
-        true => Err(conflict("a new job needs a definition")),
-        false => Ok(()),
+    if change.job.is_none() {
+        definition_of_new(change)?;
     }
+    Ok(())
+}
+
+/// What a new job is.
+pub(crate) fn definition_of_new(change: &Change) -> Result<&Definition, StoreError> {
+    change.definition.as_ref().ok_or_else(|| conflict("a new job needs a definition"))
 }
 
 /// The version after a change of a job that is not deleted, if the job is as the change expects.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use punctual_core::model::Text;
 use punctual_core::registry::Secret;
-use punctual_node::ports::{AppRow, Beat, ExecutorRow, Paused, Registered, StoreError};
+use punctual_node::ports::{AppRow, Beat, Paused, Registered, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::{bits, instant};
+use super::code::bits;
 use super::keeper::Keeper;
 use super::trouble::Trouble;
-use crate::code::{paused_code, paused_from, retention_code, retention_from};
+use crate::code::{paused_code, retention_code};
+use crate::rows;
 
 impl Keeper {
     /// Rows that cannot be read are left out: the others are still sent to.
@@ -23,7 +24,7 @@ impl Keeper {
         )?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            registered.apps.extend(app(row)?);
+            registered.apps.extend(rows::app(row)?);
         }
         let mut select = self.conn.prepare_cached(
             "select app, address, dialect, beat_at, joined_at
@@ -32,7 +33,7 @@ impl Keeper {
         )?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
-            registered.executors.extend(executor(row)?);
+            registered.executors.extend(rows::executor(row)?);
         }
         Ok(registered)
     }
@@ -114,7 +115,8 @@ impl Keeper {
              from apps
              where name = ?1",
         )?;
-        Ok(select.query_row([name], app).optional()?.flatten())
+        let mut found = select.query([name])?;
+        found.next()?.map(rows::app).transpose().map(Option::flatten)
     }
 
     pub(super) fn pause_app(
@@ -157,31 +159,4 @@ pub(super) fn ensure_app(conn: &Connection, name: &str) -> rusqlite::Result<()> 
     )?;
     insert.execute([name])?;
     Ok(())
-}
-
-/// An app, if its row holds what can be.
-fn app(row: &Row<'_>) -> rusqlite::Result<Option<AppRow>> {
-    let addresses = row.get_ref(2)?.as_str_or_null()?.map(serde_json::from_str::<Vec<String>>);
-    let Ok(addresses) = addresses.transpose() else { return Ok(None) };
-    Ok(Some(AppRow {
-        name: row.get::<_, String>(0)?.into(),
-        title: row.get::<_, String>(1)?.into(),
-        addresses: addresses.map(|list| list.into_iter().map(Text::from).collect()),
-        access_token: row.get::<_, Option<String>>(3)?.map(|token| Secret::new(&token)),
-        version: bits(row, 4)?,
-        retention: row.get::<_, Option<i64>>(5)?.map(retention_from),
-        paused: row.get::<_, Option<String>>(6)?.map(|text| paused_from(&text)),
-    }))
-}
-
-/// An executor, if its row holds what can be.
-fn executor(row: &Row<'_>) -> rusqlite::Result<Option<ExecutorRow>> {
-    let Ok(dialect) = row.get_ref(2)?.as_str()?.parse() else { return Ok(None) };
-    Ok(Some(ExecutorRow {
-        app: row.get::<_, String>(0)?.into(),
-        address: row.get::<_, String>(1)?.into(),
-        dialect,
-        beat_at: instant(row, 3)?,
-        joined_at: instant(row, 4)?,
-    }))
 }

@@ -21,6 +21,7 @@ use super::trouble::{Trouble, corrupt};
 use super::view::{Tables, state_of, tables_of, view};
 use crate::StoreClock;
 use crate::row::definition_from_text;
+use crate::rows;
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.
 const LOOK_MAX: usize = 50_000;
@@ -163,13 +164,7 @@ impl Reader {
             select.query(params![job.0, after.cast_signed(), i64::try_from(max).unwrap_or(i64::MAX)])?;
         let mut revisions = Vec::new();
         while let Some(row) = rows.next()? {
-            let definition = definition_from_text(&row.get::<_, String>(3)?);
-            revisions.push(Revision {
-                version: bits(row, 0)?,
-                at: instant(row, 1)?,
-                by: row.get::<_, String>(2)?.into(),
-                definition: definition.map_err(|reason| corrupt("revisions", i64::from(job.0), reason))?,
-            });
+            revisions.push(rows::revision(row, job)?);
         }
         Ok(revisions)
     }

@@ -1,10 +1,8 @@
 //! Changes of jobs by people: definition, state, clock and revision together.
 
-use std::collections::BTreeSet;
-
 use calendar::Timestamp;
 use punctual_core::cluster::home;
-use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
+use punctual_core::model::{ChangeId, JobId, JobState};
 use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -14,16 +12,14 @@ use super::keeper::Keeper;
 use super::trouble::Trouble;
 use crate::circle;
 use crate::row::definition_to_text;
+use crate::rules::change::{self, JobBefore};
 
 /// The number of a deleted job's state.
 const DELETED: i64 = 2;
 
-/// Where a clock stands, and how far planning has come.
-type Clock = (Option<Timestamp>, PlannedTo);
-
 impl Keeper {
     pub(super) fn change(&mut self, change: &Change) -> Result<Changed, Trouble> {
-        let parents = parents(&self.conn, change)?;
+        let parents = change::parents(change, parents_before(&self.conn, change)?);
         let (job, version) = match change.job {
             None => self.create(change)?,
             Some((id, version)) => self.edit(id, version, change)?,
@@ -50,9 +46,8 @@ impl Keeper {
     }
 
     fn create(&mut self, change: &Change) -> Result<(JobId, u64), Trouble> {
-        let definition =
-            change.definition.as_ref().ok_or_else(|| conflict("a new job needs a definition"))?;
-        check_name(&self.conn, None, definition)?;
+        let definition = change::definition_of_new(change)?;
+        change::check_name(change, owner_of_name(&self.conn, change)?)?;
         let id = u32::try_from(self.side.counters.job + 1).ok().filter(|id| *id < 1 << 31);
         let id = id.ok_or_else(|| StoreError::Full("no more job ids".into()))?;
         self.side.counters.job = u64::from(id);
@@ -74,19 +69,9 @@ impl Keeper {
     }
 
     fn edit(&mut self, id: JobId, expected: u64, change: &Change) -> Result<(JobId, u64), Trouble> {
-        let (version, clock) =
-            row(&self.conn, id)?.ok_or_else(|| conflict(format!("there is no job {id}")))?;
-        if version != expected {
-            return Err(conflict(format!("job {id} has version {version}, not {expected}")).into());
-        }
-        if clock != (change.clock.expected, change.clock.planned) {
-            return Err(conflict(format!("the clock of job {id} was moved")).into());
-        }
-        if let Some(definition) = &change.definition {
-            check_name(&self.conn, Some(id), definition)?;
-        }
+        let version = change::next_version(id, expected, change, job_before(&self.conn, id)?)?;
+        change::check_name(change, owner_of_name(&self.conn, change)?)?;
         check_circle(&self.conn, change)?;
-        let version = version + 1;
         let (state, reason) = state_code(&change.state);
         let mut update = self.conn.prepare_cached(
             "update jobs
@@ -129,7 +114,7 @@ impl Keeper {
 }
 
 /// The version and the clock of a job that is not deleted.
-fn row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<(u64, Clock)>> {
+fn job_before(conn: &Connection, id: JobId) -> rusqlite::Result<Option<JobBefore>> {
     let mut select = conn.prepare_cached(
         "select jobs.version, clocks.next_fire, clocks.decided_to, clocks.reserved_to
          from jobs
@@ -138,23 +123,20 @@ fn row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<(u64, Clock)>> {
     )?;
     let read = |row: &rusqlite::Row<'_>| {
         let planned = PlannedTo { decided: instant(row, 2)?, reserved: instant(row, 3)? };
-        Ok((bits(row, 0)?, (instant_or_none(row, 1)?, planned)))
+        Ok(JobBefore { version: bits(row, 0)?, clock: Some((instant_or_none(row, 1)?, planned)) })
     };
     select.query_row(params![id.0, DELETED], read).optional()
 }
 
-fn check_name(conn: &Connection, id: Option<JobId>, definition: &Definition) -> Result<(), Trouble> {
-    let (app, name) = (&definition.app, &definition.name);
+/// Who has the name that a job is given.
+fn owner_of_name(conn: &Connection, change: &Change) -> rusqlite::Result<Option<JobId>> {
+    let Some(definition) = &change.definition else { return Ok(None) };
     let mut select = conn.prepare_cached(
         "select id
          from jobs
          where app = ?1 and name = ?2 and state <> 2",
     )?;
-    let there = select.query_row([app, name], |row| row.get(0).map(JobId)).optional()?;
-    match there.filter(|there| Some(*there) != id) {
-        Some(there) => Err(conflict(format!("job {there} is named {app}/{name}")).into()),
-        None => Ok(()),
-    }
+    select.query_row([&definition.app, &definition.name], |row| row.get(0).map(JobId)).optional()
 }
 
 /// Refuses to let a job come after itself, in however many steps.
@@ -198,22 +180,11 @@ fn write_revision(conn: &Connection, job: JobId, version: u64, change: &Change) 
     Ok(())
 }
 
-/// The jobs that a job comes after, or came after before a change: their children are others now.
-fn parents(conn: &Connection, change: &Change) -> rusqlite::Result<BTreeSet<JobId>> {
-    let is_moved = change.definition.is_some() || change.state == JobState::Deleted;
-    let after = change.definition.iter().flat_map(|definition| &definition.after);
-    let mut parents: BTreeSet<JobId> = after.map(|parent| parent.job).collect();
-    if let Some((job, _)) = change.job.filter(|_| is_moved) {
-        let mut select = conn.prepare_cached(
-            "select distinct parent
-             from bonds
-             where child = ?1",
-        )?;
-        for parent in select.query_map([job.0], |row| row.get(0).map(JobId))? {
-            parents.insert(parent?);
-        }
-    }
-    Ok(parents)
+/// The jobs that a job comes after before a change.
+fn parents_before(conn: &Connection, change: &Change) -> rusqlite::Result<Vec<JobId>> {
+    let Some((job, _)) = change.job else { return Ok(Vec::new()) };
+    let mut select = conn.prepare_cached("select distinct parent from bonds where child = ?1")?;
+    select.query_map([job.0], |row| row.get(0).map(JobId))?.collect()
 }
 
 /// Makes a job known to its parents; a deleted one is known to nobody.
@@ -232,8 +203,4 @@ fn write_bonds(conn: &Connection, job: JobId, change: &Change) -> rusqlite::Resu
         insert.execute(params![parent.job.0, job.0, when_code(parent.when)])?;
     }
     Ok(())
-}
-
-fn conflict(said: impl Into<Text>) -> StoreError {
-    StoreError::Conflict(said.into())
 }

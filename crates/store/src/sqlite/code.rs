@@ -29,6 +29,14 @@ impl Cells for Row<'_> {
     fn flag(&self, cell: usize) -> Result<bool, Trouble> {
         Ok(self.get(cell)?)
     }
+
+    fn maybe_flag(&self, cell: usize) -> Result<Option<bool>, Trouble> {
+        Ok(self.get(cell)?)
+    }
+
+    fn blob(&self, cell: usize) -> Result<&[u8], Trouble> {
+        Ok(self.get_ref(cell)?.as_blob().map_err(rusqlite::Error::from)?)
+    }
 }
 
 /// A column that holds an instant.

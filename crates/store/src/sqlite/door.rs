@@ -2,11 +2,11 @@
 
 use calendar::Timestamp;
 use punctual_node::ports::{Begun, Digest, KeptAnswer, Remain, RequestKey, StoreError, TokenRow};
-use rusqlite::{Row, params};
+use rusqlite::params;
 
-use super::code::{instant, instant_or_none};
 use super::keeper::Keeper;
 use super::trouble::{Trouble, corrupt};
+use crate::rows::token;
 
 /// How many requests are forgotten in one round, so that nobody waits long for it.
 pub(super) const FORGET_MAX: usize = 1_000;
@@ -133,23 +133,4 @@ impl Keeper {
         )?;
         Ok(delete.execute(params![before.as_millis(), FORGET_MAX as i64])?)
     }
-}
-
-/// A token, if its row holds what can be.
-fn token(row: &Row<'_>) -> rusqlite::Result<Option<TokenRow>> {
-    let (Ok(id), Ok(digest)) =
-        (u32::try_from(row.get::<_, i64>(0)?), Digest::try_from(row.get_ref(2)?.as_blob()?))
-    else {
-        return Ok(None);
-    };
-    let Ok(apps) = serde_json::from_str(row.get_ref(4)?.as_str()?) else { return Ok(None) };
-    Ok(Some(TokenRow {
-        id,
-        name: row.get::<_, String>(1)?.into(),
-        digest,
-        role: row.get::<_, String>(3)?.into(),
-        apps,
-        created_at: instant(row, 5)?,
-        expires_at: instant_or_none(row, 6)?,
-    }))
 }

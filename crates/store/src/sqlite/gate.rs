@@ -1,10 +1,10 @@
 //! Gates: the key (run, attempt), and the places that a send needs.
 
-use punctual_core::model::{Attempt, Hold, JobId, LogId, RunId, Text, Token};
+use punctual_core::model::{Attempt, Hold, LogId, RunId, Text, Token};
 use punctual_node::ports::{Gate, Gated, SentRow};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::code::{bits, instant};
+use super::code::bits;
 use super::day::{Table, has_table};
 use super::keeper::{Keeper, Side};
 use super::known::Bit;
@@ -12,6 +12,7 @@ use super::layer::indexed_close;
 use super::reader::Reader;
 use super::settle::begun;
 use super::trouble::Trouble;
+use crate::rows::sent_row;
 
 /// Places of resources.
 pub(super) type Places<'g> = Vec<(&'g Text, u32)>;
@@ -48,8 +49,12 @@ impl Reader {
              order by sends.attempt",
             run.day()
         ))?;
-        let rows = select.query_map([run.0 as i64], sent_row)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
+        let mut rows = select.query([run.0 as i64])?;
+        let mut sent = Vec::new();
+        while let Some(row) = rows.next()? {
+            sent.push(sent_row(row)?);
+        }
+        Ok(sent)
     }
 }
 
@@ -57,26 +62,15 @@ const SENT_COLUMNS: &str =
     "sends.log, sends.run, runs.job, sends.attempt, sends.token, sends.sent_at, sends.executor";
 
 /// The gate of a day that has this number; the day must have gates.
-fn sent_with(conn: &Connection, day: u32, log: LogId) -> rusqlite::Result<Option<SentRow>> {
+fn sent_with(conn: &Connection, day: u32, log: LogId) -> Result<Option<SentRow>, Trouble> {
     let mut select = conn.prepare_cached(&format!(
         "select {SENT_COLUMNS}
          from sends_{day} as sends indexed by sends_{day}_log
          join runs_{day} as runs on runs.id = sends.run
          where sends.log = ?1"
     ))?;
-    select.query_row([log.0 as i64], sent_row).optional()
-}
-
-fn sent_row(row: &Row<'_>) -> rusqlite::Result<SentRow> {
-    Ok(SentRow {
-        log: LogId(bits(row, 0)?),
-        run: RunId(bits(row, 1)?),
-        job: JobId(row.get(2)?),
-        attempt: Attempt(row.get(3)?),
-        token: Token(bits(row, 4)?),
-        sent_at: instant(row, 5)?,
-        executor: row.get::<_, String>(6)?.into(),
-    })
+    let mut rows = select.query([log.0 as i64])?;
+    rows.next()?.map(sent_row).transpose()
 }
 
 fn gate_one(conn: &Connection, side: &mut Side, gate: &Gate) -> rusqlite::Result<Gated> {

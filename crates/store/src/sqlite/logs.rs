@@ -3,14 +3,15 @@
 
 use punctual_core::model::{Attempt, RunId};
 use punctual_node::ports::{KeptLog, KillNote};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
-use super::code::{bits, instant};
+use super::code::bits;
 use super::day::{Table, has_table};
 use super::keeper::Keeper;
 use super::pen::ROW_BYTES;
 use super::reader::Reader;
 use super::trouble::Trouble;
+use crate::rows::{kept_log, kill_note};
 
 impl Keeper {
     pub(super) fn keep_log(&mut self, run: RunId, attempt: Attempt, log: &KeptLog) -> Result<(), Trouble> {
@@ -72,10 +73,8 @@ impl Reader {
              where run = ?1 and attempt = ?2",
             run.day()
         ))?;
-        let log = |row: &Row<'_>| {
-            Ok(KeptLog { text: row.get(0)?, next_line: bits(row, 1)?, is_complete: row.get(2)? })
-        };
-        Ok(select.query_row(params![run.0 as i64, attempt.0], log).optional()?)
+        let mut rows = select.query(params![run.0 as i64, attempt.0])?;
+        rows.next()?.map(kept_log).transpose()
     }
 
     pub(super) fn kills(&self, run: RunId) -> Result<Vec<KillNote>, Trouble> {
@@ -90,14 +89,11 @@ impl Reader {
              order by attempt",
             run.day()
         ))?;
-        let note = |row: &Row<'_>| {
-            Ok(KillNote {
-                attempt: Attempt(row.get(0)?),
-                at: instant(row, 1)?,
-                is_confirmed: row.get(2)?,
-                said: row.get::<_, String>(3)?.into(),
-            })
-        };
-        Ok(select.query_map([run.0 as i64], note)?.collect::<rusqlite::Result<_>>()?)
+        let mut rows = select.query([run.0 as i64])?;
+        let mut notes = Vec::new();
+        while let Some(row) = rows.next()? {
+            notes.push(kill_note(row)?);
+        }
+        Ok(notes)
     }
 }

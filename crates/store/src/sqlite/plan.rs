@@ -2,15 +2,15 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId, StoppedReason};
-use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, PlannedTo, StoreError};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
+use rusqlite::{Connection, params};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::code::{bits, instant, instant_or_none, state_code, state_from, when_from};
+use super::code::{state_code, when_from};
 use super::keeper::Keeper;
 use super::pen::Pen;
-use super::trouble::{Trouble, corrupt};
-use crate::row::definition_from_text;
+use super::trouble::{Trouble, corrupt, readable};
+use crate::rows;
 
 /// A row, or what is wrong with it.
 type Readable<T> = Result<T, StoreError>;
@@ -34,7 +34,7 @@ impl Keeper {
         while due.len() < max {
             let Some(row) = rows.next()? else { break };
             // A row with impossible ids is nobody's, and must not keep the others from being planned.
-            due.extend(clock_row(row)?.filter(|clock| shards.contains(&clock.shard)));
+            due.extend(readable(rows::clock_row(row))?.filter(|clock| shards.contains(&clock.shard)));
         }
         Ok(due)
     }
@@ -141,54 +141,26 @@ impl Pen<'_> {
     }
 }
 
-fn clock_row(row: &Row<'_>) -> rusqlite::Result<Option<ClockRow>> {
-    let (job, shard) = (u32::try_from(row.get::<_, i64>(0)?), u16::try_from(row.get::<_, i64>(1)?));
-    let (Ok(job), Ok(shard)) = (job, shard) else { return Ok(None) };
-    let (next_fire, version) = (instant(row, 2)?, bits(row, 3)?);
-    let planned = PlannedTo { decided: instant(row, 4)?, reserved: instant(row, 5)? };
-    Ok(Some(ClockRow { job: JobId(job), shard: ShardId(shard), next_fire, version, planned }))
-}
-
 /// The row of a job, if there is one, and whatever is wrong with it.
-fn job_row(conn: &Connection, id: JobId) -> rusqlite::Result<Option<Readable<JobRow>>> {
+fn job_row(conn: &Connection, id: JobId) -> Result<Option<Readable<JobRow>>, Trouble> {
     let mut select = conn.prepare_cached(
-        "select jobs.version, jobs.changed_at, jobs.state, jobs.reason, jobs.definition, clocks.shard, clocks.next_fire,
-         clocks.decided_to, clocks.reserved_to
+        "select jobs.id, jobs.version, jobs.changed_at, jobs.state, jobs.reason, jobs.definition, clocks.shard,
+         clocks.next_fire, clocks.decided_to, clocks.reserved_to
          from jobs
          left join clocks on clocks.job = jobs.id
          where jobs.id = ?1",
     )?;
     let children = children(conn, id)?;
-    let read = |row: &Row<'_>| {
-        let bad = |reason: String| Ok(Err(corrupt("jobs", i64::from(id.0), reason)));
-        let shard = row.get::<_, Option<i64>>(5)?.and_then(|shard| u16::try_from(shard).ok());
-        let Some(shard) = shard else { return bad("its clock has no shard".into()) };
-        let Some(state) = state_from(row.get(2)?, &row.get::<_, String>(3)?) else {
-            return bad("no such state".into());
-        };
-        let definition = match definition_from_text(&row.get::<_, String>(4)?) {
-            Ok(definition) => definition,
-            Err(reason) => return bad(reason),
-        };
-        Ok(Ok(JobRow {
-            id,
-            version: bits(row, 0)?,
-            shard: ShardId(shard),
-            next_fire: instant_or_none(row, 6)?,
-            planned: PlannedTo { decided: instant(row, 7)?, reserved: instant(row, 8)? },
-            changed_at: instant(row, 1)?,
-            state,
-            definition,
-            children,
-        }))
-    };
-    // The columns are strict, so the one thing a value of the right type can still be is text that is no text.
-    match select.query_row([id.0], read).optional() {
-        Ok(row) => Ok(row),
-        Err(error @ (rusqlite::Error::Utf8Error(..) | rusqlite::Error::FromSqlConversionFailure(..))) => {
-            Ok(Some(Err(corrupt("jobs", i64::from(id.0), error))))
-        }
-        Err(error) => Err(error),
+    let mut rows = select.query([id.0])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    match rows::job_row(row, children) {
+        Ok(job) => Ok(Some(Ok(job))),
+        Err(Trouble::Refused(error)) => Ok(Some(Err(error))),
+        // The columns are strict, so the one thing a value of the right type can still be is text that is no text.
+        Err(Trouble::Sql(
+            error @ (rusqlite::Error::Utf8Error(..) | rusqlite::Error::FromSqlConversionFailure(..)),
+        )) => Ok(Some(Err(corrupt("jobs", i64::from(id.0), error)))),
+        Err(trouble) => Err(trouble),
     }
 }
 

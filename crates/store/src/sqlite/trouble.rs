@@ -40,6 +40,15 @@ pub(super) fn told(error: &rusqlite::Error) -> StoreError {
     }
 }
 
+/// Leaves out what cannot be read, and passes on every other trouble.
+pub(super) fn readable<T>(read: Result<T, Trouble>) -> Result<Option<T>, Trouble> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(Trouble::Refused(StoreError::Corrupt { .. })) => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
+}
+
 /// A row that holds what cannot be.
 pub(super) fn corrupt(table: &str, id: i64, reason: impl ToString) -> StoreError {
     StoreError::Corrupt { what: format!("{table} row {id}").into(), reason: reason.to_string().into() }
