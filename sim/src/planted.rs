@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 30] = [
+pub const ALL: [Bug; 31] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -39,6 +39,7 @@ pub const ALL: [Bug; 30] = [
     Bug::Node(Planted::SlowCallsStay),
     Bug::Node(Planted::SharesIgnored),
     Bug::Seam(Plant::CalledJobByJob),
+    Bug::Seam(Plant::ClocksOverlooked),
     Bug::Node(Planted::ClaimsBelieved),
     Bug::Node(Planted::SupposedAsSent),
     Bug::Node(Planted::GateAsSent),

@@ -168,11 +168,13 @@ pub enum Plant {
     JoinedEarly,
     /// Parked runs are called back job by job.
     CalledJobByJob,
+    /// From the end of trouble on, some clocks that are due are not found.
+    ClocksOverlooked,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 9] = [
+    pub const ALL: [Plant; 10] = [
         Plant::PlanInTwo,
         Plant::GateWithoutKey,
         Plant::ExpiryByAskersClock,
@@ -182,6 +184,7 @@ impl Plant {
         Plant::SettledEarly,
         Plant::JoinedEarly,
         Plant::CalledJobByJob,
+        Plant::ClocksOverlooked,
     ];
 }
 

@@ -176,6 +176,7 @@ pub struct World {
     checker: Checker,
     violation: Option<(Micros, Violation)>,
     is_peace: bool,
+    peace_at: Moment,
     moves_at_rest: u64,
     /// How often it was given more time to finish.
     respites: u32,
@@ -235,6 +236,7 @@ impl World {
             checker,
             violation: None,
             is_peace: false,
+            peace_at: Moment::default(),
             moves_at_rest: 0,
             respites: 0,
             is_over: false,

@@ -29,15 +29,21 @@ pub struct Admitted {
     pub since: Micros,
 }
 
-/// When something was heard, and what; nothing if there was no answer.
-type Heard = (i64, Option<bool>);
+/// What was heard about a job; nothing if there was no answer.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Micros,
+    /// The same, by the clock of the node.
+    node_now: i64,
+    has: Option<bool>,
+}
 
 /// What is known of executors.
 #[derive(Debug, Default)]
 pub struct Executors {
     /// The app of each address.
     apps: FxHashMap<Text, Text>,
-    /// What a node heard from an address about a job, by its own clock: whether it has a run of it.
+    /// What a node heard from an address about a job: whether it has a run of it.
     answers: FxHashMap<(Who, JobId, Text), Vec<Heard>>,
     /// How long after an attempt, and between two questions, nothing is concluded from them.
     pub doubt_ms: i64,
@@ -79,21 +85,28 @@ impl Checker {
     }
 
     /// A node hears whether an executor has a run of a job; nothing if it did not answer.
-    pub fn answered(&mut self, by: Who, node_now: Option<i64>, job: JobId, url: &Text, has: Option<bool>) {
-        let Some(now) = node_now else { return };
+    pub fn answered(
+        &mut self,
+        at: Micros,
+        (by, node_now): (Who, Option<i64>),
+        job: JobId,
+        url: &Text,
+        has: Option<bool>,
+    ) {
+        let Some(node_now) = node_now else { return };
         let answers = self.executors.answers.entry((by, job, url.clone())).or_default();
-        if has == Some(true) {
-            // From here on it begins anew.
-            answers.clear();
-        }
-        answers.push((now, has));
+        answers.push(Heard { at, node_now, has });
     }
 
-    /// Whether the executor of an attempt has said to this node since its gate that it has a run of the job.
-    pub(super) fn was_admitted(&self, by: Who, job: JobId, record: &AttemptRecord) -> bool {
-        let heard = self.executors.answers.get(&(by, job, record.executor.clone()));
-        let mut heard = heard.into_iter().flatten();
-        heard.any(|(at, has)| *has == Some(true) && *at >= millis(record.started_at))
+    /// What the node knew when it asked for something to be written: what it heard since its executor last admitted to a run
+    /// of the job.
+    fn heard_by(&self, begun: Begun, job: JobId, executor: &Text) -> &[Heard] {
+        let heard = self.executors.answers.get(&(begun.by, job, executor.clone()));
+        let heard = heard.map_or(&[][..], Vec::as_slice);
+        let known = &heard[..heard.partition_point(|heard| heard.at <= begun.at.now)];
+        // What it heard at that very moment may have come after its decision.
+        let is_news = |heard: &Heard| heard.has == Some(true) && heard.at < begun.at.now;
+        &known[known.iter().rposition(is_news).map_or(0, |last| last + 1)..]
     }
 
     /// What is for executors goes to one of its app, and nothing else does.
@@ -142,8 +155,9 @@ impl Checker {
         let job = &self.jobs[&run.job];
         let is_for_executors = matches!(job.current().definition.target, Target::Executor(_));
         let was_said = run.said.contains(&(record.number, record.token, record.outcome));
-        // Without a token it is one that may never have been sent.
-        if !is_for_executors || job.is_poisoned || was_said || record.is_supposed() || !self.is_steady {
+        // Without a gate it is one that may never have been sent.
+        let is_gated = run.gates.iter().any(|(gated, _)| *gated == record.number);
+        if !is_for_executors || job.is_poisoned || was_said || !is_gated || !self.is_steady {
             return Ok(());
         }
         let (from, until) = (millis(record.started_at), millis(record.ended_at));
@@ -174,12 +188,11 @@ impl Checker {
             }
             AttemptOutcome::Lost if !is_over => {
                 self.counters.lost_by_doubt += 1;
-                let key = (begun.by, run.job, record.executor.clone());
-                let heard = self.executors.answers.get(&key).map_or(&[][..], Vec::as_slice);
+                let heard = self.heard_by(begun, run.job, &record.executor);
                 let after = from + self.executors.doubt_ms;
-                let heard: Vec<_> = heard.iter().filter(|(at, _)| *at >= after).collect();
+                let heard: Vec<_> = heard.iter().filter(|heard| heard.node_now >= after).collect();
                 let spread = |has: Option<bool>| {
-                    let mut times = heard.iter().filter(|(_, said)| *said == has).map(|(at, _)| *at);
+                    let mut times = heard.iter().filter(|heard| heard.has == has).map(|heard| heard.node_now);
                     times.next().zip(times.next_back()).map_or(-1, |(first, last)| last - first)
                 };
                 let is_asked_twice = spread(Some(false)).max(spread(None)) >= self.executors.doubt_ms;

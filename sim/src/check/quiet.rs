@@ -160,7 +160,8 @@ impl Checker {
             );
             return Ok(());
         };
-        let is_due = next.as_millis() < moment.store - PATIENCE_MS && quiet.since.store < moment.store;
+        let long_ago = moment.store - PATIENCE_MS;
+        let is_due = next.as_millis() < long_ago && quiet.since.store < long_ago;
         hold!("I23 clock", !is_due, "job {} stands at {next}, and it is {}", kept.id, show(moment.store));
         Ok(())
     }

@@ -96,6 +96,10 @@ pub struct RunFacts {
     pub not_before: i64,
     /// What it was due at when it was written.
     pub due: i64,
+    /// For when people asked it to wait, whether or not that came in time.
+    pub wishes: Vec<i64>,
+    /// The time that a person has moved it to; none once a start of its job has called it back.
+    pub moved_to: Option<i64>,
     /// Where it comes from.
     pub origin: Origin,
     /// What it has in place of its job's.
@@ -145,6 +149,8 @@ impl RunFacts {
             ready_at: run.due.as_millis(),
             not_before: run.due.as_millis(),
             due: run.due.as_millis(),
+            wishes: Vec::new(),
+            moved_to: None,
             origin: run.origin,
             overrides,
             decided: run.decided,
@@ -180,6 +186,13 @@ impl RunFacts {
     fn is_in_flight(&self) -> bool {
         let has_parts = !self.parts.is_empty();
         self.is_open() && (has_parts || self.has_attempt_open())
+    }
+
+    /// Whether a wait is what a person asked for, at this time of the node: windows let a run wait for what is to come, and
+    /// nothing waits for what is past.
+    pub(super) fn is_wish(&self, until: i64, node_now: Option<i64>) -> bool {
+        let is_past = node_now.is_some_and(|now| until <= now);
+        self.wishes.iter().any(|wish| *wish == until || *wish < until && is_past)
     }
 
     pub(super) fn has_attempt_open(&self) -> bool {
@@ -285,6 +298,13 @@ impl Checker {
         Ok(())
     }
 
+    /// A person asks that a run waits for another time.
+    pub fn asked_to_wait(&mut self, id: RunId, until: i64) {
+        if let Some(index) = self.by_id.get(&id) {
+            self.runs[*index as usize].wishes.push(until);
+        }
+    }
+
     /// A node begins to send.
     pub fn sent(&mut self, moment: Moment, by: Who, node_now: Option<i64>, send: &Dispatched) -> Checked {
         let index = self.index("L1", send.run, "sent")?;
@@ -335,15 +355,9 @@ impl Checker {
         let unit = run.part.map_or(index, |part| part.whole as usize);
         let is_told = matches!(self.runs[unit].origin, Origin::Manual | Origin::Retry);
         let now = node_now.unwrap_or(moment.store);
-        let is_allowed =
-            is_told || attempt > Attempt::FIRST || windows::allow(definition, run.fire_time, now);
-        hold!(
-            "W1",
-            is_allowed,
-            "run {id} for {} is sent outside {:?}",
-            show(run.fire_time),
-            definition.windows
-        );
+        let asked_for = run.moved_to.unwrap_or(run.fire_time);
+        let is_allowed = is_told || attempt > Attempt::FIRST || windows::allow(definition, asked_for, now);
+        hold!("W1", is_allowed, "run {id} for {} is sent outside {:?}", show(asked_for), definition.windows);
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(unit as u32, send)?;
         self.counters.sends += 1;

@@ -44,7 +44,7 @@ impl Checker {
         }
         self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
-            self.check_record(begun, run, record)?;
+            self.check_record(run, record)?;
             self.check_known(begun, run, record, &settlement.then)?;
             self.check_given_up(begun, index, record)?;
         }
@@ -109,6 +109,7 @@ impl Checker {
             if let Some(index) = self.by_id.get(run) {
                 let run = &mut self.runs[*index as usize];
                 run.is_parked = false;
+                run.moved_to = None;
                 run.ready_at = at.as_millis();
                 run.not_before = run.ready_at;
                 self.parked.remove(&(run.job, run.shard, run.due, run.id));
@@ -149,6 +150,9 @@ impl Checker {
             Then::Wait { ready_at, attempt } => {
                 run.attempt = *attempt;
                 run.ready_at = ready_at.as_millis();
+                if settlement.attempt.is_none() && run.is_wish(run.ready_at, begun.node_now) {
+                    run.moved_to = Some(run.ready_at);
+                }
                 // Whoever is not told that it was put off goes on as before.
                 let was_told = settlement.attempt.is_some();
                 run.not_before = if was_told { run.ready_at } else { run.not_before.min(run.ready_at) };
@@ -171,7 +175,7 @@ impl Checker {
         Ok(())
     }
 
-    fn check_record(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord) -> Checked {
+    fn check_record(&self, run: &RunFacts, record: &AttemptRecord) -> Checked {
         let (id, number) = (run.id, record.number);
         hold!(
             "X5",
@@ -202,7 +206,7 @@ impl Checker {
         let is_sent = run.sends.iter().any(|send| (send.attempt, send.token) == (number, record.token));
         hold!(
             "H1",
-            record.is_supposed() || is_sent || !run.parts.is_empty() || self.may_be_gate(begun, run, record),
+            record.is_supposed() || is_sent || !run.parts.is_empty() || is_turned_back(run, record),
             "attempt {number} of run {id} is on record as sent, and the world has not seen it: {record:?}"
         );
         // A result is an executor's word; only loss and a wish can be ours.
@@ -221,17 +225,6 @@ impl Checker {
             run.said
         );
         Ok(())
-    }
-
-    /// Whether an attempt that was not sent may be on record because it has a gate. One that was turned back says so. The
-    /// others are what nodes do not tell apart yet: the end of an attempt by a wish, the end of a run whose job makes no
-    /// sense, and an executor that admits to a run of the job, be it another one.
-    fn may_be_gate(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord) -> bool {
-        let is_gated = run.gates.contains(&(record.number, record.token));
-        let is_wish = record.outcome == AttemptOutcome::Cancelled;
-        let is_told_apart = !is_wish && !self.jobs[&run.job].is_poisoned;
-        let is_admitted = || self.was_admitted(begun.by, run.job, record);
-        is_turned_back(run, record) || is_gated && (!is_told_apart || is_admitted())
     }
 
     fn check_close(&self, run: &RunFacts, settlement: &Settlement, close: &Close) -> Checked {

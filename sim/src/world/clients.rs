@@ -147,6 +147,7 @@ impl World {
             ClientRequest::Reschedule(choice, in_ms) => match self.some_run(job, choice, true) {
                 Some(run) => {
                     let at = shift(in_ms);
+                    self.checker.asked_to_wait(run, at.as_millis());
                     let asking = async move { Said::Cancelled(node.reschedule(run, at).await) };
                     self.begin_command(machine, index, Box::pin(asking));
                 }

@@ -248,7 +248,7 @@ impl World {
             match one {
                 Heard::Probed(Probed::Has { job, url, has, .. }) => {
                     self.say(|| format!("node {} hears from {url} of job {job}: {has:?}", whom.node));
-                    self.checker.answered(whom, node_now, *job, url, *has);
+                    self.checker.answered(self.now, (whom, node_now), *job, url, *has);
                 }
                 Heard::Probed(Probed::Chosen { run, url, .. }) => {
                     self.say(|| format!("node {} hears that {url:?} may have run {run}", whom.node));

@@ -192,6 +192,15 @@ impl World {
                 self.judge(checked);
                 reply
             }
+            (Some(Plant::ClocksOverlooked), Request::Due(leases, until, max)) => {
+                let mut reply = store::apply(&self.store, Request::Due(leases, until, max));
+                if let Ok(Answer::Due(clocks)) = &mut reply
+                    && self.is_peace
+                {
+                    clocks.retain(|clock| clock.job.0.is_multiple_of(2));
+                }
+                reply
+            }
             (Some(Plant::NumbersReused), Request::Allot(day, count)) => {
                 if let Some(first) = self.planting.numbers.get(&day).filter(|_| self.planting.has_failed_over)
                 {

@@ -24,6 +24,7 @@ impl World {
     /// The store, one node and some apps are repaired; everything else that is broken stays so.
     pub(super) fn make_peace(&mut self) {
         self.is_peace = true;
+        self.peace_at = self.moment();
         self.troubles = super::Troubles::default();
         let core = named(self.seed(), Stream::Setup, 98, 0) as usize % self.machines.len();
         self.say(|| format!("peace: node {core} is well"));
@@ -86,7 +87,7 @@ impl World {
 
     fn quiet(&self) -> Quiet {
         Quiet {
-            since: self.moment(),
+            since: self.peace_at,
             healthy: self.healthy(),
             is_narrow: self.setup.settings.limits.fast_open < 10,
             moves_at_rest: self.moves_at_rest,

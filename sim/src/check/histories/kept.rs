@@ -11,8 +11,7 @@ use punctual_core::policy::Misfire;
 use punctual_core::policy::misfire::Policy;
 
 use super::story::{
-    DOUBT, MINUTE, NODE, OTHER, REPEAT, START, Story, URL, at_most_once, broadcast, definition, executed,
-    serial,
+    DOUBT, MINUTE, NODE, OTHER, REPEAT, START, Story, at_most_once, broadcast, definition, executed, serial,
 };
 use crate::check::{Admitted, Moment, Quiet};
 use crate::store::Request;
@@ -123,6 +122,12 @@ fn one_shots_with_keys_that_are_kept_and_repeated() {
 }
 
 #[test]
+fn a_one_shot_that_was_moved_into_a_window() {
+    let (mut story, run) = Story::moved_by_an_hour("12:30-14:00");
+    story.send(run, 1).unwrap();
+}
+
+#[test]
 fn a_broadcast_run_that_ends_as_its_parts_did() {
     for outcome in [AttemptOutcome::Succeeded, AttemptOutcome::Failed] {
         let mut story = Story::of(broadcast());
@@ -164,7 +169,7 @@ fn an_attempt_that_its_executor_denies_twice_or_is_silent_about() {
         let sent_at = story.now();
         for question in 1..=2 {
             story.at(sent_at + question * DOUBT);
-            story.checker.answered(NODE, Some(story.now()), story.job, &URL, said);
+            story.answer(said);
         }
         let lost = story.lost(run, sent_at, AttemptOutcome::Lost, story.wait(1_100, 2));
         story.settle(lost).unwrap();
@@ -178,6 +183,24 @@ fn an_attempt_that_its_executor_denies_twice_or_is_silent_about() {
         story.settle(end).unwrap();
         story.finish().unwrap();
     }
+}
+
+#[test]
+fn an_executor_admits_to_an_attempt_while_its_loss_is_being_written() {
+    let mut story = Story::of(executed());
+    let run = story.planned();
+    story.tell(story.gate(run, 1)).unwrap();
+    story.send(run, 1).unwrap();
+    let sent_at = story.now();
+    for question in 1..=2 {
+        story.at(sent_at + question * DOUBT);
+        story.answer(Some(false));
+    }
+    let (asked, lost) =
+        (story.moment(), story.lost(run, sent_at, AttemptOutcome::Lost, story.wait(1_100, 2)));
+    story.at(story.now() + 5);
+    story.answer(Some(true));
+    story.settle_late(asked, lost).unwrap();
 }
 
 #[test]

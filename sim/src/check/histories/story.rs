@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use calendar::{Timestamp, Zones};
+use calendar::{Outside, Timestamp, Zones};
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Definition, Delivery, Epoch, Executor, Fence,
     Http, Job, JobId, JobState, LogId, NewRun, NodeId, Origin, Outcome, Part, RunId, Schedule, ScheduleKind,
-    Settlement, ShardId, Skip, Target, Text, Then, Token,
+    Settlement, ShardId, Skip, Target, Text, Then, Token, WindowSpec,
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Retry, Route};
@@ -466,11 +466,41 @@ impl Story {
         let sent_at = self.now();
         for asked in [DOUBT, 2 * DOUBT] {
             self.at(sent_at + asked);
-            self.checker.answered(NODE, Some(self.now()), self.job, &URL, None);
+            self.answer(None);
         }
         let lost = self.lost(run, sent_at, AttemptOutcome::Lost, self.wait(1_100, 2));
         self.settle(lost).unwrap();
         (run, sent_at)
+    }
+
+    /// A one-shot of a job with such a window, due at noon, that a person moves by an hour; and it is an hour later.
+    pub(super) fn moved_by_an_hour(hours: &str) -> (Story, RunId) {
+        let (days, zone) = ("mon-sun".into(), "Etc/UTC".into());
+        let window = WindowSpec { days, hours: hours.into(), zone, outside: Outside::Skip };
+        let mut story = Story::of(Definition { windows: vec![window], ..definition() });
+        let run = story.new_run(START + 10, Origin::OneShot);
+        let id = run.id;
+        story.tell(Request::Accept(vec![run], vec![])).unwrap();
+        let later = START + 60 * MINUTE;
+        story.checker.asked_to_wait(id, later);
+        let then = Then::Wait { ready_at: Timestamp::from_millis(later), attempt: Attempt(1) };
+        story.settle(story.settlement(id, Fence::Unsent(Attempt(1)), None, then)).unwrap();
+        story.at(later);
+        (story, id)
+    }
+
+    /// The node hears whether the executor has a run of the job.
+    pub(super) fn answer(&mut self, has: Option<bool>) {
+        let (at, asker) = (self.moment().now, (NODE, Some(self.now())));
+        self.checker.answered(at, asker, self.job, &URL, has);
+    }
+
+    /// What was asked for at this moment is written now.
+    pub(super) fn settle_late(&mut self, asked: Moment, settlement: Settlement) -> Checked {
+        let request = Request::Settle(vec![settlement]);
+        let reply = store::apply(&self.store, request.clone());
+        let begun = Begun { by: NODE, at: asked, node_now: Some(asked.store) };
+        self.checker.applied(self.moment(), begun, &request, &reply)
     }
 
     pub(super) fn settle(&mut self, settlement: Settlement) -> Checked {
