@@ -58,14 +58,14 @@ fn seeds_that_once_failed_do_not_fail_again() {
 }
 
 /// A world by its seed or by `seed:shape:hours`; none if it is among those that are run anyway.
-fn remembered(name: &str) -> Option<Setup> {
+fn remembered(name: &str) -> Option<WorldSetup> {
     let mut parts = name.split(':');
     let seed: u64 = parts.next().and_then(|seed| seed.parse().ok()).expect("a seed");
     let Some((shape, hours)) = parts.next().zip(parts.next()) else {
         return (seed >= WORLDS).then(|| world(seed));
     };
     let length = hours.parse::<f64>().expect("hours") * SIX_HOURS as f64 / 6.0;
-    Some(Setup::new(seed, length as u64).shaped(Shape::named(shape).expect("a shape")))
+    Some(WorldSetup::new(seed, length as u64).shaped(Shape::named(shape).expect("a shape")))
 }
 
 #[test]

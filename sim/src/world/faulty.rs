@@ -194,7 +194,7 @@ impl World {
             }
             (Some(Plant::ClocksOverlooked), Request::Due(leases, until, max)) => {
                 let mut reply = store::apply(&self.store, Request::Due(leases, until, max));
-                if let Ok(Answer::Due(clocks)) = &mut reply
+                if let Ok(StoreAnswer::Due(clocks)) = &mut reply
                     && self.is_peace
                 {
                     clocks.retain(|clock| clock.job.0.is_multiple_of(2));
