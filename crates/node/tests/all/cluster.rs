@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::model::{AttemptOutcome, Definition, Own, ScheduleKind, ShardId};
+use punctual_core::model::{AttemptOutcome, Definition, Overrides, ScheduleKind, ShardId};
 use punctual_core::policy::Block;
 use punctual_node::ports::Hint;
 use punctual_node::{Node, Submission};
@@ -72,7 +72,7 @@ fn a_run_that_is_handed_to_the_former_holder_of_its_shard_is_not_late() {
         payload: None,
         key: None,
         priority: None,
-        own: Own::default(),
+        overrides: Overrides::default(),
     };
     now_or_never(first.submit(vec![one; 64])).unwrap();
     deliver(&house, &second);
