@@ -3,6 +3,7 @@
 
 mod broken;
 mod broken_parts;
+mod broken_records;
 mod kept;
 mod story;
 
