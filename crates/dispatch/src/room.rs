@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
-use crate::ledger::locked;
+use crate::http::ledger::locked;
 
 /// The name of an app.
 pub(crate) type App = Arc<str>;

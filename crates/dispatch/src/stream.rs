@@ -33,7 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio_tungstenite::WebSocketStream;
 
-use crate::ledger::Sink;
+use crate::http::ledger::Sink;
 use crate::unheard;
 use hub::Hub;
 pub(crate) use hub::is_native;

@@ -38,7 +38,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::TIMEOUT_MAX;
 use crate::guard::Guard;
-use crate::ledger::Sink;
+use crate::http::ledger::Sink;
 use house::House;
 pub use options::Options;
 pub use receipts::Unkept;

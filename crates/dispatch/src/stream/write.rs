@@ -8,7 +8,7 @@ use punctual_protocol::native::{FromNode, Kept, Nodes, Part, RUNS_MAX, Run, Want
 use serde_json::value::RawValue;
 
 use super::outbox::Gathered;
-use crate::request::with_millis;
+use crate::http::request::with_millis;
 
 /// About how long a message with runs becomes.
 const RUNS_BYTES: usize = 1 << 20;

@@ -15,7 +15,7 @@ use super::house::House;
 use super::http::Answer;
 use super::judge::{Said, judge, printable};
 use super::line::{Ask, Call, Failure, Kind};
-use crate::answer::Rest;
+use crate::http::answer::Rest;
 
 impl House {
     /// Asks an executor, and judges its answer.

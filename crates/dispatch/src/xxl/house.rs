@@ -22,8 +22,8 @@ use super::options::Options;
 use super::place::Place;
 use super::receipts::Receipts;
 use crate::connect::Connector;
-use crate::ledger::locked;
-use crate::pool::{Host, Pool, Queued};
+use crate::http::ledger::locked;
+use crate::http::pool::{Host, Pool, Queued};
 use crate::room::Share;
 
 /// How often queues are looked through for what has waited too long.

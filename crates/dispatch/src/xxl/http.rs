@@ -13,8 +13,8 @@ use httparse::{EMPTY_HEADER, ParserConfig, Status};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Instant;
 
-use crate::answer::Rest;
 use crate::connect::Stream;
+use crate::http::answer::Rest;
 
 /// The longest head of an answer that is read.
 const HEAD_MAX: usize = 16 << 10;

@@ -4,7 +4,7 @@ use http::StatusCode;
 use punctual_protocol::xxl::Reply;
 
 use super::http::Answer;
-use crate::answer::{self, Rest};
+use crate::http::answer::{self, Rest};
 
 /// How much of what an executor said is told.
 const TOLD_BYTES: usize = 4 << 10;

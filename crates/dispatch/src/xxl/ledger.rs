@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::place::Place;
-use crate::ledger::{BUSY, Sink, TURNS, locked};
+use crate::http::ledger::{BUSY, Sink, TURNS, locked};
 
 type Key = (RunId, Attempt, Token);
 

@@ -21,7 +21,7 @@ use super::ledger::{Begin, Flight};
 use super::place::{Place, RunPath};
 use super::request::{Letter, write_trigger};
 use crate::connect::Unconnected;
-use crate::pool::{Bell, Host, Next, Pool, Wanted};
+use crate::http::pool::{Bell, Host, Next, Pool, Wanted};
 use crate::room::Permit;
 
 /// How long a connection may have been unused for an attempt that must not be lost.

@@ -10,7 +10,7 @@ use url::{Position, Url};
 use super::line::Call;
 use crate::connect::Origin;
 use crate::guard;
-use crate::pool::{Host, Pool};
+use crate::http::pool::{Host, Pool};
 
 /// Where an executor is.
 pub(super) struct Place {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use punctual_node::ports::{Receipt, Report};
 use tokio::sync::Notify;
 
-use crate::ledger::locked;
+use crate::http::ledger::locked;
 
 /// Agents number their reports from 1. What the inbox acknowledges is told both, so ours begin where theirs never get.
 const FIRST: u64 = 1 << 63;

@@ -11,7 +11,7 @@ use punctual_node::ports::{Address, Dispatched};
 use punctual_protocol::xxl::{self, GlueType, Orth, Strategy, Trigger};
 
 use super::place::{Place, RunPath, token};
-use crate::template::Parent;
+use crate::http::template::Parent;
 
 /// How many runs of a job Orth's executors have beside each other at most.
 const CONCURRENCY_MAX: u32 = 64;

@@ -10,9 +10,9 @@ use punctual_node::ports::{Dispatched, Entropy};
 use punctual_protocol::is_secret_header;
 use url::Url;
 
-use crate::blueprint::{Blueprint, Content, Kind, Path, header_value, host_header};
-use crate::redirect::Hop;
-use crate::template::{Escape, Facts, Parent};
+use super::blueprint::{Blueprint, Content, Kind, Path, header_value, host_header};
+use super::redirect::Hop;
+use super::template::{Escape, Facts, Parent};
 
 /// What is sent.
 pub(crate) type Outgoing = Request<Full<Bytes>>;

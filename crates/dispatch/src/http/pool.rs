@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::blueprint::Blueprint;
+use super::blueprint::Blueprint;
+use super::ledger::{Flight, locked};
+use super::redirect::Hop;
 use crate::connect::Origin;
-use crate::ledger::{Flight, locked};
-use crate::redirect::Hop;
 use crate::room::{App, Permit, Room, Share};
 
 /// What waits in a queue.

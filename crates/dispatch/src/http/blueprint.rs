@@ -6,9 +6,9 @@ use http::{Method, Uri};
 use punctual_core::model::{Http, Job};
 use url::{Position, Url};
 
+use super::sign::Signer;
+use super::template::{Escape, Mark, Template};
 use crate::guard;
-use crate::sign::Signer;
-use crate::template::{Escape, Mark, Template};
 
 const USER_AGENT: &str = concat!("punctual/", env!("CARGO_PKG_VERSION"));
 

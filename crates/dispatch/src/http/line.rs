@@ -19,14 +19,14 @@ use hyper::client::conn::http1::SendRequest;
 use punctual_core::model::{AttemptOutcome, Delivery};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::answer::{self, Answer, Excerpt, Rest, Verdict};
+use super::answer::{self, Answer, Excerpt, Rest, Verdict};
+use super::house::House;
+use super::ledger::Flight;
+use super::pool::{Bell, Host, Next, Ticket};
+use super::redirect::{self, Hop};
+use super::request::Outgoing;
 use crate::connect::{Driver, Origin, Unconnected};
 use crate::guard::HEALTH;
-use crate::house::House;
-use crate::ledger::Flight;
-use crate::pool::{Bell, Host, Next, Ticket};
-use crate::redirect::{self, Hop};
-use crate::request::Outgoing;
 use crate::room::Permit;
 
 /// How long a connection may have been unused for an attempt that must not be lost: a server that closes it just

@@ -11,14 +11,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::Setup;
-use crate::answer::Verdict;
-use crate::blueprint::Blueprint;
+use super::Setup;
+use super::answer::Verdict;
+use super::blueprint::Blueprint;
+use super::ledger::{Flight, Ledger, Sink, locked};
+use super::line;
+use super::options::Options;
+use super::pool::{Host, Pool, Queued, Ticket};
 use crate::connect::{Connector, Origin};
-use crate::ledger::{Flight, Ledger, Sink, locked};
-use crate::line;
-use crate::options::Options;
-use crate::pool::{Host, Pool, Queued, Ticket};
 use crate::room::Share;
 
 /// How often queues are looked through for what has waited too long.

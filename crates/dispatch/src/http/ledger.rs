@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::Verdict;
+use super::answer::Verdict;
 
 /// From how many attempts on their way on it is worth waiting for more ends.
 pub(crate) const BUSY: usize = 32;
