@@ -1,29 +1,17 @@
-//! Actions over many jobs: carried out in the background, a few at a time, with their progress kept for whoever asks.
-//! Each job is a change of its own, so what was stopped half way has done half, and nothing is half done.
+//! Actions over many jobs: carried out in the background by the node, and remembered with their progress for callers that ask.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, JobId, JobMove, StoppedReason, Text};
+use punctual_core::model::{JobId, Text};
 use punctual_node::ports::JobName;
-use punctual_node::{ByHand, DeskError};
+use punctual_node::{BulkChange, BulkMove};
 use punctual_protocol::{Bulk, BulkAction, BulkJob, BulkRefusal, BulkState};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::app::Front;
 use crate::caller::Caller;
-
-/// How many jobs are dealt with at once: enough that a store writes them together, few enough that others get their turn.
-const AT_ONCE: usize = 32;
-
-/// After how many jobs the loops are told to look.
-const NUDGE_EVERY: usize = 256;
-
-/// How many refusals are kept word by word.
-const REFUSALS_MAX: usize = 100;
 
 /// How many actions a node remembers.
 const KEPT_MAX: usize = 100;
@@ -47,20 +35,17 @@ pub(crate) struct Work {
     owner: u32,
     began_at: Timestamp,
     jobs: Vec<JobName>,
-    is_stopped: AtomicBool,
-    progress: Mutex<Progress>,
+    change: BulkChange,
+    ending: Mutex<Ending>,
     end: watch::Sender<bool>,
 }
 
+/// How it ended, once it has.
 #[derive(Clone)]
-struct Progress {
+struct Ending {
     state: BulkState,
-    done: u64,
-    refused_count: u64,
-    refused: Vec<BulkRefusal>,
     reason: Option<String>,
-    ended_at: Option<Timestamp>,
-    latest: Option<ChangeId>,
+    at: Option<Timestamp>,
 }
 
 impl Bulks {
@@ -81,17 +66,13 @@ impl Bulks {
             by: caller.name.clone(),
             owner: caller.id,
             began_at: now,
+            change: BulkChange::new(
+                asked(action),
+                jobs.iter().map(|job| job.id).collect(),
+                caller.name.clone(),
+            ),
             jobs,
-            is_stopped: AtomicBool::new(false),
-            progress: Mutex::new(Progress {
-                state: BulkState::Running,
-                done: 0,
-                refused_count: 0,
-                refused: Vec::new(),
-                reason: None,
-                ended_at: None,
-                latest: None,
-            }),
+            ending: Mutex::new(Ending { state: BulkState::Running, reason: None, at: None }),
             end: watch::Sender::new(false),
         });
         if kept.works.len() >= KEPT_MAX {
@@ -130,12 +111,12 @@ impl Work {
     }
 
     fn is_over(&self) -> bool {
-        self.progress().state != BulkState::Running
+        self.ending().state != BulkState::Running
     }
 
     /// Ends it after what is under way.
     pub(crate) fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Relaxed);
+        self.change.stop();
     }
 
     /// Returns when it is over.
@@ -146,43 +127,28 @@ impl Work {
     }
 
     pub(crate) fn show(&self) -> Bulk {
-        let progress = self.progress().clone();
+        let (progress, ending) = (self.change.progress(), self.ending().clone());
+        let refused = progress.refused.into_iter().map(|(id, reason)| {
+            let job = self.jobs.iter().find(|job| job.id == id).map_or_else(|| unnamed(id), named);
+            BulkRefusal { job, reason }
+        });
         Bulk {
             id: self.id,
             action: self.action,
-            state: progress.state,
+            state: ending.state,
             matched: self.jobs.len() as u64,
             done: progress.done,
             refused_count: progress.refused_count,
-            refused: progress.refused,
-            reason: progress.reason,
+            refused: refused.collect(),
+            reason: progress.reason.or(ending.reason),
             by: self.by.to_string(),
             began_at: self.began_at.to_string(),
-            ended_at: progress.ended_at.map(|at| at.to_string()),
+            ended_at: ending.at.map(|at| at.to_string()),
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes what became of one job. What the store did not answer ends everything: the rest would fare no better.
-    fn note(&self, job: &JobName, done: Result<Option<ChangeId>, DeskError>) {
-        let mut progress = self.progress();
-        match done {
-            Ok(change) => progress.latest = progress.latest.max(change),
-            Err(error) => {
-                if matches!(error, DeskError::Unknown(_) | DeskError::Away(_) | DeskError::Full(_)) {
-                    progress.reason.get_or_insert_with(|| error.to_string());
-                    self.stop();
-                }
-                progress.refused_count += 1;
-                if progress.refused.len() < REFUSALS_MAX {
-                    progress.refused.push(BulkRefusal { job: named(job), reason: error.to_string() });
-                }
-            }
-        }
-        progress.done += 1;
+    fn ending(&self) -> MutexGuard<'_, Ending> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,57 +156,37 @@ pub(crate) fn named(job: &JobName) -> BulkJob {
     BulkJob { id: job.id.0, app: job.app.clone(), name: job.name.clone() }
 }
 
+fn unnamed(id: JobId) -> BulkJob {
+    BulkJob { id: id.0, app: String::new(), name: String::new() }
+}
+
+fn asked(action: BulkAction) -> BulkMove {
+    match action {
+        BulkAction::Start => BulkMove::Start,
+        BulkAction::Stop => BulkMove::Stop,
+        BulkAction::Delete => BulkMove::Delete,
+        BulkAction::Run => BulkMove::Run,
+    }
+}
+
 async fn carry_out(front: Arc<Front>, work: Arc<Work>) {
-    let next = Arc::new(AtomicUsize::new(0));
-    let mut hands = JoinSet::new();
-    for _ in 0..AT_ONCE.min(work.jobs.len()) {
-        let (front, work, next) = (Arc::clone(&front), Arc::clone(&work), Arc::clone(&next));
-        hands.spawn(async move {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(job) = work.jobs.get(index) else { return };
-                if work.is_stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                let done = act(&front, &work, job.id).await;
-                work.note(job, done);
-                if index % NUDGE_EVERY == 0 {
-                    (front.nudge)();
-                }
-            }
-        });
-    }
-    let mut has_bug = false;
-    while let Some(hand) = hands.join_next().await {
-        has_bug |= hand.is_err();
-    }
-    (front.nudge)();
-    let latest = work.progress().latest;
-    let in_force = match latest {
+    // In a task of its own, so that a bug in it ends the action and not the knowledge of it.
+    let changing = {
+        let (front, work) = (Arc::clone(&front), Arc::clone(&work));
+        tokio::spawn(async move { front.node.change_jobs(&work.change, &|| (front.nudge)()).await })
+    };
+    let has_bug = changing.await.is_err();
+    let progress = work.change.progress();
+    let in_force = match progress.latest {
         Some(change) => front.wait_in_force(change).await,
         None => Ok(()),
     };
-    let mut progress = work.progress();
-    progress.ended_at = front.node.now();
-    progress.state = match () {
+    let state = match () {
         () if has_bug || progress.reason.is_some() => BulkState::Failed,
         () if progress.done < work.jobs.len() as u64 => BulkState::Stopped,
         () => BulkState::Done,
     };
-    if let Err(problem) = in_force {
-        progress.reason.get_or_insert(problem.detail);
-    }
-    drop(progress);
+    let reason = in_force.err().map(|problem| problem.detail);
+    *work.ending() = Ending { state, reason, at: front.node.now() };
     work.end.send_replace(true);
-}
-
-async fn act(front: &Front, work: &Work, job: JobId) -> Result<Option<ChangeId>, DeskError> {
-    let asked = match work.action {
-        BulkAction::Start => JobMove::Start,
-        BulkAction::Stop => JobMove::Stop(StoppedReason::Asked),
-        BulkAction::Delete => JobMove::Delete,
-        BulkAction::Run => return front.node.run_now(job, ByHand::default()).await.map(|_| None),
-    };
-    let changed = front.node.edit(job, None, None, Some(asked), work.by.clone()).await?;
-    Ok(Some(changed.change))
 }

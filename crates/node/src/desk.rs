@@ -3,6 +3,7 @@
 //! ([`Node::is_in_force`]); whoever answers the person asks that first.
 
 mod apps;
+mod bulk;
 mod cluster;
 mod crowd;
 mod few;
@@ -18,6 +19,7 @@ use crate::ports::StoreError;
 
 pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
+pub use bulk::{BulkChange, BulkMove, BulkProgress};
 pub use cluster::{NodeView, ShardView};
 pub(crate) use crowd::Crowd;
 pub use pause::Following;

@@ -43,8 +43,8 @@ use punctual_core::model::{Attempt, NodeId, RunId};
 pub use backlog::Backlog;
 pub use bells::Bells;
 pub use desk::{
-    AccessTokens, AppView, Backfill, ByHand, Callback, Cancelled, DeskError, ExecutorView, Following,
-    NodeView, ShardView, Submission,
+    AccessTokens, AppView, Backfill, BulkChange, BulkMove, BulkProgress, ByHand, Callback, Cancelled,
+    DeskError, ExecutorView, Following, NodeView, ShardView, Submission,
 };
 pub use natives::{Claim, SessionId};
 #[cfg(feature = "planted")]
