@@ -1,34 +1,18 @@
-//! The command line: what can be asked, and how answers and refusals reach people.
-//!
-//! Data goes to stdout, messages to stderr. Exit code 0 is ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not
-//! allowed.
+//! The command line: every command, of which the binary carries out those that are about a node itself. What asks a server is in
+//! `crates/cli`.
 
-mod app;
-mod client;
-mod cron;
 mod database;
 mod demo;
-mod diff;
-mod executor;
-mod failure;
-mod file;
-mod job;
-mod lines;
-mod node;
-mod reach;
-mod run;
+mod reset;
 mod serve;
-mod session;
-mod table;
 mod token;
-pub(crate) mod trust;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use calendar::Zones;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use punctual_cli::{Outcome, app, cron, executor, job, node, run};
 
 /// A distributed job scheduler that fires on the dot, exactly once per fire time.
 #[derive(Parser)]
@@ -108,28 +92,6 @@ enum Command {
     Version,
 }
 
-/// What a command has to say: data, messages, and the exit code.
-#[derive(Default)]
-struct Outcome {
-    data: String,
-    messages: String,
-    code: u8,
-}
-
-impl Outcome {
-    fn data(data: String) -> Outcome {
-        Outcome { data, ..Outcome::default() }
-    }
-
-    fn usage_error(message: impl std::fmt::Display) -> Outcome {
-        Outcome { messages: format!("error: {message}\n"), code: 2, ..Outcome::default() }
-    }
-
-    fn warn(&mut self, message: impl std::fmt::Display) {
-        self.messages.push_str(&format!("warning: {message}\n"));
-    }
-}
-
 pub(crate) fn run() -> ExitCode {
     let outcome = match Arguments::parse().command.unwrap_or_else(serving) {
         Command::Serve(asked) => serve::run(&asked),
@@ -147,7 +109,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Completions { shell } => completions(shell),
         Command::Version => Outcome::data(format!("punctual {}\n", version())),
     };
-    tell(&outcome)
+    outcome.tell()
 }
 
 /// What `punctual` alone means, its variables and defaults included.
@@ -164,16 +126,4 @@ fn completions(shell: Shell) -> Outcome {
 
 fn version() -> String {
     format!("{} (zone data {})", env!("CARGO_PKG_VERSION"), Zones::version())
-}
-
-fn tell(outcome: &Outcome) -> ExitCode {
-    let told = io::stderr()
-        .write_all(outcome.messages.as_bytes())
-        .and_then(|()| io::stdout().write_all(outcome.data.as_bytes()))
-        .and_then(|()| io::stdout().flush());
-    match told {
-        // A reader that has read enough, such as `head`, is no failure.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(1),
-        _ => ExitCode::from(outcome.code),
-    }
 }

@@ -2,7 +2,6 @@
 //!
 //! Every setting has one line in [`SETTINGS`], which says what it is called, what it may be, and where it goes.
 
-pub(crate) mod environment;
 mod shown;
 mod size;
 
@@ -13,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use punctual_api::{DEFAULT_TOKEN, Proxies};
+use punctual_cli::environment::data_folder;
 use punctual_core::registry::Secret;
 use punctual_protocol::{SettingOrigin, Span};
 use toml::{Table, Value};
@@ -283,7 +283,7 @@ pub(crate) fn read(
     variables: &BTreeMap<String, String>,
     flags: &Flags,
 ) -> Result<Read, ConfigError> {
-    let mut config = Config::with_data(environment::data_folder(variables));
+    let mut config = Config::with_data(data_folder(variables));
     if variables.contains_key("PUNCTUAL_DATA") {
         config.comes_from("server", "data", SettingOrigin::Environment);
     }

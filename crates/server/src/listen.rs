@@ -306,7 +306,7 @@ mod tests {
         assert!(ended_after(served).await <= HEAD_WITHIN);
         let tls = load_tls(&certificate("loopback.pem"), &certificate("loopback-key.pem")).unwrap();
         let (client, served) = connected(Some(tls));
-        let connector = crate::cli::trust::connector(Some(&certificate("root.pem"))).unwrap();
+        let connector = punctual_cli::trust::connector(Some(&certificate("root.pem"))).unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
         let _silent = connector.connect(name, client).await.expect("a handshake");
         assert!(ended_after(served).await <= HEAD_WITHIN);

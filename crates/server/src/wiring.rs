@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
 use punctual_api::{App, Logbook, Others, peer_token};
+use punctual_cli::trust;
 use punctual_core::event::Event;
 use punctual_core::model::{Http, NodeId, Text};
 use punctual_core::policy::Limits;
@@ -23,7 +24,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::archive::{self, Archive, Inlet};
-use crate::cli::trust;
 use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::console::Site;

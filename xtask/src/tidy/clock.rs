@@ -17,7 +17,8 @@ const FILES: &[&str] = &[
     "crates/console/build.rs",
     "crates/executor/src/surroundings.rs",
     "crates/server/src/clock.rs",
-    "crates/server/src/config/environment.rs",
+    "crates/cli/src/clock.rs",
+    "crates/cli/src/environment.rs",
 ];
 const FOLDERS: &[&str] = &["xtask", "sim", "bench", "scratch", "faults"];
 const CRATE_FOLDERS: &[&str] = &["tests", "benches"];

@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("observe", &["calendar", "core", "node"]),
     ("api", &["calendar", "core", "node", "protocol", "observe"]),
     ("executor", &["protocol"]),
+    ("cli", &["calendar", "protocol", "executor"]),
     ("console", &[]),
     ("scratch", &[]),
     ("faults", &["scratch"]),
@@ -38,7 +39,7 @@ const BENCH: &[&str] =
 /// `punctual bench` is part of the binary.
 #[rustfmt::skip]
 const EVERYTHING: &[&str] =
-    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "console", "bench"];
+    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "cli", "console", "bench"];
 
 /// What a room's tests may use beyond that: the steps are tried on the store in memory, which is the model of stores.
 /// The binary is tried on scratch servers, and under faults.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use punctual_cli::{Outcome, environment};
 use punctual_node::ports::StoreError;
 use punctual_store::mysql::MySql;
 use punctual_store::postgres::Postgres;
@@ -10,9 +11,8 @@ use punctual_store::redis::Redis;
 use punctual_store::{Inspection, Migrated, Options};
 use toml::Value;
 
-use super::Outcome;
 use crate::clock;
-use crate::config::{self, Config, Flags, environment};
+use crate::config::{self, Config, Flags};
 use crate::keep::{self, Engine};
 
 /// A clock that differs by more than this from the database's is worth a word.

@@ -1,8 +1,8 @@
 //! `punctual demo`: a scratch node with jobs, executors and history, to look at.
 
 use clap::Args;
+use punctual_cli::Outcome;
 
-use super::Outcome;
 use crate::config::LogFormat;
 use crate::{demo, logs};
 

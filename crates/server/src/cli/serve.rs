@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use punctual_cli::{Outcome, environment};
 use toml::Value;
 
-use super::Outcome;
-use crate::config::{self, Flags, Read, environment};
+use crate::config::{self, Flags, Read};
 use crate::{logs, serve};
 
 /// What can be said when serving. Everything else is in the configuration file.

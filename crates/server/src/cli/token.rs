@@ -1,26 +1,18 @@
-//! `punctual token`: make, list and revoke tokens, and make one for an admin who has none.
+//! `punctual token`: what a server is asked about tokens, and what makes one for an admin who has none.
 
-mod reset;
+use clap::{Args, Subcommand};
+use punctual_cli::Outcome;
+use punctual_cli::reach::Reach;
+use punctual_cli::token;
 
-use clap::{Args, Subcommand, ValueEnum};
-use punctual_protocol::Span;
-use serde_json::{Value, json};
-
-use super::Outcome;
-use super::client::Route;
-use super::failure::Failure;
-use super::job::span;
-use super::reach::Reach;
-use super::session::{self, Session};
-use super::table::{Column, Table, cell};
-use crate::clock;
+use super::reset::Reset;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   punctual token create --name deploy --role editor --app reports --expires-in 30d
   punctual token list
   punctual token reset --data /var/lib/punctual")]
-pub(crate) struct TokenArguments {
+pub(super) struct TokenArguments {
     #[command(flatten)]
     reach: Reach,
     #[command(subcommand)]
@@ -29,21 +21,8 @@ pub(crate) struct TokenArguments {
 
 #[derive(Subcommand)]
 enum TokenCommand {
-    /// Make a token and print it; it is shown only this once.
-    #[command(after_help = "Examples:
-  punctual token create --name deploy --role editor --app reports --expires-in 30d
-  punctual token create --name dashboard --role viewer > viewer-token")]
-    Create(Create),
-    /// List tokens, without what they open the door with.
-    #[command(after_help = "Examples:
-  punctual token list
-  punctual token list -o json")]
-    List,
-    /// Revoke tokens: after the answer they open nothing.
-    #[command(after_help = "Examples:
-  punctual token revoke 3
-  punctual token revoke 3 4 5")]
-    Revoke(Revoke),
+    #[command(flatten)]
+    Asked(token::TokenCommand),
     /// Make a new admin token without a server, for the owner of the machine whose admin token is lost.
     #[command(after_help = "Examples:
   punctual token reset --data /var/lib/punctual
@@ -52,111 +31,13 @@ enum TokenCommand {
 
 A node that runs on the data folder has to be stopped first. Beside a database server nodes may run: they
 know the new token within seconds.")]
-    Reset(reset::Reset),
-}
-
-#[derive(Args)]
-struct Create {
-    /// For people
-    #[arg(long)]
-    name: String,
-    /// What it may do; each role may do what those before it may
-    #[arg(long)]
-    role: Role,
-    /// Whose jobs it may see and touch; may be repeated [default: all]
-    #[arg(long = "app", value_name = "APP")]
-    apps: Vec<String>,
-    /// How long it lasts, such as 30d [default: until it is revoked]
-    #[arg(long, value_name = "SPAN", value_parser = span)]
-    expires_in: Option<Span>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Role {
-    Viewer,
-    Operator,
-    Editor,
-    Admin,
-}
-
-#[derive(Args)]
-struct Revoke {
-    /// Their numbers
-    #[arg(required = true)]
-    ids: Vec<u32>,
+    Reset(Reset),
 }
 
 pub(super) fn run(arguments: TokenArguments) -> Outcome {
     let TokenArguments { reach, command } = arguments;
-    if let TokenCommand::Reset(reset) = command {
-        return reset.run(reach.wants_json());
-    }
-    session::hold(&reach, async |session| match command {
-        TokenCommand::Create(create) => create.answer(session).await,
-        TokenCommand::List => list(session).await,
-        TokenCommand::Revoke(revoke) => revoke.answer(session).await,
-        TokenCommand::Reset(_) => unreachable!("it asks no server"),
-    })
-}
-
-impl Create {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
-        let mut body = json!({"name": self.name, "role": self.role.name()});
-        if !self.apps.is_empty() {
-            body["apps"] = json!(self.apps);
-        }
-        if let Some(span) = self.expires_in {
-            body["expires_at"] = clock::now().saturating_add(span.0).to_string().into();
-        }
-        let made = session.client.post(Route::to(["tokens"]), body).await?;
-        if session.wants_json() {
-            session.print_json(&made);
-            return Ok(());
-        }
-        session.say(format!("token {} made; it is shown only this once", cell(&made, "/id")));
-        session.print(cell(&made, "/token"));
-        Ok(())
-    }
-}
-
-impl Role {
-    fn name(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Operator => "operator",
-            Role::Editor => "editor",
-            Role::Admin => "admin",
-        }
-    }
-}
-
-async fn list(session: &mut Session) -> Result<(), Failure> {
-    let rows = session.client.list(Route::to(["tokens"]), None).await?;
-    session.print_rows(rows, "tokens", table);
-    Ok(())
-}
-
-fn table(tokens: &[Value]) -> Table {
-    let columns = [
-        Column::Whole("ID"),
-        Column::Cut("NAME"),
-        Column::Whole("ROLE"),
-        Column::Cut("APPS"),
-        Column::Whole("CREATED"),
-        Column::Whole("EXPIRES"),
-    ];
-    let mut table = Table::new(&columns);
-    let fields = ["/id", "/name", "/role", "/apps", "/created_at", "/expires_at"];
-    tokens.iter().for_each(|token| table.row(fields.map(|field| cell(token, field))));
-    table
-}
-
-impl Revoke {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
-        for id in self.ids {
-            session.client.delete(Route::to(["tokens", &id.to_string()])).await?;
-            session.say(format!("token {id} revoked"));
-        }
-        Ok(())
+    match command {
+        TokenCommand::Asked(command) => token::run(&reach, command),
+        TokenCommand::Reset(reset) => reset.run(reach.wants_json()),
     }
 }
