@@ -106,7 +106,7 @@ impl Node {
         let jobs = bulk.jobs.iter().copied().take_while(goes_on);
         let change = async |job| (job, self.change_one(bulk, job).await);
         few_at_once(jobs, AT_ONCE, change, |(job, done)| {
-            if bulk.note(job, done) % NUDGE_EVERY == 0 {
+            if bulk.note(job, done).is_multiple_of(NUDGE_EVERY) {
                 nudge();
             }
         })
