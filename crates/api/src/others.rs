@@ -14,7 +14,7 @@ use bytes::Bytes;
 use calendar::Timestamp;
 use punctual_core::model::{JobId, NodeId, Outcome, RunId};
 use punctual_node::NodeView;
-use punctual_observe::{BINS, EndedRun, NodeFigures, RECENT_MAX, Stretches, Tally};
+use punctual_observe::{BINS, EndedRun, NodeFigures, OutcomeTally, RECENT_MAX, Stretches};
 use punctual_protocol::{
     FIGURES_PATH, PeerEnded, PeerFigures, PeerFiguresAsked, PeerLoad, PeerStretches, PeerTally,
 };
@@ -55,7 +55,7 @@ pub trait Others: Send + Sync {
 
 /// What the other nodes said.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct NodeAnswers {
     pub(crate) figures: Vec<NodeFigures>,
     pub(crate) recent: BTreeMap<JobId, Vec<EndedRun>>,
     pub(crate) loads: Vec<PeerLoad>,
@@ -63,7 +63,7 @@ pub(crate) struct Gathered {
     pub(crate) missing: Vec<String>,
 }
 
-type Answered = Arc<OnceCell<(Instant, Arc<Gathered>)>>;
+type Answered = Arc<OnceCell<(Instant, Arc<NodeAnswers>)>>;
 
 /// What was asked lately.
 #[derive(Default)]
@@ -75,7 +75,7 @@ pub(crate) struct AllFigures {
 
 impl AllFigures {
     /// What the other nodes say. Callers that ask the same at the same time share the answer.
-    pub(crate) async fn gather(&self, front: &Front, asked: PeerFiguresAsked) -> Arc<Gathered> {
+    pub(crate) async fn gather(&self, front: &Front, asked: PeerFiguresAsked) -> Arc<NodeAnswers> {
         let others: Vec<NodeView> = front.node.nodes().into_iter().filter(|node| !node.is_self).collect();
         if others.is_empty() {
             return Arc::default();
@@ -95,8 +95,8 @@ impl AllFigures {
         Arc::clone(answers.entry(asked.clone()).or_default())
     }
 
-    async fn ask_all(&self, front: &Front, others: &[NodeView], asked: &PeerFiguresAsked) -> Gathered {
-        let mut gathered = Gathered::default();
+    async fn ask_all(&self, front: &Front, others: &[NodeView], asked: &PeerFiguresAsked) -> NodeAnswers {
+        let mut gathered = NodeAnswers::default();
         let body = Bytes::from(serde_json::to_vec(asked).expect("a question is plain data"));
         let mut asking = JoinSet::new();
         for node in others {
@@ -184,9 +184,9 @@ fn read_stretches(stretches: PeerStretches) -> Stretches {
     Stretches { first, step, count }
 }
 
-fn tell_tally(tally: &Tally) -> PeerTally {
+fn tell_tally(tally: &OutcomeTally) -> PeerTally {
     let lags = (0..).zip(tally.lags).filter(|(_, count)| *count > 0).collect();
-    let Tally { succeeded, failed, not_run, sent, late, lag_max_ms, .. } = *tally;
+    let OutcomeTally { succeeded, failed, not_run, sent, late, lag_max_ms, .. } = *tally;
     PeerTally { succeeded, failed, not_run, sent, late, lag_max_ms, lags }
 }
 
@@ -216,9 +216,10 @@ fn understand(body: &[u8], asked: &PeerFiguresAsked) -> Result<PeerFigures, Stri
     Ok(figures)
 }
 
-fn read_tally(tally: &PeerTally) -> Tally {
+fn read_tally(tally: &PeerTally) -> OutcomeTally {
     let PeerTally { succeeded, failed, not_run, sent, late, lag_max_ms, ref lags } = *tally;
-    let mut read = Tally { succeeded, failed, not_run, sent, late, lag_max_ms, ..Tally::default() };
+    let mut read =
+        OutcomeTally { succeeded, failed, not_run, sent, late, lag_max_ms, ..OutcomeTally::default() };
     for (bin, count) in lags {
         if let Some(lag) = read.lags.get_mut(usize::from(*bin)) {
             *lag = lag.saturating_add(*count);
@@ -236,7 +237,7 @@ fn read_ended(ended: &PeerEnded) -> Option<EndedRun> {
     Some(EndedRun { run: RunId(ended.run), outcome, at, took_ms: ended.took_ms })
 }
 
-impl Gathered {
+impl NodeAnswers {
     fn take(&mut self, figures: PeerFigures) {
         self.loads.push(figures.load);
         self.figures.push(NodeFigures {

@@ -42,12 +42,12 @@ struct Ring {
     tag: u64,
     /// The number of the first that is kept.
     first: u64,
-    kept: VecDeque<Heard>,
+    kept: VecDeque<RingEntry>,
 }
 
 /// Something in the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum RingEntry {
     /// It happened at this node.
     Here(Timestamp, Event),
     /// It happened at another node.
@@ -72,7 +72,7 @@ pub struct Elsewhere {
 /// What a listener gets when it asks.
 pub struct Told {
     /// Events with their numbers.
-    pub events: Vec<(u64, Heard)>,
+    pub events: Vec<(u64, RingEntry)>,
     /// Where to go on.
     pub next: u64,
     /// Whether some were missed.
@@ -88,20 +88,20 @@ impl EventLog {
     /// Adds what has happened at this node.
     pub fn push(&self, events: &[Event], at: Timestamp) {
         self.0.rollup.take(events, at);
-        self.add(events.iter().map(|event| Heard::Here(at, event.clone())));
+        self.add(events.iter().map(|event| RingEntry::Here(at, event.clone())));
     }
 
     /// Adds what happened at another node.
     pub fn push_elsewhere(&self, event: Elsewhere) {
-        self.add([Heard::Elsewhere(Arc::new(event))]);
+        self.add([RingEntry::Elsewhere(Arc::new(event))]);
     }
 
     /// Notes that events of another node may have been missed.
     pub fn push_gap(&self) {
-        self.add([Heard::Gap]);
+        self.add([RingEntry::Gap]);
     }
 
-    fn add(&self, heard: impl IntoIterator<Item = Heard>) {
+    fn add(&self, heard: impl IntoIterator<Item = RingEntry>) {
         let count = {
             let mut ring = self.ring();
             let before = ring.end();
@@ -261,8 +261,8 @@ mod tests {
         log.push_gap();
         let told = log.read(0, 9);
         assert_eq!(numbers(&told), [0, 1, 2]);
-        assert_eq!(told.events[1].1, Heard::Elsewhere(Arc::new(other)));
-        assert_eq!(told.events[2].1, Heard::Gap);
+        assert_eq!(told.events[1].1, RingEntry::Elsewhere(Arc::new(other)));
+        assert_eq!(told.events[2].1, RingEntry::Gap);
         assert_eq!(log.rollup().recent(JobId(17)).len(), 1, "that node counts its own");
     }
 }

@@ -4,8 +4,8 @@ mod events;
 mod metrics;
 mod rollup;
 
-pub use events::{Elsewhere, EventLog, Heard, Told, app_of, job_of};
+pub use events::{Elsewhere, EventLog, RingEntry, Told, app_of, job_of};
 pub use metrics::{Figures, Metrics};
 pub use rollup::{
-    BINS, Behind, EndedRun, NodeFigures, RECENT_MAX, Rollup, STEP_MS, Stretches, Tally, together,
+    BINS, Behind, EndedRun, NodeFigures, OutcomeTally, RECENT_MAX, Rollup, STEP_MS, Stretches, together,
 };

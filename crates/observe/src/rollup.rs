@@ -54,12 +54,12 @@ struct RollupState {
 struct Steps {
     /// The number of the first.
     first: i64,
-    tallies: VecDeque<Tally>,
+    tallies: VecDeque<OutcomeTally>,
 }
 
 /// What happened in five minutes, or in several times that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tally {
+pub struct OutcomeTally {
     /// Runs that succeeded.
     pub succeeded: u64,
     /// Runs that failed or were lost.
@@ -76,9 +76,9 @@ pub struct Tally {
     pub lags: [u32; BINS],
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally { succeeded: 0, failed: 0, not_run: 0, sent: 0, late: 0, lag_max_ms: 0, lags: [0; BINS] }
+impl Default for OutcomeTally {
+    fn default() -> OutcomeTally {
+        OutcomeTally { succeeded: 0, failed: 0, not_run: 0, sent: 0, late: 0, lag_max_ms: 0, lags: [0; BINS] }
     }
 }
 
@@ -136,9 +136,9 @@ pub struct NodeFigures {
     /// From when on it knows something.
     pub since: Option<Timestamp>,
     /// What it ended itself, by stretch.
-    pub counted: Vec<Tally>,
+    pub counted: Vec<OutcomeTally>,
     /// What had ended before it began, on any node, by stretch.
-    pub restored: Vec<Tally>,
+    pub restored: Vec<OutcomeTally>,
 }
 
 /// Adds up what several nodes know about the same stretches, and says since when that is whole.
@@ -147,13 +147,13 @@ pub struct NodeFigures {
 /// restored by several: so only that of the oldest node, which nobody else here can have counted, is added. A node that was
 /// started again has lost what its earlier life counted; but it restored all of that, with what the others ended. So the
 /// larger of both is nearer to the truth.
-pub fn together(mut nodes: Vec<NodeFigures>) -> (Option<Timestamp>, Vec<Tally>) {
+pub fn together(mut nodes: Vec<NodeFigures>) -> (Option<Timestamp>, Vec<OutcomeTally>) {
     // A node in which nothing happened yet is the youngest.
     nodes.sort_by_key(|node| node.began.unwrap_or(Timestamp::MAX));
     let since = nodes.iter().filter_map(|node| node.since).max();
     let count = nodes.iter().map(|node| node.counted.len()).max().unwrap_or(0);
     let stretch = |index: usize| {
-        let mut sum = Tally::default();
+        let mut sum = OutcomeTally::default();
         nodes.iter().filter_map(|node| node.counted.get(index)).for_each(|one| sum.add(one));
         nodes.first().and_then(|oldest| oldest.restored.get(index)).into_iter().for_each(|one| sum.add(one));
         let others = nodes.iter().skip(1).filter_map(|node| node.restored.get(index));
@@ -226,7 +226,7 @@ impl Rollup {
         let kept = self.kept();
         let within = |steps: &Steps| {
             let stretch = |index: i64| {
-                let mut sum = Tally::default();
+                let mut sum = OutcomeTally::default();
                 let numbers = index * wanted.step..(index + 1) * wanted.step;
                 numbers.filter_map(|number| steps.get(number)).for_each(|one| sum.add(one));
                 sum
@@ -309,24 +309,24 @@ impl RollupState {
 }
 
 impl Steps {
-    fn get(&self, number: i64) -> Option<&Tally> {
+    fn get(&self, number: i64) -> Option<&OutcomeTally> {
         self.tallies.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     /// The step of an instant that may lie before all that is kept; none if it is too long ago.
-    fn before(&mut self, at: Timestamp) -> Option<&mut Tally> {
+    fn before(&mut self, at: Timestamp) -> Option<&mut OutcomeTally> {
         let missing =
             if self.tallies.is_empty() { 0 } else { usize::try_from(self.first - number(at)).unwrap_or(0) };
         if missing + self.tallies.len() > STEPS_MAX {
             return None;
         }
-        (0..missing).for_each(|_| self.tallies.push_front(Tally::default()));
+        (0..missing).for_each(|_| self.tallies.push_front(OutcomeTally::default()));
         self.first -= missing as i64;
         Some(self.at(at))
     }
 
     /// The step of an instant. Clocks that are set back count into the first step that is there.
-    fn at(&mut self, at: Timestamp) -> &mut Tally {
+    fn at(&mut self, at: Timestamp) -> &mut OutcomeTally {
         let number = number(at);
         if self.tallies.is_empty() || number - self.first >= 2 * STEPS_MAX as i64 {
             self.tallies.clear();
@@ -334,7 +334,7 @@ impl Steps {
         }
         let index = usize::try_from(number - self.first).unwrap_or(0);
         if index >= self.tallies.len() {
-            self.tallies.resize(index + 1, Tally::default());
+            self.tallies.resize(index + 1, OutcomeTally::default());
         }
         let over = self.tallies.len().saturating_sub(STEPS_MAX);
         self.tallies.drain(..over);
@@ -344,7 +344,7 @@ impl Steps {
     }
 }
 
-impl Tally {
+impl OutcomeTally {
     fn close(&mut self, outcome: Outcome, count: u64) {
         match outcome {
             Outcome::Succeeded => self.succeeded += count,
@@ -362,7 +362,7 @@ impl Tally {
     }
 
     /// Adds another to it. What another node says may be any number, so nothing overflows.
-    fn add(&mut self, other: &Tally) {
+    fn add(&mut self, other: &OutcomeTally) {
         for (own, more) in [
             (&mut self.succeeded, other.succeeded),
             (&mut self.failed, other.failed),
@@ -470,7 +470,7 @@ mod tests {
         let (since, steps) = history(&rollup, at(34), 1, 6);
         assert_eq!(since, Some(at(10)));
         assert_eq!(steps.iter().map(|(from, _)| *from).collect::<Vec<_>>(), [5, 10, 15, 20, 25, 30].map(at));
-        let figures = |step: &Tally| [step.sent, step.succeeded, step.failed, step.not_run, step.late];
+        let figures = |step: &OutcomeTally| [step.sent, step.succeeded, step.failed, step.not_run, step.late];
         assert_eq!(figures(&steps[1].1), [2, 1, 1, 0, 1]);
         assert_eq!(figures(&steps[5].1), [0, 0, 0, 8, 0]);
         assert_eq!(figures(&steps[2].1), [0; 5]);
@@ -485,7 +485,7 @@ mod tests {
         now: Timestamp,
         step: i64,
         count: i64,
-    ) -> (Option<Timestamp>, Vec<(Timestamp, Tally)>) {
+    ) -> (Option<Timestamp>, Vec<(Timestamp, OutcomeTally)>) {
         let wanted = Stretches::until(now, step, count);
         let (since, tallies) = together(vec![rollup.figures(wanted)]);
         (since, wanted.begins().zip(tallies).collect())
@@ -493,7 +493,7 @@ mod tests {
 
     #[test]
     fn lags_are_told_to_within_their_bin() {
-        let mut step = Tally::default();
+        let mut step = OutcomeTally::default();
         assert_eq!(step.lag_ms(50), None);
         (1..=100).for_each(|millis| step.lag(Duration::from_millis(millis)));
         let p50 = step.lag_ms(50).unwrap();
@@ -612,8 +612,12 @@ mod tests {
 
     #[test]
     fn figures_of_another_node_never_overflow() {
-        let tally =
-            || Tally { succeeded: u64::MAX, sent: u64::MAX, lags: [u32::MAX; BINS], ..Tally::default() };
+        let tally = || OutcomeTally {
+            succeeded: u64::MAX,
+            sent: u64::MAX,
+            lags: [u32::MAX; BINS],
+            ..OutcomeTally::default()
+        };
         let node =
             || NodeFigures { counted: vec![tally()], restored: vec![tally()], ..NodeFigures::default() };
         let (since, tallies) = together(vec![node(), node(), NodeFigures::default()]);

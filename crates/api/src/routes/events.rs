@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{StatusCode, header};
 use punctual_core::event::Event;
 use punctual_core::model::JobId;
-use punctual_observe::{Heard, Told, app_of, job_of};
+use punctual_observe::{RingEntry, Told, app_of, job_of};
 use punctual_protocol::Role;
 use tokio::sync::mpsc::Sender;
 
@@ -110,15 +110,15 @@ async fn piece(front: &Front, caller: &Caller, told: &Told) -> String {
     let mut piece = if told.is_reset { reset(front, told.next) } else { String::new() };
     for (number, heard) in &told.events {
         match heard {
-            Heard::Here(at, event) if may_hear(front, caller, event).await => {
+            RingEntry::Here(at, event) if may_hear(front, caller, event).await => {
                 let (name, data) = show(event, *at);
                 piece.push_str(&sent_event(Some(&front.events.id(*number)), name, &data.to_string()));
             }
-            Heard::Elsewhere(event) if reaches(front, caller, event.app.as_deref(), event.job).await => {
+            RingEntry::Elsewhere(event) if reaches(front, caller, event.app.as_deref(), event.job).await => {
                 piece.push_str(&sent_event(Some(&front.events.id(*number)), &event.name, &event.data));
             }
-            Heard::Gap => piece.push_str(&reset(front, number + 1)),
-            Heard::Here(..) | Heard::Elsewhere(_) => {}
+            RingEntry::Gap => piece.push_str(&reset(front, number + 1)),
+            RingEntry::Here(..) | RingEntry::Elsewhere(_) => {}
         }
     }
     piece

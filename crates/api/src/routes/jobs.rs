@@ -15,7 +15,7 @@ use super::{TAG, etag, job, json, ok};
 use crate::app::Front;
 use crate::convert::show_job::{self, names_for};
 use crate::cursor;
-use crate::others::Gathered;
+use crate::others::NodeAnswers;
 use crate::problem::Problem;
 use crate::query::{CURSOR, Kind, LIMIT, Param};
 use crate::table::{Answer, Call, Operation, Permission};
@@ -143,7 +143,7 @@ const CATCH_UP_EVERY: Duration = Duration::from_secs(10);
 const CATCH_UP_WITHIN: Duration = Duration::from_millis(30);
 
 /// The last runs of some jobs, on all nodes.
-struct Recent(Arc<Gathered>);
+struct Recent(Arc<NodeAnswers>);
 
 impl Recent {
     async fn of(front: &Front, jobs: impl Iterator<Item = JobId>) -> Recent {

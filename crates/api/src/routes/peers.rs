@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::{StatusCode, header};
-use punctual_observe::{Heard, Told, app_of, job_of};
+use punctual_observe::{RingEntry, Told, app_of, job_of};
 use punctual_protocol::{EVENTS_PATH, FIGURES_PATH, PeerEvent, PeerFiguresAsked, PeerSaid};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
@@ -110,7 +110,7 @@ fn lines(front: &Front, told: &Told) -> String {
         lines.push_str(&line(&PeerSaid::Missed { id: before(front, told.next) }));
     }
     for (number, heard) in &told.events {
-        let Heard::Here(at, event) = heard else { continue };
+        let RingEntry::Here(at, event) = heard else { continue };
         let (name, data) = show(event, *at);
         let Value::Object(data) = data else { continue };
         lines.push_str(&line(&PeerSaid::Event(PeerEvent {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_node::ports::{Counts, JobFilter};
-use punctual_observe::{STEP_MS, Stretches, Tally, together};
+use punctual_observe::{OutcomeTally, STEP_MS, Stretches, together};
 use punctual_protocol::{Forecast, History, Past, PeerFiguresAsked, PeerLoad, Role, Stats};
 
 use super::jobs::catch_up;
@@ -74,7 +74,7 @@ async fn history(front: Arc<Front>, call: Call) -> Answer {
     }))
 }
 
-fn past(at: Timestamp, tally: &Tally) -> Past {
+fn past(at: Timestamp, tally: &OutcomeTally) -> Past {
     let lag_p50_ms = tally.lag_ms(50);
     Past {
         at: at.to_string(),

@@ -28,14 +28,14 @@ impl Room {
         Room { coordinator, now: Instant::now(), nodes: Vec::new(), handler, running: Vec::new() }
     }
 
-    fn take(&mut self, event: Event) -> Wishes {
+    fn take(&mut self, event: Event) -> Actions {
         self.coordinator.take(self.now, event);
         let mut actions = self.coordinator.finish(self.now);
         self.running.append(&mut actions.starts);
         actions
     }
 
-    fn open(&mut self, link: usize, welcome: Welcome) -> Wishes {
+    fn open(&mut self, link: usize, welcome: Welcome) -> Actions {
         let (outbox, inbox) = unbounded_channel();
         self.nodes.resize_with(self.nodes.len().max(link + 1), || None);
         self.nodes[link] = Some(inbox);
