@@ -27,7 +27,7 @@ const KINDS: &[(u16, &str, &str)] = &[
     (404, "not-found", "It is not there"),
     (405, "method-not-allowed", "This path does not know the method"),
     (409, "conflict", "It is not in a state for that"),
-    (412, "stale", "It was changed by somebody else"),
+    (412, "stale", "Another client changed it meanwhile"),
     (413, "too-large", "It is too large"),
     (415, "unsupported-media-type", "The content type is not understood"),
     (422, "invalid", "Some of it makes no sense"),
