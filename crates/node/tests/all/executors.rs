@@ -371,6 +371,27 @@ fn attempts_that_found_no_room_do_not_count_after_a_takeover_either() {
 }
 
 #[test]
+fn an_executor_of_another_app_has_no_records_read() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::First));
+    until(&house, &first, &[ONE], "10:00:10");
+    let send = house.take_sends().remove(0);
+    house.report(&first, &send, AttemptOutcome::Failed);
+    until(&house, &first, &[ONE], "10:00:20");
+    let send = house.take_sends().remove(0);
+    drop(first);
+    let second = house.node();
+    until(&house, &second, &[ONE], "10:00:30");
+    let forged = Report { app: Some("evil".into()), ..house.said(&send, AttemptOutcome::Failed) };
+    second.report(forged);
+    now_or_never(second.settle());
+    assert_eq!((house.record_reads(), house.history()), (0, vec!["10:00:10 running".to_owned()]));
+    house.report(&second, &send, AttemptOutcome::Failed);
+    assert_eq!(house.record_reads(), 1);
+}
+
+#[test]
 fn a_number_of_runs_side_by_side_is_kept_for_executors_that_are_called_too() {
     let house = House::new();
     let node = house.node();

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, Definition, Delivery, Http, JobId, NodeId, Outcome, RunId, Schedule, ScheduleKind, Target,
+    AttemptOutcome, AttemptRecord, Definition, Delivery, Http, JobId, NodeId, Outcome, RunId, Schedule,
+    ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
     Boot, Browse, Clock, Dispatch, Dispatched, Entropy, FiredMark, Further, Hint, Kill, Peers, Probe,
-    Receipt, Report, RunFilter, RunView, Unmarked,
+    Receipt, Records, Report, RunFilter, RunView, StoreError, Unmarked,
 };
 use punctual_node::{Node, Ports, Settings};
 use punctual_store::memory::Memory;
@@ -116,7 +118,22 @@ pub(crate) struct House {
     entropy: Arc<Counter>,
     settings: Settings,
     receipts: AtomicU64,
+    records: Arc<CountedRecords>,
     fired: Arc<dyn FiredMark>,
+}
+
+/// The records of the store, and how often they were read.
+pub(crate) struct CountedRecords {
+    store: Arc<Memory>,
+    reads: AtomicU64,
+}
+
+#[async_trait]
+impl Records for CountedRecords {
+    async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.store.ended(run).await
+    }
 }
 
 impl House {
@@ -129,9 +146,11 @@ impl House {
         let hands = Arc::new(Hands(AtomicI64::new(at("10:00:00").as_millis())));
         let told = Arc::clone(&hands);
         let clock = Arc::new(move || Timestamp::from_millis(told.0.load(Ordering::Relaxed)));
+        let store = Arc::new(Memory::new(16, Duration::from_secs(86_400), clock));
         House {
             hands,
-            store: Arc::new(Memory::new(16, Duration::from_secs(86_400), clock)),
+            records: Arc::new(CountedRecords { store: Arc::clone(&store), reads: AtomicU64::new(0) }),
+            store,
             outside: Arc::default(),
             entropy: Arc::new(Counter(AtomicU64::new(7))),
             settings,
@@ -159,12 +178,17 @@ impl House {
         let entropy: Arc<Counter> = Arc::clone(&self.entropy);
         let store: Arc<Memory> = Arc::clone(&self.store);
         let apps: Arc<Memory> = Arc::clone(&self.store);
-        let records: Arc<Memory> = Arc::clone(&self.store);
+        let records: Arc<CountedRecords> = Arc::clone(&self.records);
         let dispatch: Arc<Outside> = Arc::clone(&self.outside);
         let fired = Arc::clone(&self.fired);
         let peers: Arc<Outside> = Arc::clone(&self.outside);
         let ports = Ports { clock, entropy, store, apps, records, dispatch, peers, fired };
         Node::new(ports, self.settings.clone(), Arc::new(Zones::bundled()))
+    }
+
+    /// How often the records of a run's attempts were read.
+    pub(crate) fn record_reads(&self) -> u64 {
+        self.records.reads.load(Ordering::Relaxed)
     }
 
     /// How often randomness was drawn.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use punctual_core::model::RunId;
+use punctual_core::model::{JobId, RunId};
 
 use crate::Node;
 use crate::inbox::Received;
-use crate::memory::Run;
-use crate::ports::{RunRow, StoreError};
+use crate::jobs::Known;
+use crate::memory::{Memory, Run};
+use crate::ports::{Report, RunRow, StoreError};
 use crate::settings::Planted;
 use crate::spared::counts_attempts;
 
@@ -36,7 +37,7 @@ impl Node {
     }
 
     /// Reads how many earlier attempts do not count, of runs that this node did not have when those ended, as far as it decides
-    /// what follows.
+    /// what follows. An executor of another app has no right to have anything read.
     pub(super) async fn read_pasts(
         &self,
         strangers: &mut Strangers,
@@ -44,23 +45,31 @@ impl Node {
     ) -> Result<(), StoreError> {
         let (here, elsewhere) = {
             let memory = self.memory();
-            let reports =
-                reports.iter().map(|received| &received.report).filter(|report| counts_attempts(report));
             let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
-            for id in reports.map(|report| report.run) {
-                let stranger = || strangers.rows.get(&id).map(|row| Run::from(&row.waiting));
-                match memory.loaded.runs.get(&id) {
-                    Some(run) if memory.spared_of(id, run).is_none() => here.push(id),
-                    None if stranger().is_some_and(|run| memory.spared_of(id, &run).is_none()) => {
-                        elsewhere.push(id);
-                    }
-                    _ => {}
+            for Received { report, .. } in reports.iter().filter(|received| counts_attempts(&received.report))
+            {
+                let known = memory.loaded.runs.get(&report.run).copied();
+                let stranger = || strangers.rows.get(&report.run).map(|row| Run::from(&row.waiting));
+                let Some(run) = known.or_else(stranger) else { continue };
+                if memory.spared_of(report.run, &run).is_some() || !memory.is_of_its_app(run.job, report) {
+                    continue;
                 }
+                if known.is_some() { here.push(report.run) } else { elsewhere.push(report.run) }
             }
             (here, elsewhere)
         };
         self.know_spared(here).await?;
         strangers.spared.extend(self.read_spared(elsewhere).await?);
         Ok(())
+    }
+}
+
+impl Memory {
+    /// Whether a report about a run of a job comes from the job's app, as far as the report says where it comes from.
+    fn is_of_its_app(&self, job: JobId, report: &Report) -> bool {
+        match (self.jobs.get(job), &report.app) {
+            (Some(Known::Job(job)), Some(app)) => job.definition.app == app.as_ref(),
+            _ => true,
+        }
     }
 }
