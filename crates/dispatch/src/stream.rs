@@ -97,12 +97,12 @@ pub type Dial = Arc<dyn Fn(Text) -> Dialling + Send + Sync>;
 pub type Dialling = Pin<Box<dyn Future<Output = Result<PeerSocket, String>> + Send>>;
 
 /// A WebSocket to another node.
-pub type PeerSocket = WebSocketStream<Box<dyn Line>>;
+pub type PeerSocket = WebSocketStream<Box<dyn ByteStream>>;
 
 /// A connection, whatever it is made of.
-pub trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Who lets executors in, and sees them off.
 #[async_trait]

@@ -15,7 +15,7 @@ mod listen;
 mod logs;
 mod loops;
 mod operators;
-mod peers;
+mod others;
 mod private;
 mod serve;
 mod wiring;

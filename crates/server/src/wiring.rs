@@ -17,6 +17,7 @@ use punctual_node::ports::{
 };
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{EventLog, Figures, Metrics};
+use punctual_peers::{Hints, Questions};
 use punctual_store::postgres::PostgresPeers;
 use punctual_store::redis::{Redis, RedisPeers};
 use tokio::runtime::Handle;
@@ -34,7 +35,7 @@ use crate::keep::Kept;
 use crate::listen::Places;
 use crate::loops::Rounds;
 use crate::operators::OperatorLog;
-use crate::peers::{self, NoOthers, Post, Questions};
+use crate::others::{ALONE, Cluster, NoOthers};
 
 /// A node with everything around it, ready to run.
 pub(crate) struct House {
@@ -220,8 +221,8 @@ fn peers(
     rounds: &Arc<OnceLock<Arc<Rounds>>>,
 ) -> Result<Arc<dyn Peers>, String> {
     let Some(secret) = &place.peer_secret else { return Ok(Arc::new(Alone)) };
-    let secured = trust::connector(config.authorities.as_deref())?;
-    let mut peers: Arc<dyn Peers> = Arc::new(Post::new(peer_token(secret), secured));
+    let tls = trust::connector(config.authorities.as_deref())?;
+    let mut peers: Arc<dyn Peers> = Arc::new(Hints::new(peer_token(secret), tls));
     if let Some(database) = &kept.listened {
         let rounds = Arc::clone(rounds);
         let hark = Arc::new(move |node: Option<NodeId>, hint| {
@@ -246,8 +247,8 @@ fn peers(
 /// The way to ask the other nodes, if there may be any.
 fn others(config: &Config, place: &Place) -> Result<Arc<dyn Others>, String> {
     let Some(secret) = &place.peer_secret else { return Ok(Arc::new(NoOthers)) };
-    let secured = trust::connector(config.authorities.as_deref())?;
-    Ok(Arc::new(Questions::new(peer_token(secret), secured)))
+    let tls = trust::connector(config.authorities.as_deref())?;
+    Ok(Arc::new(Cluster(Questions::new(peer_token(secret), tls))))
 }
 
 /// A clock that differs by more from the cluster's is worth a word.
@@ -286,9 +287,15 @@ fn guard(config: &Config, place: &Place, more: &[&str]) -> Result<Guard, String>
 /// The way to the executors' door of other nodes, if there are any.
 fn dial(config: &Config, place: &Place) -> Result<stream::Dial, String> {
     let Some(secret) = &place.peer_secret else {
-        return Ok(Arc::new(|_| Box::pin(async { Err("there is no other node".to_owned()) })));
+        return Ok(Arc::new(|_| Box::pin(async { Err(ALONE.to_owned()) })));
     };
-    Ok(peers::dial(peer_token(secret), trust::connector(config.authorities.as_deref())?))
+    let token: Arc<str> = peer_token(secret).into();
+    let tls = trust::connector(config.authorities.as_deref())?;
+    Ok(Arc::new(move |address| {
+        let (token, tls) = (Arc::clone(&token), tls.clone());
+        let wrap = |connection| Box::new(connection) as Box<dyn stream::ByteStream>;
+        Box::pin(async move { punctual_peers::open_session(&address, &token, &tls, wrap).await })
+    }))
 }
 
 /// The way to agents and executors.

@@ -5,7 +5,7 @@ use super::graph::{Dependency, Graph};
 use super::tree::Tree;
 
 /// Each room and the rooms it may depend on, in its tests too (but see [`IN_TESTS`]). A row names only rows above it,
-/// so the table holds no circle. Edges (store, dispatch, api) never name each other; `observe` is told events and calls
+/// so the table holds no circle. Edges (store, dispatch, peers, api) never name each other; `observe` is told events and calls
 /// no edge, so the front door may show what it added up.
 const ROOMS: &[(&str, &[&str])] = &[
     ("calendar", &[]),
@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("store", &["calendar", "core", "node"]),
     ("dispatch", &["calendar", "core", "node", "protocol"]),
     ("observe", &["calendar", "core", "node"]),
+    ("peers", &["calendar", "core", "node", "protocol"]),
     ("api", &["calendar", "core", "node", "protocol", "observe"]),
     ("executor", &["protocol"]),
     ("cli", &["calendar", "protocol", "executor"]),
@@ -29,17 +30,17 @@ const ROOMS: &[(&str, &[&str])] = &[
 
 #[rustfmt::skip]
 const LIBRARIES: &[&str] =
-    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor"];
+    &["calendar", "core", "node", "protocol", "store", "dispatch", "peers", "observe", "api", "executor"];
 
 /// What is measured on database servers is measured on scratch ones.
 #[rustfmt::skip]
 const BENCH: &[&str] =
-    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "scratch"];
+    &["calendar", "core", "node", "protocol", "store", "dispatch", "peers", "observe", "api", "executor", "scratch"];
 
 /// `punctual bench` is part of the binary.
 #[rustfmt::skip]
 const EVERYTHING: &[&str] =
-    &["calendar", "core", "node", "protocol", "store", "dispatch", "observe", "api", "executor", "cli", "console", "bench"];
+    &["calendar", "core", "node", "protocol", "store", "dispatch", "peers", "observe", "api", "executor", "cli", "console", "bench"];
 
 /// What a room's tests may use beyond that: the steps are tried on the store in memory, which is the model of stores.
 /// The binary is tried on scratch servers, and under faults.
