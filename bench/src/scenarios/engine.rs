@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use calendar::Timestamp;
+use punctual_core::model::{JobId, Overrides};
 use punctual_node::ports::Store;
-use punctual_node::{Settings, Submission};
+use punctual_node::{Node, Settings, Submission};
 
 use super::cron::next_instant;
 use super::{BenchSetup, block_on};
 use crate::clock::{Watch, lag, store_clock};
 use crate::driver::Driver;
 use crate::machine::{cpu_seconds, resident_bytes};
-use crate::outside::{InstantExecutors, node};
+use crate::outside::{Handed, InstantExecutors, node};
 use crate::place::{DatabaseFolder, open};
 use crate::rows::{OneShots, Order, create_manual};
 use crate::{BenchError, Figure, Figures};
@@ -52,22 +54,7 @@ async fn stampede(
     }
 
     let due = next_instant(watch.now().saturating_add(lead), setup.sizes.interval);
-    let payload = OneShots::new(1, Order::Rows, due, Duration::from_secs(1)).payload;
-    let shot = Submission {
-        job,
-        at: Some(due),
-        payload,
-        key: None,
-        priority: None,
-        overrides: punctual_core::model::Overrides::default(),
-    };
-    let mut left = usize::try_from(count)?;
-    while left > 0 {
-        let batch = left.min(usize::try_from(setup.sizes.batch)?);
-        node.submit(vec![shot.clone(); batch]).await?;
-        driver.ring();
-        left -= batch;
-    }
+    submit_all(setup, &node, &driver, job, due).await?;
     if watch.now() >= due {
         driver.stop().await;
         return Ok(None);
@@ -85,8 +72,38 @@ async fn stampede(
     let (cpu, rss, failures) = (cpu_seconds() - cpu, resident_bytes(), driver.failures());
     driver.stop().await;
 
-    let handed = ledger.take();
-    let is_behind = |pair: &&[crate::outside::Handed]| pair[0].sequence > pair[1].sequence;
+    let figure = figure_of(count, &ledger.take())
+        .cpu(cpu)
+        .resident(rss)
+        .with("all_settled_ms", settled.as_secs_f64() * 1_000.0)
+        .with("store_failures", failures as f64);
+    Ok(Some(figure))
+}
+
+/// Submits one-shots of a job that are all due at the same instant.
+async fn submit_all(
+    setup: &BenchSetup,
+    node: &Node,
+    driver: &Driver,
+    job: JobId,
+    due: Timestamp,
+) -> Result<(), BenchError> {
+    let payload = OneShots::new(1, Order::Rows, due, Duration::from_secs(1)).payload;
+    let overrides = Overrides::default();
+    let shot = Submission { job, at: Some(due), payload, key: None, priority: None, overrides };
+    let mut left = usize::try_from(setup.sizes.herd)?;
+    while left > 0 {
+        let batch = left.min(usize::try_from(setup.sizes.batch)?);
+        node.submit(vec![shot.clone(); batch]).await?;
+        driver.ring();
+        left -= batch;
+    }
+    Ok(())
+}
+
+/// How late the sends were, and whether each was made once and in order.
+fn figure_of(count: u64, handed: &[Handed]) -> Figure {
+    let is_behind = |pair: &&[Handed]| pair[0].sequence > pair[1].sequence;
     let out_of_order = handed.windows(2).filter(is_behind).count();
     let mut sequences: Vec<u32> = handed.iter().map(|it| it.sequence).collect();
     sequences.sort_unstable();
@@ -94,14 +111,9 @@ async fn stampede(
     let doubled = handed.len() as u64 - sequences.len() as u64;
     let lags: Vec<Duration> = handed.iter().map(|it| it.lag.duration()).collect();
     let last = lags.iter().max().copied().unwrap_or_default();
-    let figure = Figure::new("engine", format!("{count} at one instant"), sequences.len() as u64)
+    Figure::new("engine", format!("{count} at one instant"), sequences.len() as u64)
         .took("sends", last)
         .steps(lags)
-        .cpu(cpu)
-        .resident(rss)
         .whole(count - sequences.len() as u64, doubled)
         .with("out_of_order", out_of_order as f64)
-        .with("all_settled_ms", settled.as_secs_f64() * 1_000.0)
-        .with("store_failures", failures as f64);
-    Ok(Some(figure))
 }

@@ -1,6 +1,7 @@
 //! The binary `punctual`: the command line, and from there everything else.
 
 mod archive;
+mod chores;
 mod cli;
 mod clock;
 mod config;

@@ -12,13 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::chores;
 use crate::config::Config;
 use crate::first::{self, First};
 use crate::keep::{self, Kept};
 use crate::listen::{self, Limits, Listener, Places};
 use crate::loops::Rounds;
 use crate::private;
-use crate::wiring::{self, House, Place};
+use crate::wiring::{self, Assembly, NodeIdentity};
 
 /// How long requests and connections have to end, once the runs have.
 const DOOR_CLOSES_WITHIN: Duration = Duration::from_secs(2);
@@ -79,14 +80,14 @@ async fn serve(
     let kept = keep::open(config).await?;
     let first = first::ensure(&*kept.door, config).await?;
     let url = format!("{scheme}://{address}");
-    let place = place(config, &kept, address, &url).await?;
+    let identity = identity(config, &kept, address, &url).await?;
     let places = Places::new(limits(config, files));
-    let house = wiring::build(config, &kept, &place, &places)?;
+    let assembly = wiring::build(config, &kept, &identity, &places)?;
     for (at, happened) in past {
-        house.events.push(&happened, at);
+        assembly.events.push(&happened, at);
     }
     greet(&url, config, &first);
-    let served = live(config, listener, places, house, broken(&kept)).await;
+    let served = live(config, listener, places, assembly, broken(&kept)).await;
     if served.is_ok() {
         tracing::info!("stopped");
     }
@@ -98,19 +99,19 @@ async fn live(
     config: &Config,
     listener: Listener,
     places: Arc<Places>,
-    house: House,
+    assembly: Assembly,
     broken: impl Future<Output = String>,
 ) -> Result<(), String> {
-    let House { node, rounds, site, switch, door, events, archive, logs, logbook, browse } = house;
+    let Assembly { node, rounds, site, switch, door, events, archive, logs, logbook, browse } = assembly;
     let (stop, stopped) = watch::channel(false);
     let (end, ended) = watch::channel(false);
     let (mut beginning, mut steps) = (JoinSet::new(), JoinSet::new());
     rounds.start(&mut beginning, &mut steps, &stopped, &ended);
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(site, places, ended.clone(), DOOR_CLOSES_WITHIN));
-    doors.spawn(wiring::watch_clock(node, ended.clone()));
-    doors.spawn(wiring::finish_pauses(Arc::clone(&rounds), browse, ended.clone()));
-    doors.spawn(wiring::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
+    doors.spawn(chores::watch_clock(node, ended.clone()));
+    doors.spawn(chores::finish_pauses(Arc::clone(&rounds), browse, ended.clone()));
+    doors.spawn(chores::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
     let broken = wait_for_end([&mut beginning, &mut steps], &mut doors, broken).await?;
     tracing::info!("stopping: no new work is begun");
@@ -175,11 +176,16 @@ async fn wait_for_end(
 }
 
 /// Who this node is among the others.
-async fn place(config: &Config, kept: &Kept, listens_on: SocketAddr, url: &str) -> Result<Place, String> {
+async fn identity(
+    config: &Config,
+    kept: &Kept,
+    listens_on: SocketAddr,
+    url: &str,
+) -> Result<NodeIdentity, String> {
     let is_anywhere = config.listen.ip().is_unspecified();
     let address = config.advertise.clone().or_else(|| (!is_anywhere).then(|| url.to_owned()));
     if !kept.is_shared {
-        return Ok(Place { listens_on, address: address.unwrap_or_default(), peer_secret: None });
+        return Ok(NodeIdentity { listens_on, address: address.unwrap_or_default(), peer_secret: None });
     }
     if address.is_none() {
         tracing::warn!(
@@ -188,7 +194,7 @@ async fn place(config: &Config, kept: &Kept, listens_on: SocketAddr, url: &str) 
     }
     let secret = kept.door.peer_secret(keep::drawn_secret()).await;
     let secret = secret.map_err(|error| format!("cannot join the cluster: {error}"))?;
-    Ok(Place { listens_on, address: address.unwrap_or_default(), peer_secret: Some(secret) })
+    Ok(NodeIdentity { listens_on, address: address.unwrap_or_default(), peer_secret: Some(secret) })
 }
 
 #[expect(clippy::print_stdout, reason = "it talks to whoever started it")]

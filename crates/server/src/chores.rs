@@ -1,0 +1,80 @@
+//! Loops beside the node's steps: they forget old answers, finish pauses, and compare clocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use calendar::Timestamp;
+use punctual_node::Node;
+use punctual_node::ports::{Browse, Door};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::loops::Rounds;
+
+/// A difference to the cluster's clock that is worth a line in the log.
+const SKEW_MS: i64 = 500;
+
+/// How often clocks are compared.
+const CLOCK_EVERY: Duration = Duration::from_secs(5);
+
+/// Forgets answers that were kept long enough, now and then.
+pub(crate) async fn forget_answers(
+    door: Arc<dyn Door>,
+    every: Duration,
+    kept: Duration,
+    mut end: watch::Receiver<bool>,
+) {
+    while !*end.borrow_and_update() {
+        let before = clock::now().as_millis().saturating_sub(kept.as_millis() as i64);
+        if let Err(error) = door.forget_requests(Timestamp::from_millis(before)).await {
+            tracing::warn!(%error, "old answers could not be forgotten; that is tried again");
+        }
+        tokio::select! {
+            () = sleep(every) => {}
+            _ = end.changed() => {}
+        }
+    }
+}
+
+/// Finishes pauses of apps that a crash, or a store that did not answer, cut in half.
+pub(crate) async fn finish_pauses(
+    rounds: Arc<Rounds>,
+    browse: Arc<dyn Browse>,
+    mut end: watch::Receiver<bool>,
+) {
+    while !*end.borrow_and_update() {
+        let pause = rounds.finish_pauses(&*browse).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = end.changed() => {}
+        }
+    }
+}
+
+/// By how much this machine's clock is ahead of the cluster's. Nothing is decided by it.
+pub(crate) fn skew(node: &Node) -> i64 {
+    node.now().map_or(0, |now| clock::now().as_millis() - now.as_millis())
+}
+
+/// Says when this machine's clock and the database's disagree, and when they agree again.
+pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>) {
+    let mut was_off = false;
+    while !*end.borrow_and_update() {
+        let skew = skew(&node);
+        let is_off = skew.abs() > SKEW_MS;
+        if is_off && !was_off {
+            tracing::warn!(
+                millis = skew,
+                "this machine's clock and the database's disagree: let both follow a time server. Runs follow the database's"
+            );
+        } else if was_off && !is_off {
+            tracing::info!("this machine's clock and the database's agree again");
+        }
+        was_off = is_off;
+        tokio::select! {
+            () = sleep(CLOCK_EVERY) => {}
+            _ = end.changed() => {}
+        }
+    }
+}
