@@ -6,6 +6,7 @@ mod graph;
 mod licences;
 mod links;
 mod migrations;
+mod model;
 mod modules;
 mod names;
 mod orphans;
@@ -52,6 +53,7 @@ pub(crate) fn report() -> Result<(), String> {
         text::check,
         clock::check,
         migrations::check,
+        model::check,
     ];
     let mut violations: Vec<Violation> = of_files.iter().flat_map(|rule| rule(&tree)).collect();
     match Graph::read() {

@@ -1,9 +1,7 @@
 //! Keeping: the memory model that every other store is judged by, the embedded store on SQLite, and the stores of
 //! clusters on PostgreSQL and on MySQL or MariaDB.
 
-mod circle;
 mod code;
-mod forgotten;
 mod hint;
 mod idle;
 pub mod memory;
@@ -17,8 +15,6 @@ mod rows;
 mod rules;
 mod sql;
 pub mod sqlite;
-mod tally;
-mod thin;
 mod together;
 
 use std::sync::Arc;

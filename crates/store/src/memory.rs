@@ -1,13 +1,15 @@
 //! The store in memory: the model that every other store is judged by, and what the simulator runs on.
 //!
-//! It keeps nothing beyond the process and hides nothing: each verb is a short function over plain maps, and what
-//! such a function does is what a database has to do. One lock is taken per verb and never across an await, so
+//! Nothing is kept beyond the process and nothing is hidden: each verb is a short function over plain maps, and what such a
+//! function does is what a database has to do. Every decision is made here a second time, because a mistake in code that the
+//! model shared with the databases would be found by no comparison. One lock is taken per verb and never across an await, so
 //! every future is ready at its first poll.
 
 mod accept;
 mod apps;
 mod browse;
 mod change;
+mod counts;
 mod door;
 mod dump;
 mod gate;
@@ -59,7 +61,7 @@ impl Memory {
         Memory { clock, state, fetched: AtomicUsize::new(0) }
     }
 
-    /// Everything that is stored, for whoever checks it.
+    /// Everything that is stored, for tests.
     pub fn dump(&self) -> Dump {
         self.state().dump()
     }

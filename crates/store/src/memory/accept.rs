@@ -1,7 +1,7 @@
 //! Accepting: numbers for runs, runs that are handed over, and what is left for holders.
 
 use calendar::Timestamp;
-use punctual_core::model::{NewRun, RunId, ShardId};
+use punctual_core::model::{NewRun, Origin, RunId, ShardId};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Lease, StoreError};
 
 use super::leases::shards_of;
@@ -23,7 +23,7 @@ impl State {
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
     ) -> Result<Vec<Accepted>, StoreError> {
-        self.forgotten(runs.iter().map(|run| run.job)).check(&runs)?;
+        self.check_remembered(&runs)?;
         for (shard, kind) in left {
             self.leave(shard, kind);
         }
@@ -34,7 +34,15 @@ impl State {
         Ok(runs.into_iter().map(accepted).collect())
     }
 
-    /// What lies there already is not left twice: whoever asks again, because an answer was lost, adds nothing.
+    /// Refuses backfills of days of which records were dropped: an instant of such a day may have run already.
+    fn check_remembered(&self, runs: &[NewRun]) -> Result<(), StoreError> {
+        let is_refused = |run: &&NewRun| run.origin == Origin::Backfill && self.is_forgotten(run);
+        let Some(run) = runs.iter().find(is_refused) else { return Ok(()) };
+        let said = "the records of its day were dropped, so it may have run already; choose a later start";
+        Err(StoreError::Conflict(format!("{}: {said}", run.fire_time).into()))
+    }
+
+    /// Leaves a message, unless there is the same one: a caller that asks again, because an answer was lost, adds nothing.
     pub(super) fn leave(&mut self, shard: ShardId, kind: ArrivalKind) {
         if self.left.insert((shard, wish(kind))) {
             self.last_arrival += 1;

@@ -8,7 +8,6 @@ use punctual_core::model::{ChangeId, Definition, JobId, JobState, Text};
 use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, Revision, StoreError};
 
 use super::state::{Job, State};
-use crate::circle;
 
 impl State {
     pub(super) fn change(&mut self, now: Timestamp, change: Change) -> Result<Changed, StoreError> {
@@ -72,7 +71,7 @@ impl State {
         if let Some(definition) = &change.definition {
             self.check_name(Some(id), definition)?;
         }
-        self.check_circle(change)?;
+        self.check_circle(id, change)?;
         self.unlink(id);
         self.write(id, change);
         Ok(id)
@@ -86,19 +85,25 @@ impl State {
         }
     }
 
-    /// Refuses to let a job come after itself, in however many steps.
-    fn check_circle(&self, change: &Change) -> Result<(), StoreError> {
-        let Some((id, mut open)) = circle::closed_by(change) else { return Ok(()) };
-        let mut seen = BTreeSet::new();
-        while let Some(job) = open.pop() {
-            if job == id {
-                return Err(circle::refusal(id));
+    /// Refuses to let a job come after itself, directly or through other jobs.
+    fn check_circle(&self, id: JobId, change: &Change) -> Result<(), StoreError> {
+        let Some(definition) = change.definition.as_ref().filter(|_| change.state != JobState::Deleted)
+        else {
+            return Ok(());
+        };
+        let mut before = BTreeSet::new();
+        let mut definitions = vec![definition];
+        while let Some(definition) = definitions.pop() {
+            for parent in &definition.after {
+                if before.insert(parent.job) {
+                    let parent = self.jobs.get(&parent.job).filter(|job| job.state != JobState::Deleted);
+                    definitions.extend(parent.map(|job| &job.definition));
+                }
             }
-            let parents = self.jobs.get(&job).filter(|job| job.state != JobState::Deleted);
-            let parents = parents.into_iter().flat_map(|job| &job.definition.after);
-            if seen.insert(job) {
-                open.extend(parents.map(|parent| parent.job));
-            }
+        }
+        if before.contains(&id) {
+            let said = format!("job {id} would come after itself, directly or through other jobs");
+            return Err(conflict(said));
         }
         Ok(())
     }
@@ -123,7 +128,7 @@ impl State {
         self.link(id);
     }
 
-    /// Makes a job known by its name, to its parents and as one of its app; a deleted one is known to nobody.
+    /// Makes a job findable by its name, by its parents and by its app; a deleted job is found by none of them.
     fn link(&mut self, id: JobId) {
         let job = &self.jobs[&id];
         if job.state != JobState::Deleted {

@@ -54,10 +54,9 @@ impl State {
             return Planned::Overtaken;
         }
         let before = self.jobs[&id].planned.reserved;
-        // It had its run, and what became of that is forgotten with its day.
-        let forgotten = self.forgotten([id]);
-        let is_forgotten = |run: &NewRun| forgotten.has(run) && run.fire_time <= before;
-        let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !is_forgotten(run)).collect();
+        // An instant that was planned before had its run, even if the records of its day were dropped since.
+        let had_its_run = |run: &NewRun| run.fire_time <= before && self.is_forgotten(run);
+        let runs: Vec<NewRun> = plan.runs.into_iter().filter(|run| !had_its_run(run)).collect();
         let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
         self.edit_job(id, |job| {
             job.next_fire = plan.next;

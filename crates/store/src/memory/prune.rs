@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, NodeId, Origin, RunId};
+use punctual_core::model::{JobId, NewRun, NodeId, Origin, RunId};
 use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned, THIN_LOOK, Thinned};
 
 use super::state::{GateKey, Run, State};
-use crate::forgotten::Forgotten;
-use crate::thin::{Chosen, Found, Kin};
 
 impl State {
     pub(super) fn prune(&mut self, now: Timestamp, keep: &Keep) -> Pruned {
@@ -57,33 +55,57 @@ impl State {
     }
 
     pub(super) fn thin(&mut self, keep: &Keep, day: u32, from: RunId, max: usize) -> Thinned {
-        let found: Vec<Found> =
-            self.of_day(from, day).take(THIN_LOOK).map(|(_, run)| self.found(run)).collect();
-        let chosen = Chosen::from(keep, day, &found, &self.kin(&found), max);
-        chosen.runs.iter().for_each(|run| self.remove(*run));
-        chosen.apps.iter().for_each(|app| self.note_thinned(app, day));
-        chosen.thinned()
+        let looked_at: Vec<&Run> = self.of_day(from, day).take(THIN_LOOK).map(|(_, run)| run).collect();
+        let mut removed = BTreeSet::new();
+        let mut apps = BTreeSet::new();
+        let mut stays = 0;
+        // The last number of a day is never given, so there is always a next one.
+        let last = looked_at.last().filter(|_| looked_at.len() == THIN_LOOK);
+        let mut rest = last.map(|last| RunId(last.new.id.0 + 1));
+        for run in looked_at {
+            let app = self.app_of(run.new.job);
+            let is_old = run.close.is_some() && keep.is_old(&app, day);
+            let whole = self.whole_of(run);
+            // A part goes with its whole, and never before it.
+            if is_old && whole.is_some_and(|whole| whole.day() == day) {
+                continue;
+            }
+            let parts = self.parts(run.new.id);
+            let has_open_part = parts.iter().any(|part| part.close.is_none());
+            if !is_old || whole.is_some() || has_open_part {
+                stays += 1;
+                continue;
+            }
+            if max == 0 {
+                continue;
+            }
+            let mut family: Vec<RunId> = parts.iter().map(|part| part.new.id).collect();
+            family.sort_unstable();
+            family.push(run.new.id);
+            let room = max - removed.len();
+            if room > 0 {
+                apps.insert(app);
+            }
+            removed.extend(family.iter().take(room));
+            if family.len() > room {
+                rest = Some(run.new.id);
+                break;
+            }
+        }
+        removed.iter().for_each(|run| self.remove(*run));
+        apps.iter().for_each(|app| self.note_thinned(app, day));
+        Thinned { removed: removed.len() as u64, stays, rest }
+    }
+
+    /// The run that a run is a part of, if that still exists.
+    fn whole_of(&self, part: &Run) -> Option<RunId> {
+        let whole = part.new.of.filter(|_| part.new.origin == Origin::Part);
+        whole.filter(|whole| self.runs.contains_key(whole))
     }
 
     fn of_day(&self, from: RunId, day: u32) -> impl Iterator<Item = (&RunId, &Run)> {
         let first = from.max(RunId::new(day, 0));
         self.runs.range(first..).take_while(move |(id, _)| id.day() == day)
-    }
-
-    fn found(&self, run: &Run) -> Found {
-        Found {
-            run: run.new.id,
-            app: self.app_of(run.new.job),
-            is_closed: run.close.is_some(),
-            whole: run.new.of.filter(|_| run.new.origin == Origin::Part),
-        }
-    }
-
-    fn kin(&self, found: &[Found]) -> Kin {
-        let part = |run: &Run| (run.new.id, run.close.is_some());
-        let parts = |one: &Found| (one.run, self.parts(one.run).into_iter().map(part).collect());
-        let wholes = found.iter().filter_map(|one| one.whole).filter(|whole| self.runs.contains_key(whole));
-        Kin { parts: found.iter().map(parts).collect(), wholes: wholes.collect() }
     }
 
     fn app_of(&self, job: JobId) -> String {
@@ -95,10 +117,10 @@ impl State {
         *to = (*to).max(day + 1);
     }
 
-    /// What is forgotten of these jobs.
-    pub(super) fn forgotten(&self, jobs: impl IntoIterator<Item = JobId>) -> Forgotten {
-        let to = |job: JobId| Some((job, *self.thinned.get(&self.app_of(job))?));
-        Forgotten { days: self.pruned_to, jobs: jobs.into_iter().filter_map(to).collect() }
+    /// Whether the records of a run's day were dropped, for all jobs or for those of its app.
+    pub(super) fn is_forgotten(&self, run: &NewRun) -> bool {
+        let thinned_to = self.thinned.get(&self.app_of(run.job)).copied().unwrap_or(0);
+        run.id.day() < self.pruned_to.max(thinned_to)
     }
 
     /// Removes a closed run with all that became of it.

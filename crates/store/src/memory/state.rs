@@ -17,7 +17,7 @@ use punctual_node::ports::{
     RequestKey, Revision, TokenRow,
 };
 
-use crate::tally::count;
+use super::counts::count;
 
 /// Everything that is stored.
 pub(super) struct State {

@@ -15,11 +15,11 @@ use super::plan::{due_at, push_changes};
 use super::read::{Record, Said};
 use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
 use super::trouble::Trouble;
-use crate::circle;
 use crate::code::{DELETED, state_code, when_code};
 use crate::row::definition_to_text;
 use crate::rules;
 use crate::rules::change::JobBefore;
+use crate::rules::circle;
 
 /// A change of a job.
 pub(super) struct ChangeJob<'a> {

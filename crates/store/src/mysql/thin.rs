@@ -11,8 +11,8 @@ use super::link::Line;
 use super::read::Said;
 use super::text::{Script, Sum, list};
 use super::trouble::Trouble;
-use crate::forgotten::Forgotten;
-use crate::thin::{Chosen, Found, Kin};
+use crate::rules::forgotten::Forgotten;
+use crate::rules::thin::{Chosen, Found, Kin};
 
 /// Removes what is old from a stretch of a day.
 pub(super) struct Thin<'a> {

@@ -12,10 +12,10 @@ use super::code::{state_code, when_code};
 use super::gather::Wanted;
 use super::line::Line;
 use super::trouble::{Trouble, corrupt};
-use crate::circle;
 use crate::row::{definition_from_text, definition_to_text};
 use crate::rules;
 use crate::rules::change::JobBefore;
+use crate::rules::circle;
 
 /// A job as it is before a change.
 struct Before {

@@ -10,7 +10,7 @@ use super::ask::{Ask, Columns, Flight, run_code, text_code};
 use super::day::{TABLES, bounds};
 use super::line::Line;
 use super::trouble::Trouble;
-use crate::thin::{Chosen, Found, Kin};
+use crate::rules::thin::{Chosen, Found, Kin};
 
 impl Postgres {
     pub(super) async fn try_thin(

@@ -13,9 +13,9 @@ use punctual_core::model::{
 };
 use punctual_node::ports::{ArrivalKind, Counts, Gate, Lease};
 
+use super::counts::count;
+use super::forgotten::Forgotten;
 use crate::code::arrival_code;
-use crate::forgotten::Forgotten;
-use crate::tally::count;
 
 /// A run that is locked, as far as verbs need it.
 #[derive(Clone, Debug)]

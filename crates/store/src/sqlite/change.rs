@@ -10,9 +10,9 @@ use super::apps::ensure_app;
 use super::code::{bits, instant, instant_or_none, state_code, when_code};
 use super::keeper::Keeper;
 use super::trouble::Trouble;
-use crate::circle;
 use crate::row::definition_to_text;
 use crate::rules::change::{self, JobBefore};
+use crate::rules::circle;
 
 /// The number of a deleted job's state.
 const DELETED: i64 = 2;

@@ -19,7 +19,7 @@ use super::known::{Bit, Known};
 use super::run_row::{birth, select_births};
 use super::tail::{CloseTail, SharedCloses};
 use crate::StoreClock;
-use crate::tally::count;
+use crate::rules::counts::count;
 
 /// Tallies beyond these are written back and forgotten.
 const TALLIES_MAX: usize = 65_536;

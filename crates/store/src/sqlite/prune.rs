@@ -12,8 +12,8 @@ use super::keeper::{Keeper, Side};
 use super::layer::indexed_close;
 use super::split::parts_on;
 use super::trouble::Trouble;
-use crate::forgotten::Forgotten;
-use crate::thin::{Chosen, Found, Kin};
+use crate::rules::forgotten::Forgotten;
+use crate::rules::thin::{Chosen, Found, Kin};
 
 impl Keeper {
     pub(super) fn prune(&mut self, keep: &Keep) -> Result<Pruned, Trouble> {

@@ -1,4 +1,4 @@
-//! What a close does to the counts of its job, in every store alike.
+//! What a close does to the counts of its job.
 
 use punctual_core::model::{Close, Outcome, Skip};
 use punctual_node::ports::Counts;
@@ -23,8 +23,8 @@ pub(crate) fn count(counts: &mut Counts, close: &Close) {
     }
 }
 
-/// Whether a close says something about its job. What a person took away by stopping the job does not: its last status stays
-/// that of the last run that had its chance.
-pub(crate) fn says_how_the_job_is(close: &Close) -> bool {
+/// Whether a close says something about its job. A run that was skipped because a person stopped the job does not: the last
+/// outcome stays that of the last run that could be sent.
+fn says_how_the_job_is(close: &Close) -> bool {
     close.outcome != Outcome::Skipped || close.reason != Skip::JobStopped.name()
 }

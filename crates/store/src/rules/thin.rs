@@ -1,11 +1,11 @@
-//! Which runs of a day that stays are removed from it: decided here for every store.
+//! Which runs of a day that stays are removed from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_core::model::RunId;
 use punctual_node::ports::{Keep, THIN_LOOK, Thinned};
 
-/// A run of the day, as it lies there.
+/// A run of the day, as far as thinning needs it.
 pub(crate) struct Found {
     pub(crate) run: RunId,
     /// The app of its job; empty if there is no such job.
@@ -28,7 +28,7 @@ pub(crate) struct Kin {
 #[derive(Default)]
 pub(crate) struct Chosen {
     pub(crate) runs: BTreeSet<RunId>,
-    /// Whose they are.
+    /// The apps of their jobs.
     pub(crate) apps: BTreeSet<String>,
     stays: u64,
     rest: Option<RunId>,

@@ -20,13 +20,14 @@ impl Forgotten {
         run.id.day() < self.days.max(self.jobs.get(&run.job).copied().unwrap_or(0))
     }
 
-    /// Refuses backfills of days that are forgotten. After the clock was set back, or an app was given a longer time, such a day
-    /// may be one that is kept again; but which of its instants ran nobody knows, and none may run twice.
+    /// Refuses backfills of days that are forgotten. Such a day may be kept again, after the clock was set back or an app was
+    /// given a longer retention; but no record says which of its instants ran, and none may run twice.
     pub(crate) fn check(&self, runs: &[NewRun]) -> Result<(), StoreError> {
         match runs.iter().find(|run| run.origin == Origin::Backfill && self.has(run)) {
             None => Ok(()),
             Some(run) => {
-                let said = "the records of its day were dropped, so nobody knows whether it ran; choose a later start";
+                let said =
+                    "the records of its day were dropped, so it may have run already; choose a later start";
                 Err(StoreError::Conflict(format!("{}: {said}", run.fire_time).into()))
             }
         }
