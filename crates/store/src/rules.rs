@@ -13,6 +13,7 @@ pub(crate) mod counts;
 pub(crate) mod forgotten;
 mod gate;
 mod plan;
+mod run_progress;
 mod settle;
 mod split;
 pub(crate) mod thin;
@@ -20,9 +21,8 @@ mod unit_of_work;
 
 pub(crate) use gate::GateVerdict;
 pub(crate) use plan::names_earlier_instants;
+pub(crate) use run_progress::{GateOwner, HoldSlots, RunProgress, WaitRow, free_slot};
 pub(crate) use settle::SettleVerdict;
 #[cfg(test)]
 pub(crate) use unit_of_work::KeyOwner;
-pub(crate) use unit_of_work::{
-    CloseRow, DayDelta, GateOwner, JoinRow, LockedClock, LockedRun, UnitOfWork, WaitRow,
-};
+pub(crate) use unit_of_work::{CloseRow, DayDelta, JoinRow, LockedClock, LockedRun, UnitOfWork};

@@ -67,12 +67,12 @@ impl Gathered<'_> {
         let (mut over, mut waits, mut begun, mut ended) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for id in &self.unit.writes.touched {
             let run = &self.unit.runs[id];
-            match run.wait {
+            match run.progress.wait {
                 Some(wait) => waits.extend(self.born(*id).map(|born| (born, run.due, wait))),
                 None if run.was_waiting => over.push(*id),
                 None => {}
             }
-            match (run.was_flying, run.is_flying()) {
+            match (run.was_flying, run.progress.is_flying()) {
                 (false, true) => begun.push(format!("({id}, {})", run.shard)),
                 (true, false) => ended.push(*id),
                 _ => {}

@@ -88,9 +88,9 @@ impl Gathered<'_> {
             }
             for row in rows() {
                 if let Some(run) = locked.get_mut(&row.run(0)?) {
-                    run.is_closed = true;
+                    run.progress.is_closed = true;
                     let unsent = row.maybe(1, Record::attempt)?;
-                    run.gates.extend(unsent.map(|attempt| (attempt, GateOwner::Unsent)));
+                    run.progress.gates.extend(unsent.map(|attempt| (attempt, GateOwner::Unsent)));
                 }
             }
         }
@@ -98,8 +98,8 @@ impl Gathered<'_> {
             for row in rows() {
                 if let Some(run) = locked.get_mut(&row.run(0)?) {
                     let sent = GateOwner::Sent(Token(row.uint(2)?), Some(LogId(row.uint(3)?)));
-                    run.gates.insert(row.attempt(1)?, sent);
-                    run.was_flying = !run.is_closed;
+                    run.progress.gates.insert(row.attempt(1)?, sent);
+                    run.was_flying = !run.progress.is_closed;
                 }
             }
         }
@@ -107,17 +107,17 @@ impl Gathered<'_> {
             if let Some(run) = locked.get_mut(&row.run(0)?) {
                 let (ready_at, attempt) = (row.maybe(1, Record::at)?, row.attempt(2)?);
                 // Whether it was called back is only read by loading.
-                run.wait = Some(WaitRow { ready_at, attempt, is_called_back: false });
+                run.progress.wait = Some(WaitRow { ready_at, attempt, is_called_back: false });
                 run.was_waiting = true;
             }
         }
         for row in rows() {
             if let Some(run) = locked.get_mut(&row.run(0)?) {
-                run.holds.insert(row.text(1)?);
+                run.progress.holds.insert(row.text(1)?);
             }
         }
         // A key belongs to its run as long as that is open, so it need not be read.
-        for (id, run) in locked.iter().filter(|(_, run)| !run.is_closed) {
+        for (id, run) in locked.iter().filter(|(_, run)| !run.progress.is_closed) {
             if let Some(key) = &run.key {
                 self.unit.keys.insert((run.job, key.clone()), (*id, None));
             }

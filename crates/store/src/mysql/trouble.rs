@@ -70,8 +70,8 @@ pub(super) fn unknown(error: &Error) -> StoreError {
     StoreError::Unknown(said.into())
 }
 
-/// A row that holds what cannot be.
-/// What a server refuses for good, in words that help.
+/// The error of a server that refused, with advice where the reason is in the configuration. What the transaction did is not
+/// known.
 fn explain(said: &ServerError) -> StoreError {
     let advice = match said.code {
         1045 | 1698 => "the user name or the password in the database URL is wrong: ",

@@ -155,7 +155,7 @@ fn write_waits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
     let mut waits = Vec::new();
     for id in &unit.writes.touched {
         let run = &unit.runs[id];
-        match (run.was_flying, run.is_flying()) {
+        match (run.was_flying, run.progress.is_flying()) {
             (false, true) => {
                 risen.push(run_code(*id));
                 shards.push(i64::from(run.shard.0));
@@ -163,7 +163,7 @@ fn write_waits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
             (true, false) => landed.push(run_code(*id)),
             _ => {}
         }
-        match run.wait {
+        match run.progress.wait {
             Some(wait) => waits.push((*id, run, wait)),
             None if run.was_waiting => over.push(run_code(*id)),
             None => {}

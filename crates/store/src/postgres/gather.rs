@@ -137,22 +137,23 @@ impl Postgres {
         }
         for row in rows(seats.closes) {
             if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
-                run.is_closed = true;
+                run.progress.is_closed = true;
                 if row.maybe(1)?.is_some() {
-                    run.gates.insert(row.attempt(1)?, GateOwner::Unsent);
+                    run.progress.gates.insert(row.attempt(1)?, GateOwner::Unsent);
                 }
             }
         }
         for row in rows(seats.waits) {
             if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
                 let (ready_at, attempt) = (row.maybe_instant(1)?, row.attempt(2)?);
-                run.wait = Some(WaitRow { ready_at, attempt, is_called_back: row.flag(3)? });
+                run.progress.wait = Some(WaitRow { ready_at, attempt, is_called_back: row.flag(3)? });
                 run.was_waiting = true;
             }
         }
         for row in rows(seats.sends) {
             if let Some(run) = unit.runs.get_mut(&row.run(0)?) {
-                run.gates
+                run.progress
+                    .gates
                     .insert(row.attempt(1)?, GateOwner::Sent(Token(row.bits(2)?), Some(LogId(row.bits(3)?))));
             }
         }
@@ -164,7 +165,7 @@ impl Postgres {
         for row in rows(seats.holds) {
             let (resource, slot, run) = (row.text(0)?, row.number(1)? as u32, row.run(2)?);
             if let Some(run) = unit.runs.get_mut(&run) {
-                run.holds.insert(resource.clone());
+                run.progress.holds.insert(resource.clone());
             }
             unit.holds.insert((resource, slot), run);
         }

@@ -4,7 +4,8 @@ use calendar::Timestamp;
 use punctual_core::model::{AttemptRecord, Fence, JobId, Join, RunId, Settlement, StoppedReason, Then};
 use punctual_node::ports::{ArrivalKind, Counts, Settled};
 
-use super::unit_of_work::{CloseRow, GateOwner, LockedRun, UnitOfWork, WaitRow};
+use super::run_progress::WaitRow;
+use super::unit_of_work::{CloseRow, UnitOfWork};
 
 /// What was decided about a settlement.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl<'v> UnitOfWork<'v> {
         let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } =
             settlement;
         let (id, attempt) = (*id, attempt.as_ref());
-        let Some(run) = self.runs.get(&id).filter(|run| holds(run, *fence)) else {
+        let Some(run) = self.runs.get(&id).filter(|run| run.progress.admits(*fence)) else {
             return SettleVerdict::Stale;
         };
         let (job, shard) = (run.job, run.shard);
@@ -72,14 +73,14 @@ impl<'v> UnitOfWork<'v> {
             Then::Wait { ready_at, attempt: next } => {
                 self.keep_attempt(id, attempt);
                 let wait = WaitRow { ready_at: Some(*ready_at), attempt: *next, is_called_back: false };
-                self.edit(id, |run| run.wait = Some(wait));
+                self.edit(id, |progress| progress.wait = Some(wait));
             }
-            // Whatever it is called back for, it will ask for its places again.
+            // When the run is called back, its next gate asks for places again.
             Then::Park { attempt: next, .. } => {
                 self.keep_attempt(id, attempt);
                 self.free_holds(id);
                 let wait = WaitRow { ready_at: None, attempt: *next, is_called_back: false };
-                self.edit(id, |run| run.wait = Some(wait));
+                self.edit(id, |progress| progress.wait = Some(wait));
             }
         }
         if *is_foreign {
@@ -120,19 +121,5 @@ impl<'v> UnitOfWork<'v> {
             self.stop(id, StoppedReason::Finished);
         }
         next.is_none()
-    }
-}
-
-fn holds(run: &LockedRun, fence: Fence) -> bool {
-    if run.is_closed || run.is_beyond(fence.attempt()) {
-        return false;
-    }
-    match fence {
-        Fence::Unsent(attempt) => !run.gates.contains_key(&attempt),
-        Fence::Sent(attempt, token) => match run.gates.get(&attempt) {
-            Some(GateOwner::Sent(owner, _)) => *owner == token,
-            Some(GateOwner::Unsent) => false,
-            None => run.reaches(attempt),
-        },
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptRecord, Close, Definition, JobId, Join, LogId, NewRun, Part, RunId, ShardId,
-    StoppedReason, Text, Token,
+    Attempt, AttemptRecord, Close, Definition, JobId, Join, NewRun, Part, RunId, ShardId, StoppedReason, Text,
 };
 use punctual_node::ports::{ArrivalKind, Counts, Gate, Lease};
 
 use super::counts::count;
 use super::forgotten::Forgotten;
+use super::run_progress::{GateOwner, RunProgress};
 use crate::code::arrival_code;
 
 /// A run that is locked, as far as verbs need it.
@@ -24,33 +24,11 @@ pub(crate) struct LockedRun {
     pub(crate) shard: ShardId,
     pub(crate) due: Timestamp,
     pub(crate) key: Option<Text>,
-    pub(crate) is_closed: bool,
-    pub(crate) wait: Option<WaitRow>,
-    pub(crate) gates: BTreeMap<Attempt, GateOwner>,
-    /// The resources that it has a place of.
-    pub(crate) holds: BTreeSet<Text>,
+    pub(crate) progress: RunProgress,
     /// Whether it had a row in `waiting` when it was read.
     pub(crate) was_waiting: bool,
     /// Whether it had a row in `flights` when it was read.
     pub(crate) was_flying: bool,
-}
-
-/// What a run waits for instead of its due time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WaitRow {
-    /// None if it is parked.
-    pub(crate) ready_at: Option<Timestamp>,
-    pub(crate) attempt: Attempt,
-    pub(crate) is_called_back: bool,
-}
-
-/// The owner of the key (run, attempt).
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum GateOwner {
-    /// A send; without a number until it is written.
-    Sent(Token, Option<LogId>),
-    /// A settlement, which took the key so that no gate can have it.
-    Unsent,
 }
 
 impl LockedRun {
@@ -61,29 +39,10 @@ impl LockedRun {
             shard,
             due,
             key,
-            is_closed: false,
-            wait: None,
-            gates: BTreeMap::new(),
-            holds: BTreeSet::new(),
+            progress: RunProgress::default(),
             was_waiting: false,
             was_flying: false,
         }
-    }
-
-    /// Whether an attempt after this one was gated or is waited for.
-    pub(crate) fn is_beyond(&self, attempt: Attempt) -> bool {
-        let gated = self.gates.last_key_value().map(|(last, _)| *last);
-        gated.max(self.wait.map(|wait| wait.attempt)) > Some(attempt)
-    }
-
-    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
-    /// wait for.
-    pub(crate) fn reaches(&self, attempt: Attempt) -> bool {
-        attempt <= self.wait.map_or(Attempt::FIRST, |wait| wait.attempt)
-    }
-
-    pub(crate) fn is_flying(&self) -> bool {
-        !self.is_closed && !self.gates.is_empty()
     }
 }
 
@@ -253,10 +212,10 @@ impl<'v> UnitOfWork<'v> {
     pub(super) fn close_uncounted(&mut self, row: CloseRow<'v>) {
         let id = row.run;
         let run = self.runs.get_mut(&id).expect("only runs that exist are closed");
-        run.wait = None;
-        run.is_closed = true;
+        run.progress.wait = None;
+        run.progress.is_closed = true;
         if let Some(unsent) = row.unsent {
-            run.gates.insert(unsent, GateOwner::Unsent);
+            run.progress.gates.insert(unsent, GateOwner::Unsent);
         }
         let (job, key) = (run.job, run.key.clone());
         if let Some(key) = key
@@ -273,16 +232,16 @@ impl<'v> UnitOfWork<'v> {
     /// Gives back the places that a run has.
     pub(super) fn free_holds(&mut self, id: RunId) {
         if let Some(run) = self.runs.get_mut(&id)
-            && !std::mem::take(&mut run.holds).is_empty()
+            && !std::mem::take(&mut run.progress.holds).is_empty()
         {
             self.holds.retain(|_, holder| *holder != id);
             self.writes.freed.insert(id);
         }
     }
 
-    pub(super) fn edit(&mut self, id: RunId, edit: impl FnOnce(&mut LockedRun)) {
+    pub(super) fn edit(&mut self, id: RunId, edit: impl FnOnce(&mut RunProgress)) {
         if let Some(run) = self.runs.get_mut(&id) {
-            edit(run);
+            edit(&mut run.progress);
             self.writes.touched.insert(id);
         }
     }

@@ -1,21 +1,21 @@
-//! Gates: the key (run, attempt), and the places that a send needs.
+//! Gates: the key (run, attempt), and the places that a send needs. The rules decide; here is how their rows are read and
+//! written.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_core::model::{Attempt, Hold, LogId, RunId, Text, Token};
 use punctual_node::ports::{Gate, Gated, SentRow};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::code::bits;
+use super::code::{bits, instant_or_none};
 use super::day::{Table, has_table};
 use super::keeper::{Keeper, Side};
-use super::known::Bit;
+use super::known::{Bit, Standing};
 use super::layer::indexed_close;
 use super::reader::Reader;
-use super::settle::begun;
 use super::trouble::Trouble;
 use crate::rows::sent_row;
-
-/// Places of resources.
-pub(super) type Places<'g> = Vec<(&'g Text, u32)>;
+use crate::rules::{GateOwner, HoldSlots, RunProgress, WaitRow, free_slot};
 
 impl Keeper {
     pub(super) fn gate(&mut self, gates: &[Gate]) -> Result<Vec<Gated>, Trouble> {
@@ -76,39 +76,30 @@ fn sent_with(conn: &Connection, day: u32, log: LogId) -> Result<Option<SentRow>,
 fn gate_one(conn: &Connection, side: &mut Side, gate: &Gate) -> rusqlite::Result<Gated> {
     match meet(conn, side, gate)? {
         Ok(places) => write(conn, side, gate, &places).map(Gated::Through),
-        Err(said) => Ok(said),
+        Err(gated) => Ok(gated),
     }
 }
 
-/// The places for a gate that can be written, or what is said of one that cannot, or is there already.
-pub(super) fn meet<'g>(
+/// The places for a gate that can be written, or the answer to one that cannot, or exists already.
+pub(super) fn meet(
     conn: &Connection,
     side: &mut Side,
-    gate: &'g Gate,
-) -> rusqlite::Result<Result<Places<'g>, Gated>> {
+    gate: &Gate,
+) -> rusqlite::Result<Result<HoldSlots, Gated>> {
     if !side.is_there(conn, gate.run)? {
         return Ok(Err(Gated::Closed));
     }
     let standing = side.known.of(conn, &side.days, gate.run)?;
-    // The key is asked before anything else, so whoever comes late learns who was first.
-    let mut key = None;
-    if standing.is_engaged {
-        key = send(conn, side, gate.run, gate.attempt, gate.token)?;
+    let mut progress = progress(conn, side, gate.run, standing)?;
+    if let Some(verdict) = progress.verdict(gate) {
+        // Every gate that was read has its number.
+        return Ok(Err(verdict.answer(&BTreeMap::new())));
     }
-    if standing.is_closed && key.is_none() {
-        key =
-            unsent(conn, side, gate.run)?.filter(|taken| *taken == gate.attempt).map(|_| Gated::Taken(None));
+    if standing.is_engaged && !gate.holds.is_empty() {
+        progress.holds = held_by(conn, gate.run)?;
     }
-    if let Some(taken @ Gated::Taken(_)) = key {
-        return Ok(Err(taken));
-    }
-    if standing.is_closed || standing.is_engaged && begun(conn, side, gate.run)?.is_beyond(gate.attempt) {
-        return Ok(Err(Gated::Closed));
-    }
-    if let Some(through) = key {
-        return Ok(Err(through));
-    }
-    Ok(places(conn, gate)?.map_err(Gated::Held))
+    let places = progress.places(&gate.holds, |hold| free_place(conn, hold))?;
+    Ok(places.map_err(Gated::Held))
 }
 
 /// Writes a gate that can be written; its number.
@@ -116,7 +107,7 @@ pub(super) fn write(
     conn: &Connection,
     side: &mut Side,
     gate: &Gate,
-    places: &[(&Text, u32)],
+    places: &[(Text, u32)],
 ) -> rusqlite::Result<LogId> {
     let (run, number) = (gate.run.0 as i64, gate.run.day());
     for (resource, slot) in places {
@@ -142,35 +133,62 @@ pub(super) fn write(
         gate.sent_at.as_millis(),
     ])?;
     side.days.note_log(number, log.0);
-    // What it waited for has come.
-    conn.prepare_cached("delete from waiting where run = ?1")?.execute([run])?;
+    // What the run waited for has come.
+    if side.known.of(conn, &side.days, gate.run)?.is_engaged {
+        conn.prepare_cached("delete from waiting where run = ?1")?.execute([run])?;
+    }
     side.known.note(conn, &side.days, gate.run, Bit::Engaged)?;
     Ok(log)
 }
 
-/// What a send with this token meets at a key that a gate has.
-fn send(
+/// How far a run has come, without its holds. Most runs never waited, have no gate and are open: for those nothing is read.
+pub(super) fn progress(
     conn: &Connection,
     side: &Side,
     run: RunId,
-    attempt: Attempt,
-    token: Token,
-) -> rusqlite::Result<Option<Gated>> {
+    standing: Standing,
+) -> rusqlite::Result<RunProgress> {
+    let mut progress = RunProgress { is_closed: standing.is_closed, ..RunProgress::default() };
+    if standing.is_engaged {
+        progress.wait = wait_of(conn, run)?;
+        progress.gates = gates_of(conn, side, run)?;
+    }
+    if standing.is_closed
+        && let Some(attempt) = unsent(conn, side, run)?
+    {
+        progress.gates.insert(attempt, GateOwner::Unsent);
+    }
+    Ok(progress)
+}
+
+fn wait_of(conn: &Connection, run: RunId) -> rusqlite::Result<Option<WaitRow>> {
+    let mut select = conn.prepare_cached(
+        "select ready_at, attempt, is_called_back
+         from waiting
+         where run = ?1",
+    )?;
+    let read = |row: &Row<'_>| {
+        let (ready_at, attempt) = (instant_or_none(row, 0)?, Attempt(row.get(1)?));
+        Ok(WaitRow { ready_at, attempt, is_called_back: row.get(2)? })
+    };
+    select.query_row([run.0 as i64], read).optional()
+}
+
+fn gates_of(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Result<BTreeMap<Attempt, GateOwner>> {
     let number = run.day();
     if !side.days.has(number, Table::Sends) {
-        return Ok(None);
+        return Ok(BTreeMap::new());
     }
     let mut select = conn.prepare_cached(&format!(
-        "select token, log
+        "select attempt, token, log
          from sends_{number}
-         where run = ?1 and attempt = ?2"
+         where run = ?1"
     ))?;
-    let met = select.query_row(params![run.0 as i64, attempt.0], |row| {
-        let there = Token(bits(row, 0)?);
-        let log = LogId(bits(row, 1)?);
-        Ok(if there == token { Gated::Through(log) } else { Gated::Taken(Some(there)) })
-    });
-    met.optional()
+    let read = |row: &Row<'_>| {
+        let (token, log) = (Token(bits(row, 1)?), LogId(bits(row, 2)?));
+        Ok((Attempt(row.get(0)?), GateOwner::Sent(token, Some(log))))
+    };
+    select.query_map([run.0 as i64], read)?.collect()
 }
 
 /// The attempt whose key the close of a run took.
@@ -186,44 +204,23 @@ fn unsent(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Result<Option
     Ok(unsent.flatten().map(Attempt))
 }
 
-/// One free place of each resource that the run has no place of yet, or the first resource that has none.
-fn places<'g>(conn: &Connection, gate: &'g Gate) -> rusqlite::Result<Result<Places<'g>, Text>> {
-    let mut places = Places::new();
-    for Hold { resource, slots } in &gate.holds {
-        if places.iter().any(|(held, _)| *held == resource) || is_held_by(conn, resource, gate.run)? {
-            continue;
-        }
-        match free_slot(conn, resource, *slots)? {
-            Some(slot) => places.push((resource, slot)),
-            None => return Ok(Err(resource.clone())),
-        }
-    }
-    Ok(Ok(places))
+/// The resources that a run has a place of.
+fn held_by(conn: &Connection, run: RunId) -> rusqlite::Result<BTreeSet<Text>> {
+    let mut select = conn.prepare_cached("select resource from holds where run = ?1")?;
+    select.query_map([run.0 as i64], |row| row.get::<_, String>(0).map(Text::from))?.collect()
 }
 
-fn is_held_by(conn: &Connection, resource: &str, run: RunId) -> rusqlite::Result<bool> {
-    let mut select = conn.prepare_cached(
-        "select 1
-         from holds
-         where run = ?2 and resource = ?1",
-    )?;
-    select.exists(params![resource, run.0 as i64])
-}
-
-fn free_slot(conn: &Connection, resource: &str, slots: u32) -> rusqlite::Result<Option<u32>> {
+/// The free place of a resource, if there is one.
+fn free_place(conn: &Connection, hold: &Hold) -> rusqlite::Result<Option<u32>> {
     let mut select = conn.prepare_cached(
         "select slot
          from holds
          where resource = ?1
          order by slot",
     )?;
-    let mut rows = select.query([resource])?;
-    let mut free = 0;
-    while let Some(row) = rows.next()? {
-        if row.get::<_, u32>(0)? != free {
-            break;
-        }
-        free += 1;
-    }
-    Ok((free < slots).then_some(free))
+    let mut failed = Ok(());
+    let slots = select.query_map([hold.resource.as_ref()], |row| row.get::<_, u32>(0))?;
+    let slots = slots.map_while(|slot| slot.map_err(|error| failed = Err(error)).ok());
+    let free = free_slot(hold.slots, slots);
+    failed.map(|()| free)
 }

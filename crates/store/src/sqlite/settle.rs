@@ -2,14 +2,13 @@
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then, Token,
+    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then,
 };
 use punctual_node::ports::{ArrivalKind, Settled};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
-use super::code::bits;
-use super::day::Table;
-use super::keeper::{Keeper, Side};
+use super::gate::progress;
+use super::keeper::Keeper;
 use super::known::{Bit, Standing};
 use super::pen::{End, Pen};
 use super::trouble::Trouble;
@@ -30,7 +29,7 @@ impl Pen<'_> {
         if standing.is_closed || !self.is_there(run)? {
             return Ok(Settled::Stale);
         }
-        if !self.holds(standing, run, settlement.fence)? {
+        if !progress(self.conn, self.side, run, standing)?.admits(settlement.fence) {
             return Ok(Settled::Stale);
         }
         let (consecutive_failures, joined) = match &settlement.then {
@@ -40,7 +39,7 @@ impl Pen<'_> {
             }
             Then::Park { version, .. } if self.version(job)? != Some(*version) => return Ok(Settled::Stale),
             Then::Park { attempt, .. } => {
-                // Whatever it is called back for, it will ask for its places again.
+                // When the run is called back, its next gate asks for places again.
                 self.conn.prepare_cached("delete from holds where run = ?1")?.execute([run.0 as i64])?;
                 (self.put_off(settlement, None, *attempt)?, None)
             }
@@ -99,20 +98,6 @@ impl Pen<'_> {
         self.side.tallies.failures(self.conn, settlement.job)
     }
 
-    /// Whether what the settlement relies on is so. Most runs never waited and have no gate: those need no look.
-    fn holds(&self, standing: Standing, run: RunId, fence: Fence) -> rusqlite::Result<bool> {
-        let begun = match standing.is_engaged {
-            true => begun(self.conn, self.side, run)?,
-            false => Begun::default(),
-        };
-        let gate = begun.token(fence.attempt());
-        let is_so = match fence {
-            Fence::Unsent(_) => gate.is_none(),
-            Fence::Sent(attempt, token) => gate.map_or(begun.reaches(attempt), |there| there == token),
-        };
-        Ok(is_so && !begun.is_beyond(fence.attempt()))
-    }
-
     /// Sets the clock of a fixed delay that waits for the end of just this run, or says that it is over and stops it.
     fn go_on(&mut self, job: JobId, named: Timestamp, closed_at: Timestamp) -> rusqlite::Result<bool> {
         let mut select = self.conn.prepare_cached(
@@ -157,51 +142,4 @@ impl Pen<'_> {
         upsert.execute(params![run.0 as i64, ready_at, attempt.0])?;
         self.side.known.note(self.conn, &self.side.days, run, Bit::Engaged)
     }
-}
-
-/// The attempts of an open run that were gated, each with its token, or are waited for.
-#[derive(Default)]
-pub(super) struct Begun {
-    gated: Vec<(Attempt, Token)>,
-    waiting: Option<Attempt>,
-}
-
-impl Begun {
-    /// Whether an attempt after this one was gated or is waited for.
-    pub(super) fn is_beyond(&self, attempt: Attempt) -> bool {
-        let gated = self.gated.last().map(|(last, _)| *last);
-        gated.max(self.waiting) > Some(attempt)
-    }
-
-    /// Whether the run has come as far as this attempt, which no gate has: nothing sends an attempt that it does not
-    /// wait for.
-    fn reaches(&self, attempt: Attempt) -> bool {
-        attempt <= self.waiting.unwrap_or(Attempt::FIRST)
-    }
-
-    /// The token of the gate that an attempt has.
-    fn token(&self, attempt: Attempt) -> Option<Token> {
-        self.gated.iter().find(|(gated, _)| *gated == attempt).map(|(_, token)| *token)
-    }
-}
-
-/// What has begun of a run.
-pub(super) fn begun(conn: &Connection, side: &Side, run: RunId) -> rusqlite::Result<Begun> {
-    let number = run.day();
-    let mut gated = Vec::new();
-    if side.days.has(number, Table::Sends) {
-        let mut select = conn.prepare_cached(&format!(
-            "select attempt, token
-             from sends_{number}
-             where run = ?1
-             order by attempt"
-        ))?;
-        let mut rows = select.query([run.0 as i64])?;
-        while let Some(row) = rows.next()? {
-            gated.push((Attempt(row.get(0)?), Token(bits(row, 1)?)));
-        }
-    }
-    let mut select = conn.prepare_cached("select attempt from waiting where run = ?1")?;
-    let waiting = select.query_row([run.0 as i64], |row| Ok(Attempt(row.get(0)?))).optional()?;
-    Ok(Begun { gated, waiting })
 }

@@ -196,16 +196,18 @@ impl Tables {
         let new = &self.runs[&id];
         let mut run = LockedRun::open(new.job, new.shard, new.due, new.key.clone());
         let sends = self.sends.range((id, Attempt(0))..=(id, Attempt(u32::MAX)));
-        run.gates.extend(sends.map(|((_, at), (gate, log))| (*at, GateOwner::Sent(gate.token, Some(*log)))));
+        run.progress
+            .gates
+            .extend(sends.map(|((_, at), (gate, log))| (*at, GateOwner::Sent(gate.token, Some(*log)))));
         if let Some((_, unsent)) = self.closes.get(&id) {
-            run.is_closed = true;
-            run.gates.extend(unsent.map(|attempt| (attempt, GateOwner::Unsent)));
+            run.progress.is_closed = true;
+            run.progress.gates.extend(unsent.map(|attempt| (attempt, GateOwner::Unsent)));
         }
-        run.wait = self.waiting.get(&id).copied();
-        run.was_waiting = run.wait.is_some();
+        run.progress.wait = self.waiting.get(&id).copied();
+        run.was_waiting = run.progress.wait.is_some();
         run.was_flying = self.flights.contains(&id);
         let places = self.holds.iter().filter(|(_, holder)| **holder == id);
-        run.holds = places.map(|((resource, _), _)| resource.clone()).collect();
+        run.progress.holds = places.map(|((resource, _), _)| resource.clone()).collect();
         run
     }
 
@@ -231,12 +233,12 @@ impl Tables {
         }
         for id in &writes.touched {
             let run = &unit.runs[id];
-            match (run.was_flying, run.is_flying()) {
+            match (run.was_flying, run.progress.is_flying()) {
                 (false, true) => assert!(self.flights.insert(*id)),
                 (true, false) => assert!(self.flights.remove(id)),
                 _ => {}
             }
-            match run.wait {
+            match run.progress.wait {
                 Some(wait) => drop(self.waiting.insert(*id, wait)),
                 None if run.was_waiting => drop(self.waiting.remove(id)),
                 None => {}
