@@ -38,7 +38,6 @@ const LISTED: &[(&str, usize)] = &[
     ("Open", 4),
     ("Options", 5),
     ("Place", 6),
-    ("Places", 6),
     ("Run", 5),
     ("Session", 5),
     ("Table", 5),

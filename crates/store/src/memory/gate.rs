@@ -6,7 +6,7 @@ use punctual_node::ports::{Gate, Gated, SentRow};
 use super::state::{GateKey, Run, Send, State};
 
 /// Places of resources.
-type Places = Vec<(Text, u32)>;
+type HoldSlots = Vec<(Text, u32)>;
 
 impl State {
     pub(super) fn gate(&mut self, gate: Gate) -> Gated {
@@ -17,7 +17,7 @@ impl State {
     }
 
     /// The places for a gate that can be written, or what is said of one that cannot, or is there already.
-    pub(super) fn meet(&self, gate: &Gate) -> Result<Places, Gated> {
+    pub(super) fn meet(&self, gate: &Gate) -> Result<HoldSlots, Gated> {
         let Some(run) = self.runs.get(&gate.run) else { return Err(Gated::Closed) };
         // The key is asked before anything else, so whoever comes late learns who was first.
         let key = run.gates.get(&gate.attempt).map(|key| meet(key, gate.token));
@@ -33,7 +33,7 @@ impl State {
         self.places(run, &gate.holds).map_err(Gated::Held)
     }
 
-    pub(super) fn write_gate(&mut self, gate: Gate, places: Places) -> LogId {
+    pub(super) fn write_gate(&mut self, gate: Gate, places: HoldSlots) -> LogId {
         self.holds.extend(places.iter().map(|place| (place.clone(), gate.run)));
         self.last_log += 1;
         let log = LogId(self.last_log);
@@ -59,8 +59,8 @@ impl State {
     }
 
     /// One free place of each resource that the run has no place of yet, or the first resource that has none.
-    fn places(&self, run: &Run, holds: &[Hold]) -> Result<Places, Text> {
-        let mut places = Places::new();
+    fn places(&self, run: &Run, holds: &[Hold]) -> Result<HoldSlots, Text> {
+        let mut places = HoldSlots::new();
         for hold in holds {
             let is_same = |(resource, _): &(Text, u32)| *resource == hold.resource;
             if run.holds.iter().any(is_same) || places.iter().any(is_same) {
