@@ -20,7 +20,6 @@ use crate::approach::{Approach, Proxies};
 use crate::budget::{Budgets, Limits, Load};
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
-use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::executors::Executors;
 use crate::forecast::Forecasts;
@@ -153,7 +152,6 @@ pub(crate) struct Front {
     pub(crate) names: JobNames,
     pub(crate) forecasts: Forecasts,
     pub(crate) bulks: Bulks,
-    pub(crate) cancels: Cancels,
     pub(crate) figures: AllFigures,
     pub(crate) relays: Relays,
 }

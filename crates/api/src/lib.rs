@@ -12,7 +12,6 @@ mod body;
 mod budget;
 mod bulk;
 mod caller;
-mod cancels;
 mod convert;
 mod credential;
 mod cursor;

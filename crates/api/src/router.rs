@@ -16,7 +16,6 @@ use crate::app::{App, Front};
 use crate::budget::Budgets;
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
-use crate::cancels::Cancels;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::forecast::Forecasts;
 use crate::others::AllFigures;
@@ -54,7 +53,6 @@ pub fn router(app: App) -> Result<Router, String> {
         names: JobNames::default(),
         forecasts: Forecasts::default(),
         bulks: Bulks::default(),
-        cancels: Cancels::default(),
         figures: AllFigures::default(),
         relays: Relays::default(),
     });

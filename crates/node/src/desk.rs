@@ -4,6 +4,7 @@
 
 mod apps;
 mod bulk;
+mod cancels;
 mod cluster;
 mod crowd;
 mod few;
@@ -20,6 +21,7 @@ use crate::ports::StoreError;
 pub(crate) use apps::snapshot;
 pub use apps::{AccessTokens, AppView, Callback, ExecutorView};
 pub use bulk::{BulkChange, BulkMove, BulkProgress};
+pub(crate) use cancels::Cancels;
 pub use cluster::{NodeView, ShardView};
 pub(crate) use crowd::Crowd;
 pub use pause::Following;

@@ -52,7 +52,7 @@ pub use settings::Planted;
 pub use settings::{RegistrySettings, Settings};
 pub use wakes::Wakes;
 
-use desk::{Crowd, PauseWatch};
+use desk::{Cancels, Crowd, PauseWatch};
 use memory::Memory;
 use ports::{Apps, Boot, Clock, Dispatch, Entropy, FiredMark, Peers, Records, Store};
 use time::SharedTime;
@@ -87,6 +87,7 @@ pub struct Node {
     /// The same as in memory, for those who want to know nothing else.
     time: SharedTime,
     crowd: Crowd,
+    cancels: Cancels,
     pauses: PauseWatch,
     /// Random, for as long as the process lives.
     seed: u64,
@@ -105,8 +106,17 @@ impl Node {
         let memory = Memory::new(id, &settings);
         let time = memory.time.clone();
         let seed = ports.entropy.bits();
-        let (crowd, pauses) = (Crowd::default(), PauseWatch::default());
-        Node { ports, settings, zones, memory: Mutex::new(memory), time, crowd, pauses, seed }
+        Node {
+            ports,
+            settings,
+            zones,
+            memory: Mutex::new(memory),
+            time,
+            crowd: Crowd::default(),
+            cancels: Cancels::default(),
+            pauses: PauseWatch::default(),
+            seed,
+        }
     }
 
     /// Its present incarnation.

@@ -51,7 +51,7 @@ async fn cancel(front: Arc<Front>, call: Call) -> Answer {
         true => run_id(&call)?,
         false => run(&front, &call).await?.id,
     };
-    let cancelled = front.cancels.cancel(&front.node, id).await?;
+    let cancelled = front.node.cancel_batched(id).await?;
     (front.nudge)();
     let result = match cancelled {
         Cancelled::InTime => "done",
