@@ -1,7 +1,6 @@
-//! How many attempts a second reach an executor on loopback, and how many reports a second are kept, executor and caller
-//! sharing the machine.
+//! How many attempts a second reach an executor on loopback, executor and caller sharing the machine.
 //!
-//! `cargo bench -p punctual-dispatch --bench executors` prints the rates and the processor time of both sides.
+//! `cargo bench -p punctual-dispatch --bench executors` prints the rate and the processor time of both sides.
 
 #[path = "../tests/fake/mod.rs"]
 mod fake;
@@ -10,23 +9,22 @@ mod house;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fake::{address, executor_job, run_at};
 use house::at;
-use punctual_core::model::{Attempt, AttemptOutcome, RunId, Token};
+use punctual_core::model::RunId;
 use punctual_core::registry::Dialect;
 use punctual_dispatch::xxl::{Options, Setup};
 use punctual_dispatch::{Executors, Guard};
-use punctual_node::ports::{Dispatch, Dispatched, Further, Heard, Receipt, Report};
+use punctual_node::ports::{Dispatch, Dispatched, Heard};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 const RUNS: u64 = 200_000;
-const KEEPERS: u64 = 64;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 23\r\n\r\n{\"code\":200,\"msg\":null}";
 
 fn main() {
@@ -37,9 +35,6 @@ fn main() {
         let began = (Instant::now(), processor_time());
         attempts(&executors, executor().await).await;
         writeln!(out, "attempts: {}", rate(began)).unwrap();
-        let began = (Instant::now(), processor_time());
-        reports(&executors).await;
-        writeln!(out, "reports:  {}", rate(began)).unwrap();
     });
 }
 
@@ -56,30 +51,18 @@ fn processor_time() -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Everything that is heard is kept at once.
-fn executors() -> Arc<Executors> {
-    let own: Arc<OnceLock<Weak<Executors>>> = Arc::default();
-    let known = own.clone();
-    let sink = move |heard: Vec<Heard>| {
-        let receipt = |heard: Heard| match heard {
-            Heard::Report(report) if report.outcome == AttemptOutcome::Succeeded => report.receipt,
-            other => panic!("{other:?}"),
-        };
-        let executors = known.get().and_then(Weak::upgrade).unwrap();
-        executors.acknowledge(heard.into_iter().map(receipt).collect());
-    };
+/// Nothing is told of attempts that are accepted.
+fn executors() -> Executors {
     let setup = Setup {
         runtime: Handle::current(),
         options: Options { queue_timeout: Duration::from_secs(300), ..Options::default() },
         guard: Guard::new::<&str>(&[], true).unwrap(),
         listed: Guard::default(),
         now: Arc::new(|| at(house::NOW)),
-        sink: Arc::new(sink),
+        sink: Arc::new(|heard: Vec<Heard>| panic!("{heard:?}")),
         access_token: Some(punctual_core::registry::Secret::new("global")),
     };
-    let executors = Arc::new(Executors::new(setup).unwrap());
-    own.set(Arc::downgrade(&executors)).ok();
-    executors
+    Executors::new(setup).unwrap()
 }
 
 /// Takes everything with as little work as possible.
@@ -109,37 +92,4 @@ async fn attempts(executors: &Executors, executor: SocketAddr) {
         executors.send((0..1_000).map(run).collect());
     }
     assert_eq!(executors.drain(Duration::from_secs(300)).await, 0);
-}
-
-/// Many executors report at the same time, one run in each request.
-async fn reports(executors: &Arc<Executors>) {
-    let keepers: Vec<_> = (0..KEEPERS)
-        .map(|_| {
-            let executors = executors.clone();
-            tokio::spawn(async move {
-                for number in 0..RUNS / KEEPERS {
-                    executors.keep(vec![report(number)], Duration::from_secs(30)).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for keeper in keepers {
-        keeper.await.unwrap();
-    }
-}
-
-fn report(number: u64) -> Report {
-    Report {
-        receipt: Receipt::default(),
-        run: RunId(number),
-        attempt: Attempt::FIRST,
-        token: Token(1),
-        outcome: AttemptOutcome::Succeeded,
-        message: "done".into(),
-        executor: "".into(),
-        app: None,
-        started_at: at(house::NOW),
-        retry_after: None,
-        further: Further::Welcome,
-    }
 }

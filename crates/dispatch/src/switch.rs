@@ -86,12 +86,9 @@ impl Dispatch for Switch {
     }
 
     fn acknowledge(&self, reports: Vec<Receipt>) {
-        let (natives, called) = reports.into_iter().partition::<Vec<_>, _>(|receipt| is_native(*receipt));
+        let natives: Vec<Receipt> = reports.into_iter().filter(|receipt| is_native(*receipt)).collect();
         if !natives.is_empty() {
             self.natives.acknowledge(natives);
-        }
-        if !called.is_empty() {
-            self.executors.acknowledge(called);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! send ─► ledger ─► pool (a queue per host and app) ─► line (one task, one connection) ─► executor
 //!           ▲            ▲                        │                                 │ later
-//! sink ◄────┤            └─ probes, kills, logs   └─► refused? told. accepted? ─────┤
-//!           └──────────────────── keep ◄── the API's callback door ◄────────────────┘
+//! sink ◄────┘            └─ probes, kills, logs   └─► refused? told.                ▼
+//!                                                                    the API's callback door ─► node
 //! ```
 //!
 //! An executor that takes an attempt says so at once and reports its end later, so an accepted send is told nobody. One
@@ -22,7 +22,6 @@ mod ledger;
 mod line;
 mod options;
 mod place;
-mod receipts;
 mod request;
 
 use std::sync::Arc;
@@ -31,17 +30,16 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::LogId;
 use punctual_core::registry::Secret;
-use punctual_node::ports::{Address, Dispatch, Dispatched, Heard, Kill, Probe, Receipt, Report};
+use punctual_node::ports::{Address, Dispatch, Dispatched, Heard, Kill, Probe, Receipt};
 use punctual_protocol::xxl::LogPage;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::TIMEOUT_MAX;
 use crate::guard::Guard;
 use crate::http::ledger::Sink;
 use house::House;
 pub use options::Options;
-pub use receipts::Unkept;
 
 /// What calling executors needs from outside.
 pub struct Setup {
@@ -86,15 +84,6 @@ impl Executors {
         self.in_flight()
     }
 
-    /// Hands reports to the inbox, each under a fresh receipt, and waits until all of them are kept. If they are not in
-    /// time, whoever brought them should bring them again. Nothing stays behind when the future is dropped.
-    pub async fn keep(&self, mut reports: Vec<Report>, within: Duration) -> Result<(), Unkept> {
-        let waiting = self.house.receipts().expect(&mut reports);
-        self.house.ledger().expect(reports.len());
-        self.house.ledger().tell(reports.into_iter().map(Heard::Report));
-        timeout(within.min(TIMEOUT_MAX), waiting.kept()).await.map_err(|_| Unkept)
-    }
-
     /// One page of what an attempt wrote, from a line on. `sent_at` is what it was sent with, to the millisecond. Of a
     /// page that is too long, its beginning.
     pub async fn log(
@@ -128,9 +117,8 @@ impl Dispatch for Executors {
         }
     }
 
-    fn acknowledge(&self, reports: Vec<Receipt>) {
-        self.house.receipts().acknowledge(&reports);
-    }
+    /// What they call back with goes straight to the node, and what is told from here is told through memory.
+    fn acknowledge(&self, _reports: Vec<Receipt>) {}
 }
 
 impl Drop for Executors {

@@ -3,9 +3,7 @@
 mod fake;
 mod house;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use fake::{
     Fake, Out, Reply, SOON, address, bytes, executor_job, http, json, nowhere, ok, quick, run_at, run_for,
@@ -14,8 +12,8 @@ use house::{PATIENCE, at, kill};
 use punctual_core::model::{Attempt, AttemptOutcome, Delivery, JobId, LogId, RunId};
 use punctual_core::policy::Block;
 use punctual_core::registry::Dialect;
-use punctual_dispatch::xxl::{Options, Unkept};
-use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Receipt, Report};
+use punctual_dispatch::xxl::Options;
+use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Report};
 use tokio::sync::watch;
 
 /// What is told of one attempt at an executor that answers like this; it arrives once.
@@ -507,48 +505,6 @@ async fn an_executor_has_a_job_if_it_says_so() {
     let (address, _socket) = nowhere();
     let nobody = out.probe(Probe::Has { job: JobId(9), address }).await;
     assert!(matches!(nobody, Probed::Has { has: None, .. }), "{nobody:?}");
-}
-
-fn report() -> Report {
-    Report {
-        receipt: Receipt(0),
-        run: RunId(1),
-        attempt: Attempt(1),
-        token: punctual_core::model::Token(1),
-        outcome: AttemptOutcome::Succeeded,
-        message: "".into(),
-        executor: "".into(),
-        app: None,
-        started_at: at(house::NOW),
-        retry_after: None,
-        further: Further::Welcome,
-    }
-}
-
-#[tokio::test]
-async fn reports_are_kept_once_all_are_acknowledged() {
-    let mut out = Out::new();
-    let executors = Arc::new(std::mem::replace(&mut out.executors, Out::new().executors));
-    let keeper = executors.clone();
-    let keeping = tokio::spawn(async move { keeper.keep(vec![report(), report()], PATIENCE).await });
-    let (first, second) = (out.report().await.receipt, out.report().await.receipt);
-    assert_ne!(first, second);
-    // Agents number their own from 1; theirs are not ours.
-    executors.acknowledge((0..1_000).map(Receipt).collect());
-    executors.acknowledge(vec![first, first]);
-    assert!(!keeping.is_finished());
-    executors.acknowledge(vec![second]);
-    assert_eq!(keeping.await.unwrap(), Ok(()));
-    assert_eq!(executors.keep(vec![], Duration::ZERO).await, Ok(()));
-}
-
-#[tokio::test]
-async fn reports_that_nobody_keeps_are_said_to_be_unkept() {
-    let mut out = Out::new();
-    assert_eq!(out.executors.keep(vec![report()], SOON).await, Err(Unkept));
-    let late = out.report().await.receipt;
-    out.executors.acknowledge(vec![late]);
-    out.is_quiet().await;
 }
 
 #[tokio::test]

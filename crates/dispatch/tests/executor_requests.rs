@@ -361,24 +361,4 @@ async fn the_switch_sends_everything_its_way() {
         told += heard.len();
     }
     assert_eq!((fake.diary.count(), agent.diary.count(), told), (2, 1, 2));
-    // What a called executor reports is acknowledged to it, and not to those that have sessions.
-    let said = punctual_node::ports::Report {
-        receipt: Receipt(0),
-        run: punctual_core::model::RunId(1),
-        attempt: punctual_core::model::Attempt(1),
-        token: punctual_core::model::Token(1),
-        outcome: punctual_core::model::AttemptOutcome::Succeeded,
-        message: "".into(),
-        executor: "".into(),
-        app: None,
-        started_at: at(house::NOW),
-        retry_after: None,
-        further: punctual_node::ports::Further::Welcome,
-    };
-    let keeper = Arc::clone(&switch.executors);
-    let keeping = tokio::spawn(async move { keeper.keep(vec![said], house::PATIENCE).await });
-    let told = heard.recv().await.unwrap();
-    let punctual_node::ports::Heard::Report(report) = &told[0] else { panic!("{told:?}") };
-    switch.acknowledge(vec![report.receipt]);
-    assert_eq!(keeping.await.unwrap(), Ok(()));
 }

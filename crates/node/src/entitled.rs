@@ -182,7 +182,7 @@ impl Memory {
     }
 
     /// The same for reports that were refused, each executor once.
-    pub(crate) fn tell_refused_reports(&mut self, refused: &[&Report]) {
+    pub(crate) fn tell_refused_reports<'a>(&mut self, refused: impl Iterator<Item = &'a Report>) {
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for report in refused {
             *counts.entry((report.app.as_deref().unwrap_or(""), &report.executor)).or_default() += 1;

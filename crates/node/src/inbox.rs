@@ -9,6 +9,7 @@ use punctual_core::model::{NodeId, RunId, ShardId};
 use rustc_hash::FxHashSet;
 
 use crate::Node;
+use crate::keep::ReportOrigin;
 use crate::memory::Memory;
 use crate::ports::{Boot, Heard, Hint, Killed, Probed, Progress, Report, SessionKey, Unclear};
 
@@ -18,6 +19,7 @@ pub(crate) struct Received {
     pub(crate) report: Report,
     /// None before the node has heard the cluster's time.
     pub(crate) at: Option<Timestamp>,
+    pub(crate) origin: ReportOrigin,
 }
 
 impl Node {
@@ -156,13 +158,17 @@ impl Memory {
     }
 
     pub(crate) fn receive(&mut self, report: Report, at: Option<Timestamp>) {
+        self.receive_from(ReportOrigin::Dispatch(report.receipt), report, at);
+    }
+
+    pub(crate) fn receive_from(&mut self, origin: ReportOrigin, report: Report, at: Option<Timestamp>) {
         // Only the answer to an HTTP call comes over no session.
         let flight =
             self.in_flight.flights.get_mut(&report.run).filter(|flight| flight.attempt == report.attempt);
         if let Some(flight) = flight.filter(|_| report.app.is_none()) {
             flight.is_answered = true;
         }
-        self.inbox.reports.push_back(Received { report, at });
+        self.inbox.reports.push_back(Received { report, at, origin });
         self.outbox.wakes.settle = true;
     }
 

@@ -16,6 +16,7 @@ mod flow;
 mod ids;
 mod inbox;
 mod jobs;
+mod keep;
 mod loss;
 mod memory;
 mod natives;

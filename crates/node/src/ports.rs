@@ -274,7 +274,7 @@ pub struct Kill {
 /// What an executor or agent says about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whose acknowledgement it waits for; chosen by dispatch.
+    /// How dispatch knows its sender again when it is acknowledged.
     pub receipt: Receipt,
     /// The run.
     pub run: RunId,
@@ -370,7 +370,7 @@ pub struct Unclear {
     pub said: Text,
 }
 
-/// The name of a report between dispatch and the inbox.
+/// The name of a report between dispatch and the inbox. The default names none: its sender does not wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub u64);
 

@@ -8,13 +8,14 @@ use calendar::Timestamp;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use punctual_api::{LogPage, MayReport, Pass};
-use punctual_core::model::{Attempt, LogId, RunId, Token};
+use punctual_core::model::{Attempt, LogId, RunId, Text, Token};
 use punctual_dispatch::stream::Reception;
 use punctual_dispatch::{Executors, Guard, Natives};
 use punctual_node::ports::{Address, AppRow, Beat};
 use punctual_node::{AccessTokens, AppView, Callback, Claim, DeskError, Node, SessionId};
 use punctual_protocol::native::{Code, Held, Hello, Refusal};
 use punctual_protocol::xxl;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::loops::Rounds;
@@ -81,9 +82,10 @@ impl punctual_api::Executors for Crew {
     }
 
     async fn call_back(&self, callbacks: Vec<Callback>, may: MayReport<'_>) -> Result<(), DeskError> {
-        let reports = self.node.reports_of(&callbacks, may).await?;
-        let kept = self.executors.keep(reports, KEPT_WITHIN).await;
-        kept.map_err(|unkept| DeskError::Unknown(unkept.to_string().into()))
+        let kept = self.node.keep(self.node.reports_of(&callbacks, may).await?);
+        self.rounds.nudge();
+        let late = || Err(DeskError::Unknown(Text::Borrowed("the reports were not kept in time")));
+        timeout(KEPT_WITHIN, kept).await.unwrap_or_else(|_| late())
     }
 
     async fn log(

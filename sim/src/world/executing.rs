@@ -342,7 +342,7 @@ impl World {
             return self.acknowledged(expected.receipt.0);
         }
         self.checker.counters.known_by_number += 1;
-        for report in reports {
+        for report in &reports {
             let is_right = (report.run, report.attempt, report.token, report.outcome)
                 == (expected.run, expected.attempt, expected.token, expected.outcome);
             if !is_right {
@@ -351,9 +351,10 @@ impl World {
             }
             let who = self.who(machine);
             self.checker.heard(who, report.run, report.attempt, report.outcome, self.now);
-            if let Some(node) = &self.machines[machine].node {
-                node.report(Report { receipt: expected.receipt, ..report });
-            }
+        }
+        let place = &mut self.machines[machine];
+        if let Some(node) = &place.node {
+            place.keeping.push((expected.receipt, Box::pin(node.keep(reports))));
         }
         self.wake(machine);
     }

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use punctual_node::ports::{Boot, Unmarked};
-use punctual_node::{Node, Ports};
+use punctual_node::ports::{Boot, Receipt, Unmarked};
+use punctual_node::{DeskError, Node, Ports};
 
 use super::clients::Said;
 use super::{Event, World};
@@ -19,6 +19,9 @@ pub(super) const STEPS: usize = 8;
 const NAMES: [&str; STEPS] = ["renew", "plan", "load", "fire", "settle", "reap", "tend", "watch"];
 
 type Doing = Pin<Box<dyn Future<Output = Said> + Send>>;
+
+/// A node's answer to a callback.
+type Keeping = Pin<Box<dyn Future<Output = Result<(), DeskError>> + Send>>;
 
 /// What a paused machine has to do when it resumes.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,8 @@ pub(super) struct Machine {
     /// When it last resumed after a pause.
     pub(super) resumed_at: Micros,
     deferred: Vec<Deferred>,
+    /// Callbacks that it has not answered yet, each with the receipt that its sender knows.
+    pub(super) keeping: Vec<(Receipt, Keeping)>,
     /// The store cannot be reached until then.
     pub(super) cut_until: Micros,
     /// Faults of its next requests.
@@ -91,6 +96,7 @@ impl Machine {
             paused_until: None,
             resumed_at: 0,
             deferred: Vec::new(),
+            keeping: Vec::new(),
             cut_until: 0,
             ambushes: Vec::new(),
             is_leaving: false,
@@ -167,6 +173,7 @@ impl World {
         place.node = None;
         place.paused_until = None;
         place.deferred.clear();
+        place.keeping.clear();
         place.ambushes.clear();
         for step in &mut place.steps {
             step.task = None;
@@ -380,7 +387,21 @@ impl World {
             }
         }
         self.outbox = outbox;
+        self.answer_callbacks(machine);
         self.observe(machine, &node);
+    }
+
+    /// Acknowledges the callbacks whose results the node has kept.
+    fn answer_callbacks(&mut self, machine: usize) {
+        let mut kept = Vec::new();
+        self.machines[machine].keeping.retain_mut(|(receipt, keeping)| {
+            let polled = keeping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            kept.extend(matches!(polled, Poll::Ready(Ok(()))).then_some(*receipt));
+            polled.is_pending()
+        });
+        if !kept.is_empty() {
+            self.acknowledge(self.who(machine), kept);
+        }
     }
 
     /// Processes the events of a node.

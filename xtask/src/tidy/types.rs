@@ -43,7 +43,7 @@ const LISTED: &[(&str, usize)] = &[
     ("Table", 5),
     ("Tally", 4),
     ("Trouble", 4),
-    ("Waiting", 5),
+    ("Waiting", 4),
     ("Wanted", 4),
     ("Work", 4),
 ];

@@ -20,12 +20,12 @@ use super::refusals::Refusals;
 use super::scroll::Scrolls;
 use super::{Dialling, Options, Setup};
 
-/// Agents number their reports from 1, executors that are called from 2^63; those that have a session in between.
+/// Agents number their reports from 1, executors with a session from here. Executors that are called do not number theirs.
 const FIRST: u64 = 1 << 62;
 
 /// Whether a report came from an executor that has a session.
 pub(crate) fn is_native(receipt: Receipt) -> bool {
-    receipt.0 >> 62 == 1
+    receipt.0 >= FIRST
 }
 
 /// How many reports of one session may wait to be kept.

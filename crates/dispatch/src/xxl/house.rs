@@ -9,7 +9,7 @@ use calendar::Timestamp;
 use punctual_core::model::{AttemptOutcome, Text};
 use punctual_core::policy::Block;
 use punctual_core::registry::{Dialect, Secret};
-use punctual_node::ports::{Address, Dispatched, Further, Heard, Report, Unclear};
+use punctual_node::ports::{Address, Dispatched, Further, Heard, Receipt, Report, Unclear};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
@@ -20,7 +20,6 @@ use super::ledger::{Begin, Flight, Ledger};
 use super::line::{self, Call, Failure, Kind};
 use super::options::Options;
 use super::place::Place;
-use super::receipts::Receipts;
 use crate::connect::Connector;
 use crate::http::ledger::locked;
 use crate::http::pool::{Host, Pool, Queued};
@@ -41,7 +40,6 @@ pub(super) struct House {
     runs: Pool<Call>,
     questions: Pool<Call>,
     ledger: Arc<Ledger>,
-    receipts: Receipts,
     /// By app, address, and whether people set it: apps share neither queues nor connections.
     places: Mutex<BTreeMap<(Text, Text, bool), Arc<Place>>>,
     /// Something waits in a queue.
@@ -60,7 +58,6 @@ impl House {
             runs: Pool::new(options.connections, Share::OfFree),
             questions: Pool::new(options.questions, Share::OfFree),
             ledger: Arc::default(),
-            receipts: Receipts::default(),
             places: Default::default(),
             waits: Notify::new(),
             end: watch::Sender::new(false),
@@ -92,10 +89,6 @@ impl House {
 
     pub(super) fn ledger(&self) -> &Ledger {
         &self.ledger
-    }
-
-    pub(super) fn receipts(&self) -> &Receipts {
-        &self.receipts
     }
 
     pub(super) fn pool(&self, kind: Kind) -> &Pool<Call> {
@@ -230,7 +223,7 @@ impl House {
 
     fn report(&self, run: &Dispatched, url: &str, started_at: Timestamp, message: String) -> Report {
         Report {
-            receipt: self.receipts.fresh(),
+            receipt: Receipt::default(),
             run: run.run,
             attempt: run.attempt,
             token: run.token,

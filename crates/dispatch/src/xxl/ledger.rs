@@ -300,28 +300,3 @@ impl Book {
         open.map(|open| open.flight.clone()).collect()
     }
 }
-
-#[cfg(test)]
-pub(super) mod tests {
-    use calendar::Timestamp;
-    use punctual_core::model::AttemptOutcome;
-    use punctual_node::ports::{Further, Receipt, Report};
-
-    use super::*;
-
-    pub(crate) fn report() -> Report {
-        Report {
-            receipt: Receipt(0),
-            run: RunId(1),
-            attempt: Attempt::FIRST,
-            token: Token(1),
-            outcome: AttemptOutcome::Succeeded,
-            message: "".into(),
-            executor: "".into(),
-            app: None,
-            started_at: Timestamp::from_millis(0),
-            retry_after: None,
-            further: Further::Welcome,
-        }
-    }
-}

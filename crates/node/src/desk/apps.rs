@@ -232,7 +232,7 @@ impl Node {
         self.memory().outbox.events.push(Event::RegistrationRefused { app, address, reason });
     }
 
-    /// The reports that callbacks mean. What nobody knows, and what is of an app that `may` does not allow, is left out
+    /// The reports that callbacks mean, for [`Node::keep`]. What nobody knows, and what is of an app that `may` does not allow, is left out
     /// and told.
     pub async fn reports_of(
         &self,
@@ -314,10 +314,12 @@ impl Memory {
             return Err("it is of another app");
         }
         let flight = self.in_flight.flights.get(&sent.run).filter(|flight| flight.attempt == sent.attempt);
-        let calls_back = match flight {
+        let is_called = match flight {
             Some(flight) => flight.address.as_ref().is_some_and(|at| at.dialect != Dialect::Native),
-            None => job.executor().is_some() && !sent.executor.starts_with(NATIVE),
+            None => job.executor().is_some(),
         };
+        // An executor with a session reports over that, where it is checked who it is.
+        let calls_back = is_called && !sent.executor.starts_with(NATIVE);
         calls_back.then_some(()).ok_or("it was not sent to an executor that calls back")
     }
 

@@ -71,7 +71,7 @@ impl Node {
             return boot.plus(self.settings.load_ahead);
         }
         if self.memory().has_planted(Planted::AcknowledgedEarly) {
-            self.ports.dispatch.acknowledge(reports.iter().map(|received| received.report.receipt).collect());
+            self.acknowledge(reports.iter().map(|received| &received.origin));
         }
         let settled = self.settle_reports(&reports).await;
         self.memory().inbox.settling.clear();
@@ -114,10 +114,7 @@ impl Node {
         self.read_pasts(&mut strangers, reports).await?;
         let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
-        let receipts: Vec<Receipt> = late.iter().chain(&refused).map(|report| report.receipt).collect();
-        if !receipts.is_empty() {
-            self.ports.dispatch.acknowledge(receipts);
-        }
+        self.acknowledge(late.iter().chain(&refused).map(|received| &received.origin));
         let mut memory = self.memory();
         memory.note_judged(&late, &refused, &paces);
         memory.note_unsent(&unsent);
@@ -137,7 +134,7 @@ impl Node {
         let memory = &*memory;
         let mut judged = Judged::default();
         for received in reports {
-            let Received { report, at } = received;
+            let Received { report, at, origin } = received;
             let ended_at = at.unwrap_or(now).min(now);
             let known = memory.loaded.runs.get(&report.run).copied();
             let run = known.or_else(|| {
@@ -156,7 +153,7 @@ impl Node {
                 continue;
             }
             let (Some(run), true) = (run, is_current) else {
-                judged.late.push(report);
+                judged.late.push(received);
                 continue;
             };
             let job = match memory.jobs.get(run.job).cloned() {
@@ -164,7 +161,7 @@ impl Node {
                 Some(Known::Poisoned(_) | Known::Missing) => {
                     match memory.may_report_for_nobody(report) {
                         true => judged.ends.push(self.end_without_job(received, &run, now)),
-                        false => judged.refused.push(report),
+                        false => judged.refused.push(received),
                     }
                     continue;
                 }
@@ -176,7 +173,7 @@ impl Node {
             };
             let seen = (&run, rows.get(&report.run).filter(|_| known.is_none()));
             if !memory.may_report(report, &job, seen, moment) {
-                judged.refused.push(report);
+                judged.refused.push(received);
                 continue;
             }
             let overrides = match rows.get(&report.run).filter(|_| known.is_none()) {
@@ -208,7 +205,7 @@ impl Node {
             let is_foreign = !memory.cluster.held.contains_key(&run.shard);
             let mut ended =
                 Ended::sent(report.run, &run, attempt, then).following(&job, &run).foreign(is_foreign);
-            ended.receipt = Some(report.receipt);
+            ended.origin = Some(origin.clone());
             ended.is_gone = report.further == Further::Gone;
             judged.ends.push(ended);
         }
@@ -232,7 +229,7 @@ impl Node {
             range: None,
         };
         let mut ended = Ended::sent(report.run, run, attempt, Then::Close(close));
-        ended.receipt = Some(report.receipt);
+        ended.origin = Some(received.origin.clone());
         ended
     }
 
@@ -274,10 +271,7 @@ impl Node {
         for (node, hint) in hints {
             self.ports.peers.tell(node, hint);
         }
-        let receipts: Vec<Receipt> = ends.iter().filter_map(|ended| ended.receipt).collect();
-        if !receipts.is_empty() {
-            self.ports.dispatch.acknowledge(receipts);
-        }
+        self.acknowledge(ends.iter().filter_map(|ended| ended.origin.as_ref()));
         if !stale.is_empty() {
             // What is in nobody's hands can be corrected.
             self.let_go_of(stale.iter().copied());
@@ -467,7 +461,7 @@ impl Node {
             let settlement = &ended.settlement;
             let Settled::Done { consecutive_failures, is_over, joined } = answer else {
                 aftermath.stale.push(settlement.run);
-                if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.receipt.is_some()) {
+                if let Some(attempt) = settlement.attempt.as_ref().filter(|_| ended.origin.is_some()) {
                     late.push((&*attempt.executor, settlement.run, attempt.number));
                 }
                 continue;
@@ -530,9 +524,9 @@ impl Node {
 struct Judged<'a> {
     ends: Vec<Ended>,
     /// They come too late and change nothing.
-    late: Vec<&'a Report>,
+    late: Vec<&'a Received>,
     /// They come from executors that were not given the attempt, and change nothing.
-    refused: Vec<&'a Report>,
+    refused: Vec<&'a Received>,
     /// They say that nothing was sent, each with its job.
     unsent: Vec<(JobId, &'a Report)>,
     /// How long HTTP calls took, each with its job and when it ended.
@@ -619,10 +613,16 @@ impl Memory {
     }
 
     /// Applies what follows from reports beside their ends, once the ends are written.
-    fn note_judged(&mut self, late: &[&Report], refused: &[&Report], paces: &[(JobId, Timestamp, Duration)]) {
-        self.tell_late(late.iter().map(|report| (&*report.executor, report.run, report.attempt)));
-        late.iter().for_each(|report| drop(self.in_flight.outlived.remove(&report.run)));
-        self.tell_refused_reports(refused);
+    fn note_judged(
+        &mut self,
+        late: &[&Received],
+        refused: &[&Received],
+        paces: &[(JobId, Timestamp, Duration)],
+    ) {
+        let late = late.iter().map(|received| &received.report);
+        self.tell_late(late.clone().map(|report| (&*report.executor, report.run, report.attempt)));
+        late.for_each(|report| drop(self.in_flight.outlived.remove(&report.run)));
+        self.tell_refused_reports(refused.iter().map(|received| &received.report));
         for (job, ended_at, took) in paces {
             self.note_pace(*job, *ended_at, *took);
         }

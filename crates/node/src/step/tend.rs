@@ -84,7 +84,7 @@ impl Node {
 
     /// Drops days that nobody keeps, and takes note of those that some keep longer than others.
     async fn prune(&self, now: Timestamp) -> Result<(), StoreError> {
-        let mut keep = self.keep(now).await?;
+        let mut keep = self.what_to_keep(now).await?;
         keep.needless = self.memory().agenda.thinning.needless(&keep);
         let pruned = self.ports.store.prune(&keep).await?;
         self.memory().agenda.thinning.note(&keep, &pruned.old);
@@ -102,7 +102,7 @@ impl Node {
                 return Ok(());
             }
         }
-        let keep = self.keep(now).await?;
+        let keep = self.what_to_keep(now).await?;
         let Some(Stretch { day, from, max }) = self.memory().agenda.thinning.next(&keep) else {
             return Ok(());
         };
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// How long runs are kept, as it is written now: what a person has just set counts.
-    async fn keep(&self, now: Timestamp) -> Result<Keep, StoreError> {
+    async fn what_to_keep(&self, now: Timestamp) -> Result<Keep, StoreError> {
         let retentions = retentions(&self.ports.apps.registered().await?);
         let apps = retentions.into_iter().map(|(app, kept)| (app, before(now, kept))).collect();
         Ok(Keep { apps, ..Keep::since(before(now, self.settings.retention)) })

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Definition, Executor, JobId, LogId, RunState, ScheduleKind, Target,
+    Attempt, AttemptOutcome, Definition, Executor, JobId, RunState, ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_core::registry::{ChangeKind, Dialect};
 use punctual_node::ports::{
     AttemptRow, Beat, Browse, Dispatched, Further, Heard, Probe, Probed, Report, RunView, Unclear,
 };
-use punctual_node::{ByHand, Callback, Cancelled, DeskError, Node, RegistrySettings, Settings};
+use punctual_node::{ByHand, Cancelled, DeskError, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
 
-const ONE: &str = "http://one:9999/";
+pub(crate) const ONE: &str = "http://one:9999/";
 const TWO: &str = "http://two:9999/";
 
-fn routed(schedule: ScheduleKind, route: Route) -> Definition {
+pub(crate) fn routed(schedule: ScheduleKind, route: Route) -> Definition {
     let target = Target::Executor(Executor { route, ..Executor::of("demo") });
     let retry = Retry { max_attempts: 2, ..Retry::default() };
     Definition { target, retry, ..definition("job", schedule) }
 }
 
-fn beat(node: &Node, address: &str) {
+pub(crate) fn beat(node: &Node, address: &str) {
     let beat = Beat { app: "app".into(), address: address.to_owned().into(), dialect: Dialect::Classic };
     now_or_never(node.beat(beat)).unwrap();
 }
@@ -66,10 +66,6 @@ fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
         };
         node.heard(vec![Heard::Probed(heard)]);
     }
-}
-
-fn log_of(house: &House, run: &RunView) -> LogId {
-    now_or_never(house.store.sends(run.id)).unwrap().last().unwrap().log
 }
 
 fn attempts(run: &RunView) -> Vec<String> {
@@ -568,7 +564,7 @@ fn doubting() -> House {
     House::with(Settings { registry, ..Settings::default() })
 }
 
-fn one_run(house: &House, node: &Node, timeout: u64) -> JobId {
+pub(crate) fn one_run(house: &House, node: &Node, timeout: u64) -> JobId {
     let timeout = Duration::from_secs(timeout);
     let schedule = ScheduleKind::Once { at: at("10:00:10") };
     let job = house.create(node, Definition { timeout, ..routed(schedule, Route::First) });
@@ -734,58 +730,4 @@ fn an_executor_that_could_not_report_while_the_store_was_away_has_time_to_say_it
     assert_eq!(house.take_sends().len(), 0, "it is waited for");
     until(&house, &node, &[ONE], "10:01:10");
     assert_eq!(house.take_sends().len(), 1, "but not for ever");
-}
-
-// --- what they say ---
-
-#[test]
-fn a_callback_finds_its_run_by_the_number_and_what_nobody_knows_is_told() {
-    let house = House::new();
-    let node = house.node();
-    one_run(&house, &node, 60);
-    let log = log_of(&house, &house.runs()[0]);
-    let callback = |log| Callback { log, outcome: AttemptOutcome::Succeeded, message: "fine".into() };
-    let callbacks = [callback(log), callback(LogId(4_711))];
-    node.take_events();
-    let reports = now_or_never(node.reports_of(&callbacks, &|_| true)).unwrap();
-    assert_eq!(reports.len(), 1);
-    reports.into_iter().for_each(|report| node.report(report));
-    house.step(&node);
-    assert_eq!(house.history(), ["10:00:10 succeeded"]);
-    let refused = |event: &Event| matches!(event, Event::ReportRefused { log: LogId(4_711), .. });
-    assert!(node.take_events().iter().any(refused));
-}
-
-#[test]
-fn many_results_that_nobody_knows_are_one_event() {
-    let house = House::new();
-    let node = house.node();
-    one_run(&house, &node, 60);
-    let log = log_of(&house, &house.runs()[0]);
-    let callback = |log| Callback { log, outcome: AttemptOutcome::Succeeded, message: "fine".into() };
-    let unknown = (100_000..109_000).map(|log| callback(LogId(log)));
-    let callbacks: Vec<Callback> = unknown.chain([callback(log)]).collect();
-    node.take_events();
-    let reports = now_or_never(node.reports_of(&callbacks, &|_| true)).unwrap();
-    assert_eq!(reports.len(), 1, "what is known is taken");
-    let events = node.take_events();
-    let refused =
-        |event: &&Event| matches!(event, Event::ReportRefused { .. } | Event::ReportsRefused { .. });
-    let refused: Vec<&Event> = events.iter().filter(refused).collect();
-    let first = LogId(100_000);
-    assert!(
-        matches!(refused[..], [Event::ReportsRefused { count: 9_000, first: named, .. }] if *named == first),
-        "{refused:?}"
-    );
-}
-
-#[test]
-fn a_callback_from_somebody_elses_app_changes_nothing() {
-    let house = House::new();
-    let node = house.node();
-    one_run(&house, &node, 60);
-    let log = log_of(&house, &house.runs()[0]);
-    let callback = Callback { log, outcome: AttemptOutcome::Succeeded, message: "mine".into() };
-    let reports = now_or_never(node.reports_of(&[callback], &|app| app == "other")).unwrap();
-    assert!(reports.is_empty());
 }

@@ -514,7 +514,7 @@ fn intrude(shop: &Shop, dice: &mut Dice) -> (usize, usize, Vec<Receipt>) {
     let callbacks: Vec<Callback> = numbers.map(callback).collect();
     let reports = now_or_never(shop.node.reports_of(&callbacks, &|app| app == "evil")).unwrap();
     let taken = reports.len();
-    reports.into_iter().for_each(|report| shop.node.report(report));
+    drop(shop.node.keep(reports));
     (live, taken, receipts)
 }
 

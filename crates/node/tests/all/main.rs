@@ -2,6 +2,7 @@
 
 mod ahead;
 mod backlog;
+mod callbacks;
 mod change;
 mod cluster;
 mod executors;

@@ -5,14 +5,15 @@ use punctual_core::model::{
     AttemptOutcome, AttemptRecord, Child, Fence, Job, Origin, RunId, Settlement, Then,
 };
 
+use crate::keep::ReportOrigin;
 use crate::memory::{Flight, Run};
-use crate::ports::Receipt;
 
 /// An end that is to be written, and what is to be told about it.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(super) settlement: Settlement,
-    pub(super) receipt: Option<Receipt>,
+    /// Where the report of it came from, if there is one.
+    pub(super) origin: Option<ReportOrigin>,
     /// Jobs whose runs it brings about.
     pub(super) children: Vec<Child>,
     pub(super) failure_limit: u32,
@@ -42,7 +43,7 @@ impl Ended {
             part_of: None,
         };
         let is_part = run.origin == Origin::Part;
-        Ended { settlement, receipt: None, children: Vec::new(), failure_limit: 0, is_gone: false, is_part }
+        Ended { settlement, origin: None, children: Vec::new(), failure_limit: 0, is_gone: false, is_part }
     }
 
     /// The end, or the waiting, of a run whose attempt was never sent.
@@ -79,7 +80,7 @@ impl Ended {
     /// Whether an attempt is given up although nobody has reported its end.
     pub(super) fn gives_up(&self) -> bool {
         let outcome = self.settlement.attempt.as_ref().map(|attempt| attempt.outcome);
-        self.receipt.is_none() && matches!(outcome, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut))
+        self.origin.is_none() && matches!(outcome, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut))
     }
 
     pub(crate) fn foreign(mut self, is_foreign: bool) -> Ended {
