@@ -1,4 +1,4 @@
-//! The clocks of the bench: a real one for measurements, and one that is moved by hand for preparation.
+//! The clocks of the bench: a real one for measurements, with waiting for it, and one that is moved by hand for preparation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use calendar::Timestamp;
 use punctual_node::ports::{Boot, Clock};
 use punctual_store::StoreClock;
+use tokio::time::Sleep;
 
 /// A real clock. It reads the date once and counts from there, so that setting the machine's clock spoils no figure, and
 /// so that store, node and scenario agree to the microsecond.
@@ -94,4 +95,10 @@ impl Clock for Hands {
 #[expect(clippy::disallowed_methods, reason = "the one place that measures time")]
 fn instant() -> Instant {
     Instant::now()
+}
+
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "the one place that waits for real time")]
+pub(crate) fn sleep(time: Duration) -> Sleep {
+    tokio::time::sleep(time)
 }

@@ -10,7 +10,7 @@ use punctual_node::{Bells, Node};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::outside::InstantExecutors;
 
 /// A node whose steps run by themselves.
@@ -81,7 +81,7 @@ impl Rounds {
             }
             tokio::select! {
                 () = bell.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = clock::sleep(pause) => {}
             }
         }
     }

@@ -8,7 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls};
 
 use crate::BenchError;
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::database::ServerCounts;
 use crate::rows::OneShots;
 
@@ -34,7 +34,7 @@ pub(crate) async fn say(url: &str, statement: &str) -> Result<(), BenchError> {
 
 /// The server's counters for this database.
 pub(crate) async fn counts(url: &str) -> Result<ServerCounts, BenchError> {
-    tokio::time::sleep(COUNTED_AFTER).await;
+    clock::sleep(COUNTED_AFTER).await;
     let client = connect(url).await?;
     let said = "select sum(calls)::float8
                 from pg_stat_statements

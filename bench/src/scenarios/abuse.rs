@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::BenchSetup;
 use super::stage::{hand_over, launch};
-use crate::clock::{Watch, lag};
+use crate::clock::{self, Watch, lag};
 use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Abuse, AbuserTokens, Abusers, Agent, Arrived, Certificate, Served};
@@ -155,14 +155,14 @@ async fn look(watch: &Watch, node: &Served, seen: &mut Seen, span: Duration) {
         seen.shut_out += u64::from(!is_in);
         seen.slowest = seen.slowest.max(watch.elapsed() - begun);
         seen.most = seen.most.max(resident_bytes_of(node.id()));
-        tokio::time::sleep(LOOK_EVERY).await;
+        clock::sleep(LOOK_EVERY).await;
     }
 }
 
 async fn wait(watch: &Watch, agent: &Agent, count: usize) {
     let end = watch.elapsed() + CALM * 10;
     while agent.count() < count && watch.elapsed() < end {
-        tokio::time::sleep(LOOK_EVERY).await;
+        clock::sleep(LOOK_EVERY).await;
     }
 }
 

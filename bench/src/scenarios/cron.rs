@@ -8,7 +8,7 @@ use punctual_node::Settings;
 use punctual_node::ports::Store;
 
 use super::{BenchSetup, block_on};
-use crate::clock::{Watch, store_clock};
+use crate::clock::{self, Watch, store_clock};
 use crate::driver::Driver;
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::outside::{Handed, InstantExecutors, node};
@@ -41,9 +41,9 @@ async fn fire(setup: &BenchSetup, place: &DatabaseFolder) -> Result<Figure, Benc
 
     let from = next_instant(watch.now().saturating_add(setup.sizes.warm_up), interval);
     let until = from.saturating_add(setup.sizes.duration);
-    tokio::time::sleep(watch.until(from).saturating_sub(interval / 2)).await;
+    clock::sleep(watch.until(from).saturating_sub(interval / 2)).await;
     let (cpu, begun) = (cpu_seconds(), watch.elapsed());
-    tokio::time::sleep(watch.until(until).saturating_sub(interval / 2)).await;
+    clock::sleep(watch.until(until).saturating_sub(interval / 2)).await;
     let (cpu, took, rss) = (cpu_seconds() - cpu, watch.elapsed() - begun, resident_bytes());
     // Half an interval after the last instant: what is not settled by now is lagging.
     let (handed_over, acknowledged) = ledger.counts();
@@ -52,7 +52,7 @@ async fn fire(setup: &BenchSetup, place: &DatabaseFolder) -> Result<Figure, Benc
     let mut handed = ledger.take();
     let deadline = watch.elapsed() + PATIENCE;
     while handed.iter().filter(|it| window.holds(it)).count() < expected && watch.elapsed() < deadline {
-        tokio::time::sleep(interval / 10).await;
+        clock::sleep(interval / 10).await;
         handed.extend(ledger.take());
     }
     let failures = driver.failures();

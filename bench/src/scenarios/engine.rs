@@ -10,7 +10,7 @@ use punctual_node::{Node, Settings, Submission};
 
 use super::cron::next_instant;
 use super::{BenchSetup, block_on};
-use crate::clock::{Watch, lag, store_clock};
+use crate::clock::{self, Watch, lag, store_clock};
 use crate::driver::Driver;
 use crate::machine::{cpu_seconds, resident_bytes};
 use crate::outside::{Handed, InstantExecutors, node};
@@ -50,7 +50,7 @@ async fn stampede(
     let node = node(clock, store, dispatch, Settings::default());
     let driver = Driver::start(&node, &watch, &ledger);
     while node.shards_held() == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        clock::sleep(Duration::from_millis(1)).await;
     }
 
     let due = next_instant(watch.now().saturating_add(lead), setup.sizes.interval);
@@ -63,10 +63,10 @@ async fn stampede(
     let deadline = watch.elapsed() + watch.until(due) + PATIENCE;
     let pause = Duration::from_millis(20);
     while ledger.counts().0 < count && watch.elapsed() < deadline {
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
     }
     while ledger.counts().1 < count && watch.elapsed() < deadline {
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
     }
     let settled = lag(watch.date(), due).saturating_sub(pause / 2);
     let (cpu, rss, failures) = (cpu_seconds() - cpu, resident_bytes(), driver.failures());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::BenchSetup;
 use super::cron::next_instant;
 use super::stage::{create_job, hand_over, lags, launch, since_1970, whole};
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::database::{Database, DatabaseKind, Home};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{
@@ -118,7 +118,7 @@ impl Bench<'_> {
         let at = due.as_millis();
         hand_over(self.node, self.job, (0..count).map(|_| at)).await?;
         let is_in_time = self.watch.now() < due;
-        tokio::time::sleep(self.watch.until(due).saturating_sub(COUNTING)).await;
+        clock::sleep(self.watch.until(due).saturating_sub(COUNTING)).await;
         let (before, servers) = (self.home.counts().await?, self.database.cpu_seconds());
         let cpu = cpu_seconds_of(self.node.id());
         let took = self.wait(count, self.watch.until(due)).await?.saturating_sub(since_1970(at));
@@ -182,7 +182,7 @@ impl Bench<'_> {
                 let said = format!("of {count} runs {arrived} arrived and the results of {kept} are kept");
                 return Err(said.into());
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            clock::sleep(Duration::from_millis(5)).await;
         }
         Ok(self.watch.date())
     }

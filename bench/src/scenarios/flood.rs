@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::BenchSetup;
 use super::stage::{NativeStage, create_job_of, since_1970, whole};
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::rows::{OneShots, Order};
 use crate::served::{Arrived, LOOK_SELDOM, Native, Served};
 use crate::{BenchError, Figure, Figures};
@@ -43,7 +43,7 @@ pub(super) fn run(setup: &BenchSetup) -> Figures {
         let crew = crew.await?;
         let due_in = due.saturating_sub(stage.watch.date());
         let is_in_time = f64::from(u8::from(!due_in.is_zero()));
-        tokio::time::sleep(due_in).await;
+        clock::sleep(due_in).await;
         let cpu = stage.cpu();
         let fresh = hand_over_fresh(stage.node.another(), fresh_job, &stage.watch);
         let (_, memory) = stage.wait(count, Duration::ZERO).await?;
@@ -106,7 +106,7 @@ fn hand_over_fresh(mut node: Served, job: Value, watch: &Arc<Watch>) -> Fresh {
             let answer = node.ask("POST", "/api/v1/runs", &json!({"runs": runs})).await?;
             let ids = answer["ids"].as_array().into_iter().flatten().filter_map(Value::as_u64);
             given.extend(ids.map(|id| (id, at)));
-            tokio::time::sleep(FRESH_EVERY).await;
+            clock::sleep(FRESH_EVERY).await;
         }
         given.sort_unstable();
         Ok(given)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::BenchSetup;
 use super::cron::next_instant;
 use super::stage::launch;
-use crate::clock::{Watch, lag};
+use crate::clock::{self, Watch, lag};
 use crate::database::Database;
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::served::{Agent, Arrived, HELLO, Served, call_in_a_loop};
@@ -112,7 +112,7 @@ async fn submit(
 pub(super) async fn wait_for(watch: &Watch, agent: &Agent, count: u64, within: Duration) -> Vec<Arrived> {
     let deadline = watch.elapsed() + within;
     while (agent.count() as u64) < count && watch.elapsed() < deadline {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        clock::sleep(Duration::from_millis(10)).await;
     }
     agent.take()
 }
@@ -132,7 +132,7 @@ pub(super) async fn wait_until_settled(
         if watch.elapsed() > deadline {
             return Err(format!("not every run was written down as done: {stats}").into());
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        clock::sleep(Duration::from_millis(20)).await;
     }
 }
 

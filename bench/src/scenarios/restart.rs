@@ -9,7 +9,7 @@ use serde_json::json;
 use super::BenchSetup;
 use super::insert::SPAN;
 use super::stage::{NativeStage, PATIENCE, hand_over};
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::rows::{OneShots, Order};
 use crate::served::{Agent, Served};
@@ -42,7 +42,7 @@ pub(super) fn run(setup: &BenchSetup) -> Figures {
         let due = stage.second(Duration::from_secs(1));
         hand_over(&mut stage.node, &job, (0..DUE).map(|_| due.as_millis())).await?;
         stage.node.kill();
-        tokio::time::sleep(stage.watch.until(due) + DEAD).await;
+        clock::sleep(stage.watch.until(due) + DEAD).await;
         let arrived_before = agent.take().len() as u64;
 
         let watch: Arc<Watch> = Arc::clone(&stage.watch);
@@ -52,7 +52,7 @@ pub(super) fn run(setup: &BenchSetup) -> Figures {
         let ready = watch.elapsed() - begun;
         let deadline = watch.elapsed() + PATIENCE;
         while (agent.count() as u64) + arrived_before < DUE && watch.elapsed() < deadline {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            clock::sleep(Duration::from_millis(2)).await;
         }
         let arrived = agent.take();
         let first = arrived.iter().map(|one| one.at).min().unwrap_or_default().saturating_sub(date);

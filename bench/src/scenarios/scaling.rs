@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::BenchSetup;
 use super::executors::COUNTING;
 use super::stage::{create_job, hand_over, launch, since_1970, whole};
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 use crate::database::{Database, DatabaseChoice};
 use crate::machine::{cpu_seconds, cpu_seconds_of, resident_bytes_of};
 use crate::place::{DatabaseFolder, SHARDS};
@@ -76,7 +76,7 @@ async fn measure(setup: &BenchSetup, database: &Database, nodes: usize) -> Resul
     }
     let handed = watch.elapsed() - handed;
     let is_in_time = watch.now() < due;
-    tokio::time::sleep(watch.until(due).saturating_sub(COUNTING)).await;
+    clock::sleep(watch.until(due).saturating_sub(COUNTING)).await;
     let (before, servers, ours) = (home.counts().await?, database.cpu_seconds(), cpu_seconds());
     let cpus: Vec<f64> = members.iter().map(|member| cpu_seconds_of(member.node.id())).collect();
 
@@ -147,7 +147,7 @@ async fn wait_for_shares(members: &mut [Member]) -> Result<(), BenchError> {
         if same >= 5 {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        clock::sleep(Duration::from_millis(200)).await;
     }
     Err(format!("the nodes did not agree about the shards: {last:?}").into())
 }
@@ -159,7 +159,7 @@ async fn wait(watch: &Watch, native: &Native, count: u64) -> Result<Duration, Be
             let (arrived, kept) = native.counts();
             return Err(format!("of {count} runs {arrived} arrived, {kept} are kept").into());
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        clock::sleep(Duration::from_millis(5)).await;
     }
     Ok(watch.date())
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::BenchSetup;
 use super::cron::next_instant;
 use crate::BenchError;
-use crate::clock::{Watch, store_clock};
+use crate::clock::{self, Watch, store_clock};
 use crate::database::{Database, DatabaseKind, Home};
 use crate::machine::{cpu_seconds_of, resident_bytes_of};
 use crate::rows::{OneShots, submit};
@@ -106,7 +106,7 @@ impl NativeStage {
                 sampled = self.watch.elapsed() + SAMPLE_EVERY;
                 memory.note(resident_bytes_of(self.node.id()));
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            clock::sleep(Duration::from_millis(2)).await;
         }
         memory.note(resident_bytes_of(self.node.id()));
         Ok((self.watch.date(), memory))

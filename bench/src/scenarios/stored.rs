@@ -8,6 +8,7 @@ use calendar::Timestamp;
 use super::BenchSetup;
 use super::insert::SPAN;
 use super::stage::{NativeStage, lags, since_1970, whole};
+use crate::clock;
 use crate::rows::{OneShots, Order};
 use crate::{Figure, Figures};
 
@@ -44,7 +45,7 @@ fn measure(setup: &BenchSetup, name: &'static str) -> Figures {
         let stage = NativeStage::filled(setup, &database, shots).await?;
         let due_in = since_1970(start.get()).saturating_sub(stage.watch.date());
         let is_in_time = f64::from(u8::from(!due_in.is_zero()));
-        tokio::time::sleep(due_in).await;
+        clock::sleep(due_in).await;
         let (cpu, servers) = (stage.cpu(), database.cpu_seconds());
         let (ended, memory) = stage.wait(count, lasts).await?;
         let (cpu, servers) = (stage.cpu() - cpu, database.cpu_seconds().zip(servers));

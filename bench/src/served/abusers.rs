@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use super::wire::Target;
 use crate::BenchError;
+use crate::clock;
 
 /// The pause before an abuser comes back.
 const REST: Duration = Duration::from_secs(1);
@@ -67,7 +68,7 @@ impl Abusers {
                 COMING * u32::try_from(number).unwrap_or(0) / u32::try_from(count).unwrap_or(1);
             let (target, rounds, said) = (target.clone(), Arc::clone(&self.rounds), Arc::clone(&said));
             self.tasks.spawn(async move {
-                tokio::time::sleep(begins_after).await;
+                clock::sleep(begins_after).await;
                 loop {
                     // Repeated whatever the result: that makes it abuse.
                     let _ = match abuse {
@@ -75,7 +76,7 @@ impl Abusers {
                         _ => write_and_wait(&target, &said).await,
                     };
                     rounds.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(REST).await;
+                    clock::sleep(REST).await;
                 }
             });
         }

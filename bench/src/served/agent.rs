@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::BenchError;
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 
 /// The backlog of connections that are not accepted yet.
 const BACKLOG: u32 = 1_024;
@@ -125,7 +125,7 @@ async fn answer(request: Request<Incoming>, manner: Manner) -> Result<Response<E
     }
     match manner {
         Manner::Quick | Manner::Timed => {}
-        Manner::Slow(takes) => tokio::time::sleep(takes).await,
+        Manner::Slow(takes) => clock::sleep(takes).await,
     }
     Ok(Response::new(Empty::new()))
 }

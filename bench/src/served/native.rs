@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::agent::Arrived;
 use crate::BenchError;
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 
 /// Its capacity. Its handler does nothing, so this is the number of runs in flight.
 const CAPACITY: u32 = 5_000;
@@ -86,6 +86,6 @@ async fn look(node: String, token: String, ended: Arc<AtomicU64>, every: Duratio
         let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
         let stats: Value = serde_json::from_slice(&answer)?;
         ended.store(stats["succeeded"].as_u64().unwrap_or(0), Ordering::Relaxed);
-        tokio::time::sleep(every).await;
+        clock::sleep(every).await;
     }
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::share::Share;
 use super::wire::{Certificate, Target};
 use crate::BenchError;
+use crate::clock;
 
 /// The admin token.
 const TOKEN: &str = "bench-of-a-scratch-node-0123456789";
@@ -109,7 +110,7 @@ impl Served {
             {
                 return Err(format!("the node ended with {status}").into());
             }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            clock::sleep(std::time::Duration::from_millis(5)).await;
         }
         Ok(())
     }

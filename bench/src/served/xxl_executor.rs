@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::agent::Arrived;
 use crate::BenchError;
-use crate::clock::Watch;
+use crate::clock::{self, Watch};
 
 /// Results in one request, as many as the Java executor sends.
 const BATCH: usize = 50;
@@ -109,7 +109,7 @@ impl Admin {
 /// Sends beats for ever, each over a new connection, because the node closes idle ones.
 async fn beat(node: String, body: Value) {
     loop {
-        tokio::time::sleep(BEAT).await;
+        clock::sleep(BEAT).await;
         if let Ok(mut admin) = Admin::reach(&node).await {
             let _ = admin.post("registry", &body).await;
         }
@@ -130,7 +130,7 @@ async fn call_back(
         let result = |log: &u64| json!({"logId": log, "logDateTim": 0, "handleCode": 200, "handleMsg": ""});
         let body = Value::Array(logs.iter().map(result).collect());
         while !admin.post("callback", &body).await.unwrap_or(false) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            clock::sleep(Duration::from_millis(100)).await;
         }
         kept.fetch_add(logs.len() as u64, Ordering::Relaxed);
     }

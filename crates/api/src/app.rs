@@ -20,6 +20,7 @@ use crate::approach::{Approach, Proxies};
 use crate::budget::{Budgets, Limits, Load};
 use crate::bulk::Bulks;
 use crate::caller::{Strangers, Tokens};
+use crate::clock;
 use crate::convert::apps::{AppNames, JobNames};
 use crate::executors::Executors;
 use crate::forecast::Forecasts;
@@ -194,17 +195,17 @@ impl Front {
     /// Waits until no send begins any more under what was before.
     pub(crate) async fn wait_in_force(&self, change: ChangeId) -> Result<(), Problem> {
         (self.nudge)();
-        let late = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+        let late = clock::instant() + IN_FORCE_WITHIN;
         loop {
             if self.node.is_in_force(change).await? {
                 return Ok(());
             }
-            if tokio::time::Instant::now() >= late {
+            if clock::instant() >= late {
                 let said = "the change is written, but not every node has said that it follows it; it will, or \
                             its lease ends. Repeating the request is safe";
                 return Err(Problem::unavailable(said));
             }
-            tokio::time::sleep(ASK_EVERY).await;
+            clock::sleep(ASK_EVERY).await;
         }
     }
 
@@ -213,13 +214,13 @@ impl Front {
     where
         F: Future<Output = Result<Option<T>, Problem>>,
     {
-        let late = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+        let late = clock::instant() + IN_FORCE_WITHIN;
         loop {
             let found = ask().await?;
-            if found.is_some() || tokio::time::Instant::now() >= late {
+            if found.is_some() || clock::instant() >= late {
                 return Ok(found);
             }
-            tokio::time::sleep(ASK_EVERY).await;
+            clock::sleep(ASK_EVERY).await;
         }
     }
 }

@@ -119,6 +119,7 @@ pub(crate) fn broken(error: &serde_json::Error) -> Problem {
 mod tests {
     use super::*;
     use crate::budget::{Budgets, Limits, Owner};
+    use crate::clock;
 
     #[test]
     fn broken_json_is_refused_with_line_and_column() {
@@ -154,9 +155,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_come_is_given_up() {
         let (_silent, body) = crate::stream::open(1);
-        let begun = tokio::time::Instant::now();
+        let begun = clock::instant();
         let problem = read(&HeaderMap::new(), body, 10).await.unwrap_err();
-        assert_eq!((problem.status.as_u16(), begun.elapsed()), (400, PIECE_WITHIN));
+        assert_eq!((problem.status.as_u16(), clock::since(begun)), (400, PIECE_WITHIN));
         assert!(problem.detail.contains("too slowly"), "{}", problem.detail);
     }
 
@@ -165,21 +166,21 @@ mod tests {
         let (pieces, body) = crate::stream::open(1);
         tokio::spawn(async move {
             while pieces.send(Bytes::from_static(b"x")).await.is_ok() {
-                tokio::time::sleep(PIECE_WITHIN / 2).await;
+                clock::sleep(PIECE_WITHIN / 2).await;
             }
         });
-        let begun = tokio::time::Instant::now();
+        let begun = clock::instant();
         assert!(read(&HeaderMap::new(), body, 1_000).await.is_err());
-        assert_eq!(begun.elapsed(), WHOLE_WITHIN);
+        assert_eq!(clock::since(begun), WHOLE_WITHIN);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_body_of_a_stranger_is_waited_for_only_briefly() {
         let (_silent, body) = crate::stream::open(1);
-        let begun = tokio::time::Instant::now();
+        let begun = clock::instant();
         let mut room = Budgets::new(Limits::default()).room(Owner::Strangers(None));
         let problem = super::read(&HeaderMap::new(), body, 10, &mut room).await.unwrap_err();
-        assert_eq!((problem.status.as_u16(), begun.elapsed()), (400, STRANGER_WITHIN));
+        assert_eq!((problem.status.as_u16(), clock::since(begun)), (400, STRANGER_WITHIN));
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use punctual_protocol::Role;
 use tokio::time::Instant;
 
 use crate::approach::Approach;
+use crate::clock;
 use crate::problem::Problem;
 use crate::table::Permission;
 use crate::token::digest;
@@ -144,7 +145,7 @@ struct Known {
 
 impl Known {
     fn is_younger_than(&self, age: Duration) -> bool {
-        self.read_at.is_some_and(|at| at.elapsed() < age)
+        self.read_at.is_some_and(|at| clock::since(at) < age)
     }
 }
 
@@ -179,7 +180,7 @@ impl Tokens {
         let rows = door.tokens().await?;
         let by_digest = Arc::new(rows.into_iter().map(|row| (row.digest, row)).collect());
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            Known { by_digest, read_at: Some(Instant::now()) };
+            Known { by_digest, read_at: Some(clock::instant()) };
         Ok(())
     }
 
@@ -212,7 +213,7 @@ pub(crate) struct Strangers(Mutex<BTreeMap<IpAddr, (Instant, u32)>>);
 impl Strangers {
     /// Counts a call without a valid token, and says what to answer it.
     pub(crate) fn refuse(&self, from: Approach, max: u32, detail: &str) -> Problem {
-        match from.counted().map(network).and_then(|ip| self.count(ip, max, Instant::now())) {
+        match from.counted().map(network).and_then(|ip| self.count(ip, max, clock::instant())) {
             None => Problem::unauthenticated(detail),
             Some(wait) => {
                 let seconds = wait.as_secs().max(1);
@@ -319,7 +320,7 @@ mod tests {
 
     #[tokio::test]
     async fn strangers_are_counted_by_address_and_window_and_neighbours_are_not() {
-        let (strangers, now) = (Strangers::default(), Instant::now());
+        let (strangers, now) = (Strangers::default(), clock::instant());
         let ip = |text: &str| network(text.parse().unwrap());
         assert_eq!(strangers.count(ip("192.0.2.1"), 2, now), None);
         assert_eq!(strangers.count(ip("192.0.2.1"), 2, now), None);

@@ -6,6 +6,7 @@ use http::HeaderMap;
 
 use crate::app::Front;
 use crate::caller::{Caller, bearer};
+use crate::clock;
 use crate::problem::Problem;
 use crate::session;
 
@@ -46,7 +47,7 @@ impl Credential {
     /// Waits until it opens nothing any more. A store that does not answer ends no stream, but the hour of expiry does.
     pub(crate) async fn over(&self, front: &Front, caller: &Caller) {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            clock::sleep(LOOK_EVERY).await;
             let is_expired = |now| caller.expires_at.is_some_and(|at| at <= now);
             let is_over = match self.caller(front).await {
                 Ok(known) => known.is_none_or(|known| known.id != caller.id),

@@ -12,6 +12,7 @@ use punctual_protocol::{Busy, Due, DueJob, Forecast, WaitingDay};
 use tokio::time::Instant;
 
 use crate::app::Front;
+use crate::clock;
 use crate::convert::upcoming::walk;
 use crate::problem::Problem;
 
@@ -43,7 +44,7 @@ pub(crate) struct Forecasts {
 impl Forecasts {
     fn get(&self, question: &Question, age: Duration) -> Option<Arc<Forecast>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(question).filter(|(at, _)| at.elapsed() < age).map(|(_, made)| Arc::clone(made))
+        kept.get(question).filter(|(at, _)| clock::since(*at) < age).map(|(_, made)| Arc::clone(made))
     }
 
     fn keep(&self, question: Question, made: Arc<Forecast>) {
@@ -51,7 +52,7 @@ impl Forecasts {
         if kept.len() >= KEPT_MAX {
             kept.clear();
         }
-        kept.insert(question, (Instant::now(), made));
+        kept.insert(question, (clock::instant(), made));
     }
 }
 
@@ -151,13 +152,13 @@ struct Group {
 
 /// Reads the jobs, those with the same schedule together; says whether the time was over before all were read.
 async fn read(front: &Front, filter: &JobFilter) -> Result<(Vec<Group>, bool), Problem> {
-    let late = Instant::now() + READS_FOR;
+    let late = clock::instant() + READS_FOR;
     let (mut groups, mut after): (BTreeMap<String, Group>, _) = (BTreeMap::new(), None);
     loop {
         let page = front.browse.job_list(filter, after, 1_000).await?;
         page.items.into_iter().for_each(|job| gather(&mut groups, job));
         after = page.next;
-        let is_late = Instant::now() >= late;
+        let is_late = clock::instant() >= late;
         if after.is_none() || is_late {
             return Ok((groups.into_values().collect(), after.is_some()));
         }
@@ -191,7 +192,7 @@ struct Counted {
 }
 
 fn count(groups: &[Group], span: &Span, zones: &Zones) -> Counted {
-    let late = Instant::now() + COUNTS_FOR;
+    let late = clock::instant() + COUNTS_FOR;
     let mut seconds = vec![0_u32; span.seconds];
     let (mut jobs, mut was_cut) = (0, false);
     for group in groups {
@@ -234,16 +235,16 @@ fn tally(group: &Group, span: &Span, zones: &Zones, seconds: &mut [u32], late: I
             let (from, to) = (span.second(index).max(span.now), span.second(index + 1).min(span.until));
             add(index, u32::try_from(job.rule.count(from, to)).unwrap_or(u32::MAX));
         }
-        return Instant::now() < late;
+        return clock::instant() < late;
     }
     let mut steps = 0_u32;
     walk(&job.rule, &job.exclusions, span.now, |at| {
         let Some(index) = span.index(at) else { return false };
         add(index, 1);
         steps += 1;
-        !steps.is_multiple_of(256) || Instant::now() < late
+        !steps.is_multiple_of(256) || clock::instant() < late
     });
-    Instant::now() < late
+    clock::instant() < late
 }
 
 fn compile(group: &Group, span: &Span, zones: &Zones) -> Option<Job> {
@@ -270,7 +271,7 @@ fn jobs_in(groups: &[Group], span: &Span, zones: &Zones, index: usize, late: Ins
     let (from, to) = (span.second(index).max(span.now), span.second(index + 1));
     let mut found: Vec<DueJob> = Vec::new();
     for group in groups {
-        if Instant::now() >= late + COUNTS_FOR {
+        if clock::instant() >= late + COUNTS_FOR {
             break;
         }
         let count = fires_in(group, span, zones, from, to);
@@ -377,7 +378,7 @@ mod tests {
         let groups = [group(&json!({"kind": "cron", "expression": "* * * * *"}), 1)];
         let span = Span::of("2026-03-06T10:00:30Z".parse().unwrap(), 24);
         let mut seconds = vec![0; span.seconds];
-        assert!(!tally(&groups[0], &span, &Zones::bundled(), &mut seconds, Instant::now()));
+        assert!(!tally(&groups[0], &span, &Zones::bundled(), &mut seconds, clock::instant()));
         assert!(seconds.iter().sum::<u32>() < 300);
     }
 }

@@ -12,6 +12,7 @@ mod body;
 mod budget;
 mod bulk;
 mod caller;
+mod clock;
 mod convert;
 mod credential;
 mod cursor;

@@ -15,8 +15,8 @@ use punctual_node::ports::{
     Address, AttemptRow, Browse, KeptLog, Logs, REVISIONS_MAX, RunView, SentRow, StoreError,
 };
 use punctual_protocol::Log;
-use tokio::time::Instant;
 
+use crate::clock;
 use crate::convert::log;
 use crate::executors::Executors;
 use crate::problem::Problem;
@@ -109,7 +109,7 @@ impl Logbook {
         let Some(sent) = sent else { return Ok(told(view, attempt, from, None)) };
         let place = self.place(app, sent);
         if let Some(ended_at) = ended_at(view, attempt) {
-            tokio::time::sleep(SETTLED_AFTER.saturating_sub(self.since(ended_at))).await;
+            clock::sleep(SETTLED_AFTER.saturating_sub(self.since(ended_at))).await;
             let fetched = self.fetch_and_keep(&place, ended_at).await;
             return Ok(match (fetched, kept) {
                 (Ok(log), _) | (Err(_), Some(log)) if !log.text.is_empty() => page_of(&log, attempt, from),
@@ -189,7 +189,7 @@ impl Logbook {
 
     /// The whole log, as far as it is kept.
     async fn fetch(&self, place: &Place) -> Result<KeptLog, String> {
-        let late = Instant::now() + FETCH_WITHIN;
+        let late = clock::instant() + FETCH_WITHIN;
         let mut log = KeptLog { text: String::new(), next_line: 1, is_complete: false };
         while !log.is_complete {
             let asked = self.executors.log(&place.address, place.log, place.sent_at, log.next_line);

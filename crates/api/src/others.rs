@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::app::Front;
+use crate::clock;
 
 /// How long a node may take to answer.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -81,13 +82,13 @@ impl AllFigures {
             return Arc::default();
         }
         let cell = self.cell(&asked);
-        let ask = async || (Instant::now(), Arc::new(self.ask_all(front, &others, &asked).await));
+        let ask = async || (clock::instant(), Arc::new(self.ask_all(front, &others, &asked).await));
         Arc::clone(&cell.get_or_init(ask).await.1)
     }
 
     fn cell(&self, asked: &PeerFiguresAsked) -> Answered {
         let mut answers = lock(&self.answers);
-        let is_fresh = |cell: &Answered| cell.get().is_none_or(|(at, _)| at.elapsed() < FRESH);
+        let is_fresh = |cell: &Answered| cell.get().is_none_or(|(at, _)| clock::since(*at) < FRESH);
         answers.retain(|_, cell| is_fresh(cell));
         if answers.len() >= QUESTIONS_MAX {
             answers.clear();
@@ -116,7 +117,7 @@ impl AllFigures {
                 Ok(figures) => gathered.take(figures),
                 Err(error) => {
                     tracing::debug!(node = %node.name, error, "a node told no figures; they are left out");
-                    lock(&self.silent).insert(node.node, Instant::now() + SILENT);
+                    lock(&self.silent).insert(node.node, clock::instant() + SILENT);
                     gathered.missing.push(name_of(&node));
                 }
             }
@@ -127,7 +128,7 @@ impl AllFigures {
 
     fn is_silent(&self, node: NodeId) -> bool {
         let mut silent = lock(&self.silent);
-        let now = Instant::now();
+        let now = clock::instant();
         silent.retain(|_, until| now < *until);
         silent.contains_key(&node)
     }

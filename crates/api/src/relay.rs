@@ -17,9 +17,10 @@ use punctual_observe::Elsewhere;
 use punctual_protocol::{EVENTS_PATH, PeerEvent, PeerSaid};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::app::Front;
+use crate::clock;
 
 /// For how long a client that begins to listen waits for the other nodes. What is heard later begins with a gap.
 const BEGINS_WITHIN: Duration = Duration::from_millis(700);
@@ -67,7 +68,7 @@ impl Drop for Listening {
         let mut ears = lock(&self.0);
         ears.clients -= 1;
         if ears.clients == 0 {
-            ears.idle_since = Some(Instant::now());
+            ears.idle_since = Some(clock::instant());
         }
     }
 }
@@ -110,7 +111,7 @@ impl Relays {
 
 /// Listens to every other node that lives, until no client has listened for a while.
 async fn attend(front: Arc<Front>, ears: Arc<Mutex<Ears>>, begin: watch::Sender<bool>) {
-    let began = Instant::now();
+    let began = clock::instant();
     // Dropped with this task, which ends them all.
     let mut listening = JoinSet::new();
     let mut relays: BTreeMap<NodeId, Relay> = BTreeMap::new();
@@ -125,12 +126,12 @@ async fn attend(front: Arc<Front>, ears: Arc<Mutex<Ears>>, begin: watch::Sender<
         }
         tokio::select! {
             () = all_tried(&relays), if !*begin.borrow() => drop(begin.send_replace(true)),
-            () = sleep(LOOK_EVERY) => {}
+            () = clock::sleep(LOOK_EVERY) => {}
             () = closed(&mut news) => return,
         }
         while listening.try_join_next().is_some() {}
         let mut ears = lock(&ears);
-        if ears.idle_since.is_some_and(|since| since.elapsed() >= LINGERS) {
+        if ears.idle_since.is_some_and(|since| clock::since(since) >= LINGERS) {
             ears.begun = None;
             return;
         }
@@ -201,9 +202,9 @@ impl Ear {
                 timeout(OPENS_WITHIN, opening).await.unwrap_or_else(|_| Err("no answer in time".into()));
             let said = match opened {
                 Ok(body) => {
-                    let opened_at = Instant::now();
+                    let opened_at = clock::instant();
                     let said = self.hear(body).await;
-                    if opened_at.elapsed() > TRIES.1 {
+                    if clock::since(opened_at) > TRIES.1 {
                         pause = TRIES.0;
                     }
                     said
@@ -213,7 +214,7 @@ impl Ear {
             self.is_whole = false;
             self.try_it.send_replace(true);
             tracing::debug!(node = %self.name, said, "what happens at a node is not heard; that is tried again");
-            sleep(pause).await;
+            clock::sleep(pause).await;
             pause = (pause * 2).min(TRIES.1);
         }
     }
@@ -254,7 +255,7 @@ impl Ear {
             PeerSaid::Begin { id, is_reset } => {
                 let goes_on = self.last.is_some() && !is_reset;
                 // Clients do not wait for longer than that.
-                let is_whole = self.is_whole && self.began.elapsed() < BEGINS_WITHIN;
+                let is_whole = self.is_whole && clock::since(self.began) < BEGINS_WITHIN;
                 if !goes_on && !is_whole {
                     self.miss();
                 }

@@ -1,5 +1,7 @@
 //! Callers who mean harm, or whose credential is over: what they may hold, and for how long.
 
+#![expect(clippy::disallowed_methods, reason = "time is paused, and measured")]
+
 mod house;
 
 use std::pin::Pin;

@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p punctual-dispatch --bench executors` prints the rate and the processor time of both sides.
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
 #[path = "../tests/fake/mod.rs"]
 mod fake;
 #[path = "../tests/house/mod.rs"]

@@ -3,6 +3,8 @@
 //! `cargo bench -p punctual-dispatch` prints the rate and what the agent alone can take from a caller that does
 //! nothing but write and read.
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
+
 #[path = "../tests/house/mod.rs"]
 mod house;
 

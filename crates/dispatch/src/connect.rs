@@ -21,11 +21,12 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::{Host, Url};
 
+use crate::clock;
 use crate::guard::{Guard, HEALTH, Refusal};
 
 /// The longest head of an answer that is read.
@@ -186,7 +187,7 @@ impl Connector {
         let failed = |reason: &dyn fmt::Display| {
             Unconnected::Failed(format!("cannot resolve {name}: {reason}; nothing was sent"))
         };
-        let deadline = Instant::now() + self.resolve_timeout;
+        let deadline = clock::instant() + self.resolve_timeout;
         let place = timeout_at(deadline, Arc::clone(&self.lookups).acquire_owned()).await;
         let place = place.map_err(|_| failed(&"too many lookups are pending"))?;
         let (lookup, asked, port) = (self.lookup, name.clone(), origin.port);

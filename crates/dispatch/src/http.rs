@@ -27,7 +27,6 @@ use calendar::Timestamp;
 use punctual_core::model::Target;
 use punctual_node::ports::{Dispatch, Dispatched, Entropy, Heard, Kill, Probe, Receipt};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use answer::Verdict;
 pub use blueprint::{Fault, check};
@@ -36,6 +35,7 @@ use ledger::{Flight, Sink};
 pub use options::Options;
 use pool::Ticket;
 
+use crate::clock;
 use crate::guard::Guard;
 use crate::{TIMEOUT_MAX, unheard};
 
@@ -77,7 +77,7 @@ impl Agents {
     /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left.
     /// Whoever calls it sees to it that nothing more is sent.
     pub async fn drain(&self, bound: Duration) -> usize {
-        self.house.ledger().quiet(Instant::now() + bound.min(TIMEOUT_MAX)).await;
+        self.house.ledger().quiet(clock::instant() + bound.min(TIMEOUT_MAX)).await;
         self.in_flight()
     }
 
@@ -101,7 +101,7 @@ impl Agents {
 
 impl Dispatch for Agents {
     fn send(&self, sends: Vec<Dispatched>) {
-        let (now, instant) = (self.house.now(), Instant::now());
+        let (now, instant) = (self.house.now(), clock::instant());
         let flight = |run: Dispatched| {
             let deadline = instant + run.timeout.min(TIMEOUT_MAX);
             Flight::new(run, now, deadline)

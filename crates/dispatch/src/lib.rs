@@ -5,6 +5,7 @@
 //! ended the executor tells the API later. [`Switch`] chooses the way of each attempt. [`Guard`] decides which addresses are
 //! called at all. [`check`] says what is wrong with a request before it is kept.
 
+mod clock;
 mod connect;
 mod guard;
 mod http;

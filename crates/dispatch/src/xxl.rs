@@ -33,9 +33,9 @@ use punctual_core::registry::Secret;
 use punctual_node::ports::{Address, Dispatch, Dispatched, Heard, Kill, Probe, Receipt};
 use punctual_protocol::xxl::LogPage;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use crate::TIMEOUT_MAX;
+use crate::clock;
 use crate::guard::Guard;
 use crate::http::ledger::Sink;
 use house::House;
@@ -80,7 +80,7 @@ impl Executors {
     /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left.
     /// Whoever calls it sees to it that nothing more is sent.
     pub async fn drain(&self, bound: Duration) -> usize {
-        self.house.ledger().quiet(Instant::now() + bound.min(TIMEOUT_MAX)).await;
+        self.house.ledger().quiet(clock::instant() + bound.min(TIMEOUT_MAX)).await;
         self.in_flight()
     }
 

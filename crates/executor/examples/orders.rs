@@ -3,6 +3,8 @@
 //! Try it with `punctual job create --app shop --name send --manual --handler send`, and
 //! `punctual job run shop/send --payload '{"number": 7, "items": ["tea", "milk"]}'`.
 
+#![expect(clippy::disallowed_methods, reason = "handlers take real time")]
+
 use std::io::{self, Write};
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Handlers for the end-to-end suite, one for each thing that can happen. Every event is a line of JSON on stdout.
 
+#![expect(clippy::disallowed_methods, reason = "handlers take real time")]
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::context::{Context, EndReason};
 use crate::coordinator::{AttemptReport, Event};
@@ -70,7 +70,7 @@ async fn outcome(context: &Context, rules: &Rules) -> AttemptEnd {
         biased;
         ended = &mut body => end_of(context, ended),
         () = deadline(context.deadline()) => timed_out(context),
-        () = sleep(rules.grace) => given_up(context, "cancelled, and ended by force"),
+        () = surroundings::sleep(rules.grace) => given_up(context, "cancelled, and ended by force"),
     }
 }
 
@@ -84,7 +84,7 @@ async fn body(context: &Context, rules: &Rules) -> Result<Done, Failure> {
 
 async fn deadline(at: Option<Instant>) {
     match at {
-        Some(at) => sleep_until(at).await,
+        Some(at) => surroundings::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -25,6 +25,7 @@ use crate::context::{Context, EndReason, ReceivedRun};
 use crate::executor::Notice;
 use crate::frames::{self, LINE_MAX, LogBatch, MESSAGE_MAX, NOTE_MAX, Reports};
 use crate::handler::AttemptEnd;
+use crate::surroundings;
 use crate::url::Url;
 
 /// How long tokens are remembered after a report, and the limit of their number.
@@ -192,7 +193,7 @@ impl Coordinator {
             reported: VecDeque::new(),
             running: 0,
             drain: None,
-            now: Instant::now(),
+            now: surroundings::instant(),
             lines: LogBatch::default(),
             lines_of: None,
             actions: Actions::default(),

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 
@@ -338,23 +338,23 @@ async fn take_events(
     let mut batch = Vec::with_capacity(BATCH);
     let mut is_stopping = false;
     while !coordinator.is_drained() {
-        links.carry_out(coordinator.finish(Instant::now()));
+        links.carry_out(coordinator.finish(surroundings::instant()));
         while links.tasks.try_join_next().is_some() {}
         let wake = coordinator.next();
         tokio::select! {
             _ = inbox.recv_many(&mut batch, BATCH) => {}
             () = &mut shutdown, if !is_stopping => {
                 is_stopping = true;
-                coordinator.drain(Instant::now());
+                coordinator.drain(surroundings::instant());
             }
-            () = async { sleep_until(wake.unwrap_or_else(Instant::now)).await }, if wake.is_some() => {
-                coordinator.wake(Instant::now());
+            () = surroundings::sleep_until(wake.unwrap_or_else(surroundings::instant)), if wake.is_some() => {
+                coordinator.wake(surroundings::instant());
             }
         }
-        let now = Instant::now();
+        let now = surroundings::instant();
         batch.drain(..).for_each(|event| coordinator.take(now, event));
     }
-    links.carry_out(coordinator.finish(Instant::now()));
+    links.carry_out(coordinator.finish(surroundings::instant()));
 }
 
 fn public_authorities() -> TlsConnector {

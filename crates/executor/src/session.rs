@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::error::CapacityError;
@@ -66,13 +66,13 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
                 };
                 // Asked again, because claims may have changed while the connection was made.
                 let Some(ConnectDecision::Go(holds)) = ask(link, &identity).await else { continue };
-                let began = Instant::now();
+                let began = surroundings::instant();
                 let over = match tried {
                     Ok(socket) => session(link, socket, holds, &identity).await,
                     Err(over) => over,
                 };
                 // The backoff starts anew only after a session that lasted.
-                if began.elapsed() >= PAUSE_MAX {
+                if surroundings::since(began) >= PAUSE_MAX {
                     pause = PAUSE_MIN;
                 }
                 let waits = if over.is_final { PAUSE_REFUSED } else { jittered(pause) };
@@ -83,7 +83,7 @@ pub(crate) async fn keep(link: usize, url: Url, identity: Arc<Identity>, mut sto
             }
         };
         tokio::select! {
-            () = sleep(waits) => {}
+            () = surroundings::sleep(waits) => {}
             _ = stop.wait_for(|is_over| *is_over) => return,
         }
     }

@@ -1,13 +1,39 @@
-//! The only place that reads the environment: the clock, randomness, the host's name and variables.
+//! The only place that reads the environment: the clocks, with waiting for them, randomness, the host's name and variables.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Instant, Sleep};
 
 /// Milliseconds since 1970 by the machine's clock. For people only: nothing is decided by it.
 #[expect(clippy::disallowed_methods, reason = "when a handler began is told to people")]
 pub(crate) fn now_ms() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment to measure lengths of time from.
+#[expect(clippy::disallowed_methods, reason = "timeouts, graces and pauses are lengths of real time")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// How long ago that was.
+#[expect(clippy::disallowed_methods, reason = "timeouts, graces and pauses are lengths of real time")]
+pub(crate) fn since(at: Instant) -> Duration {
+    at.elapsed()
+}
+
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "timeouts, graces and pauses are lengths of real time")]
+pub(crate) fn sleep(time: Duration) -> Sleep {
+    tokio::time::sleep(time)
+}
+
+/// Waits until then.
+#[expect(clippy::disallowed_methods, reason = "timeouts, graces and pauses are lengths of real time")]
+pub(crate) fn sleep_until(at: Instant) -> Sleep {
+    tokio::time::sleep_until(at)
 }
 
 /// Random bits for the name of an instance and for the jitter of pauses. Not for secrets.

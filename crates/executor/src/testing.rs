@@ -21,12 +21,12 @@ use punctual_protocol::native::{Held, Outcome, Part};
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::{Instant, sleep};
 
 use crate::attempt;
 use crate::context::{Context, EndReason, ReceivedRun};
 use crate::coordinator::Event;
 use crate::executor::Executor;
+use crate::surroundings;
 
 /// A run made up by a test.
 #[derive(Clone, Debug)]
@@ -131,10 +131,10 @@ impl Run {
         let cancel_after = self.cancel_after;
         let mut work = self.work();
         work.handler = Ok(handler.clone());
-        let context = Context::new(work, handler, Instant::now(), events);
+        let context = Context::new(work, handler, surroundings::instant(), events);
         let cancelled = async {
             if let Some(wait) = cancel_after {
-                sleep(wait).await;
+                surroundings::sleep(wait).await;
                 context.end(EndReason::Asked, "cancelled by the test");
             }
             std::future::pending().await

@@ -1,5 +1,7 @@
 //! Handlers without a node: hooks, ends and what they are told. Time is paused, so nothing waits.
 
+#![expect(clippy::disallowed_methods, reason = "time is paused, and measured")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -63,7 +63,7 @@ impl Inlet {
                 self.note(*run, KillNote { attempt, at: clock::now(), is_confirmed, said });
             }
             Event::Closed { run, outcome: Outcome::Failed | Outcome::Lost, .. } => {
-                let _ = self.ended.try_send((*run, Instant::now() + SETTLED_AFTER));
+                let _ = self.ended.try_send((*run, clock::instant() + SETTLED_AFTER));
             }
             _ => {}
         }
@@ -140,7 +140,7 @@ async fn fetch_logs(mut ended: Receiver<(RunId, Instant)>, logbook: Logbook, mut
             _ = end.wait_for(|end| *end) => return,
         };
         tokio::select! {
-            () = tokio::time::sleep_until(settled_at) => {}
+            () = clock::sleep_until(settled_at) => {}
             _ = end.wait_for(|end| *end) => return,
         }
         let pause = match logbook.keep_all(run).await {
@@ -152,7 +152,7 @@ async fn fetch_logs(mut ended: Receiver<(RunId, Instant)>, logbook: Logbook, mut
             }
         };
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = clock::sleep(pause) => {}
             _ = end.wait_for(|end| *end) => return,
         }
     }

@@ -7,7 +7,6 @@ use calendar::Timestamp;
 use punctual_node::Node;
 use punctual_node::ports::{Browse, Door};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use crate::clock;
 use crate::loops::Rounds;
@@ -31,7 +30,7 @@ pub(crate) async fn forget_answers(
             tracing::warn!(%error, "old answers could not be forgotten; that is tried again");
         }
         tokio::select! {
-            () = sleep(every) => {}
+            () = clock::sleep(every) => {}
             _ = end.changed() => {}
         }
     }
@@ -46,7 +45,7 @@ pub(crate) async fn finish_pauses(
     while !*end.borrow_and_update() {
         let pause = rounds.finish_pauses(&*browse).await;
         tokio::select! {
-            () = sleep(pause) => {}
+            () = clock::sleep(pause) => {}
             _ = end.changed() => {}
         }
     }
@@ -73,7 +72,7 @@ pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>)
         }
         was_off = is_off;
         tokio::select! {
-            () = sleep(CLOCK_EVERY) => {}
+            () = clock::sleep(CLOCK_EVERY) => {}
             _ = end.changed() => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The one real clock, and the one source of randomness. Everything else is told.
+//! The one real clock, with waiting for it, and the one source of randomness. Everything else is told.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,12 +6,37 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use calendar::Timestamp;
 use punctual_node::ports::{Boot, Clock, Entropy};
 use rustix::time::{ClockId, clock_gettime};
+use tokio::time::{Instant, Sleep};
 
 /// What the machine's clock says.
 #[expect(clippy::disallowed_methods, reason = "the one real clock")]
 pub(crate) fn now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(0).saturating_add(since_1970)
+}
+
+/// A moment to measure lengths of time from.
+#[expect(clippy::disallowed_methods, reason = "the one real clock")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// How long ago that was.
+#[expect(clippy::disallowed_methods, reason = "the one real clock")]
+pub(crate) fn since(at: Instant) -> Duration {
+    at.elapsed()
+}
+
+/// Waits.
+#[expect(clippy::disallowed_methods, reason = "the one real clock")]
+pub(crate) fn sleep(time: Duration) -> Sleep {
+    tokio::time::sleep(time)
+}
+
+/// Waits until then.
+#[expect(clippy::disallowed_methods, reason = "the one real clock")]
+pub(crate) fn sleep_until(at: Instant) -> Sleep {
+    tokio::time::sleep_until(at)
 }
 
 /// What the machine is called.

@@ -88,7 +88,7 @@ impl Stop {
     async fn repeat(mut self) {
         self.said().await;
         loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            clock::sleep(Duration::from_secs(1)).await;
             let _ = kill_process(getpid(), Signal::TERM);
         }
     }

@@ -80,6 +80,7 @@ mod tests {
     use punctual_core::model::{Epoch, ShardId};
 
     use super::*;
+    use crate::clock;
 
     fn refused() -> Event {
         Event::StoreFailed { step: "acquire", reason: "no such function".into() }
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_node_that_takes_no_shard_for_two_terms_says_why() {
-        let (footing, start) = (Footing::new(Duration::from_secs(4)), Instant::now());
+        let (footing, start) = (Footing::new(Duration::from_secs(4)), clock::instant());
         let at = |seconds| start + Duration::from_secs(seconds);
         for second in 0..8 {
             footing.take(&refused(), at(second));
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_node_that_may_not_act_says_that_it_is_drained_or_why_its_renewal_failed() {
-        let (footing, start) = (Footing::new(Duration::from_secs(4)), Instant::now());
+        let (footing, start) = (Footing::new(Duration::from_secs(4)), clock::instant());
         let unknown = "the node has not joined, or the store does not answer it";
         assert_eq!(footing.absence(false, start), unknown);
         let reason = "the server is read-only".into();
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn failures_that_lie_far_apart_or_are_of_other_steps_do_not_add_up() {
-        let (footing, start) = (Footing::new(Duration::from_secs(4)), Instant::now());
+        let (footing, start) = (Footing::new(Duration::from_secs(4)), clock::instant());
         let at = |seconds| start + Duration::from_secs(seconds);
         footing.take(&refused(), at(0));
         footing.take(&refused(), at(20));

@@ -34,6 +34,7 @@ pub(crate) use places::{Limits, Places};
 pub(crate) use tls::{Tls, load as load_tls};
 use traffic::Traffic;
 
+use crate::clock;
 use crate::console::Site;
 
 /// How long a client may take to send the head of a request, and how long a connection may be idle between two.
@@ -131,7 +132,7 @@ impl Listener {
                 Err(error) => {
                     // Most often: no file descriptors are left. They become free.
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(BREATH).await;
+                    clock::sleep(BREATH).await;
                 }
             }
         }
@@ -291,9 +292,9 @@ mod tests {
 
     /// How long it took until the connection was ended.
     async fn ended_after(served: tokio::task::JoinHandle<()>) -> Duration {
-        let begun = tokio::time::Instant::now();
+        let begun = clock::instant();
         tokio::time::timeout(Duration::from_secs(600), served).await.expect("it is ended").unwrap();
-        begun.elapsed()
+        clock::since(begun)
     }
 
     fn certificate(file: &str) -> std::path::PathBuf {
@@ -322,7 +323,7 @@ mod tests {
         // It answers every question whether it is still there.
         let connection = tokio::spawn(connection);
         for _ in 0..5 {
-            tokio::time::sleep(IDLE_FOR * 9 / 10).await;
+            clock::sleep(IDLE_FOR * 9 / 10).await;
             let request = Request::get("http://here/").body(Empty::new()).unwrap();
             let answer = sender.send_request(request).await.expect("it is not idle");
             assert_eq!(&answer.into_body().collect().await.unwrap().to_bytes()[..], b"here");

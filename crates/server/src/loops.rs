@@ -12,7 +12,7 @@ use punctual_node::{Bells, Node};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::clock::Machine;
+use crate::clock::{self, Machine};
 
 /// Whoever is told what happened.
 pub(crate) type Listener = Box<dyn Fn(&[Event]) + Send + Sync>;
@@ -98,7 +98,7 @@ impl Rounds {
             }
             tokio::select! {
                 () = bell.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = clock::sleep(pause) => {}
                 _ = until.changed() => {}
             }
         }

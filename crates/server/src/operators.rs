@@ -161,6 +161,7 @@ fn told_of_executor(app: &str, address: &str, what: ChangeKind) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     fn written(log: &OperatorLog, app: &str, times: u32, now: Instant) -> usize {
         let is_written = |_: &u32| log.admit("overreach", app, now) != Admission::LeaveOut;
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_app_writes_no_more_lines_than_its_budget_and_takes_none_of_another() {
-        let (log, now) = (OperatorLog::default(), Instant::now());
+        let (log, now) = (OperatorLog::default(), clock::instant());
         assert_eq!(written(&log, "loud", 10_000, now), LINES_MAX as usize);
         assert_eq!(written(&log, "calm", 3, now), 3);
     }
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_first_line_of_the_next_window_says_how_many_were_left_out() {
-        let (log, now) = (OperatorLog::default(), Instant::now());
+        let (log, now) = (OperatorLog::default(), clock::instant());
         assert_eq!(log.admit("overreach", "a", now), Admission::Write { left_out: 0 });
         written(&log, "a", LINES_MAX - 2, now);
         assert_eq!(log.admit("overreach", "a", now), Admission::WriteLast);
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn apps_without_end_share_one_budget_and_take_no_memory() {
-        let (log, now) = (OperatorLog::default(), Instant::now());
+        let (log, now) = (OperatorLog::default(), clock::instant());
         let apps = (0..BUDGETS_MAX + 500).map(|number| format!("app-{number}"));
         let lines: usize = apps.map(|app| written(&log, &app, 1, now)).sum();
         assert_eq!(lines, BUDGETS_MAX + LINES_MAX as usize);

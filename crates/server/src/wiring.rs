@@ -15,7 +15,6 @@ use punctual_dispatch::Switch;
 use punctual_node::ports::{Browse, Digest, Door, FiredMark, Logs, Unmarked};
 use punctual_node::{Node, Ports, RegistrySettings, Settings};
 use punctual_observe::{EventLog, Figures, Metrics};
-use tokio::time::Instant;
 
 use self::reach::{LateRounds, Reach};
 use crate::archive::{self, Archive, Inlet};
@@ -123,8 +122,8 @@ impl Listeners {
         self.events.push(happened, (self.now)());
         for event in happened {
             self.inlet.take(event);
-            self.footing.take(event, Instant::now());
-            self.operators.take(event, Instant::now());
+            self.footing.take(event, clock::instant());
+            self.operators.take(event, clock::instant());
         }
     }
 }

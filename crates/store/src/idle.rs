@@ -96,6 +96,7 @@ impl<C> Idle<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const REST: Duration = Duration::from_secs(60);
 
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_connection_that_was_used_last_is_lent_first() {
-        let (now, idle) = (Instant::now(), Idle::new(Era::default(), REST));
+        let (now, idle) = (clock::instant(), Idle::new(Era::default(), REST));
         let stamp = idle.era().stamp(now);
         idle.put("first", stamp, now);
         idle.put("last", stamp, now);
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_rested_for_too_long_is_dropped_also_below_the_others() {
-        let (now, idle) = (Instant::now(), Idle::new(Era::default(), REST));
+        let (now, idle) = (clock::instant(), Idle::new(Era::default(), REST));
         let stamp = idle.era().stamp(now);
         idle.put("rested", stamp, now);
         idle.put("used", stamp, after(now, 50));
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_always_in_use_is_given_up_after_half_an_hour() {
-        let (now, idle) = (Instant::now(), Idle::new(Era::default(), REST));
+        let (now, idle) = (clock::instant(), Idle::new(Era::default(), REST));
         let stamp = idle.era().stamp(now);
         idle.put("old", stamp, after(now, 30 * 60 - 1));
         let (old, stamp) = idle.take(after(now, 30 * 60 - 1)).unwrap();
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_end_of_an_era_drops_what_is_idle_lent_or_being_opened_and_nothing_newer() {
-        let (now, idle) = (Instant::now(), Idle::new(Era::default(), REST));
+        let (now, idle) = (clock::instant(), Idle::new(Era::default(), REST));
         let (before, opening) = (idle.era().stamp(now), idle.era().stamp(now));
         idle.put("idle", before, now);
         idle.era().end(before);
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn pools_of_one_address_share_their_era() {
-        let (now, era) = (Instant::now(), Era::default());
+        let (now, era) = (clock::instant(), Era::default());
         let (engine, readers) = (Idle::<()>::new(era.clone(), REST), Idle::new(era, REST));
         readers.put("reader", readers.era().stamp(now), now);
         engine.era().end(engine.era().stamp(now));

@@ -1,6 +1,7 @@
 //! Keeping: the memory model that every other store is judged by, the embedded store on SQLite, and the stores of
 //! clusters on PostgreSQL and on MySQL or MariaDB.
 
+mod clock;
 mod code;
 mod hint;
 mod idle;

@@ -30,6 +30,8 @@ pub use hints::{Heed, RedisPeers};
 use link::Link;
 use refusals::Refusals;
 
+use crate::clock;
+
 /// How long a claim is seen: longer than any two nodes may disagree about who plans.
 const CLAIM_MS: usize = 30_000;
 
@@ -207,7 +209,7 @@ impl Redis {
         let Some(owners) = self.link.ask::<Vec<Option<String>>>(&pipe).await else { return shards };
         let is_ours = |owner: Option<String>| owner.as_ref() == Some(&me);
         let answers = shards.into_iter().zip(owners.into_iter().map(is_ours)).collect();
-        self.weigh(answers, term, Instant::now())
+        self.weigh(answers, term, clock::instant())
     }
 
     /// Puts the answers of Redis together with how long it has given them.

@@ -8,6 +8,7 @@ use punctual_core::model::Text;
 use tokio::time::Instant;
 
 use crate::StoreClock;
+use crate::clock;
 
 /// What a store in a database server is opened with.
 #[derive(Clone)]
@@ -123,9 +124,9 @@ impl Detour {
     /// Whether to ask the copy at once. Now and then one question goes to the primary, and finds out for all.
     pub(crate) fn is_next(&self) -> bool {
         let mut tried_at = self.tried_at();
-        let is_time = tried_at.is_some_and(|at| at.elapsed() >= TRY_EVERY);
+        let is_time = tried_at.is_some_and(|at| clock::since(at) >= TRY_EVERY);
         if is_time {
-            *tried_at = Some(Instant::now());
+            *tried_at = Some(clock::instant());
         }
         tried_at.is_some() && !is_time
     }
@@ -137,7 +138,7 @@ impl Detour {
 
     /// The primary is away.
     pub(crate) fn begin(&self) {
-        *self.tried_at() = Some(Instant::now());
+        *self.tried_at() = Some(clock::instant());
     }
 
     /// The primary answers.

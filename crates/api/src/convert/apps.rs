@@ -8,6 +8,8 @@ use punctual_core::model::JobId;
 use punctual_node::ports::{Browse, JobName, REVISIONS_MAX, StoreError};
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// How many jobs are remembered.
 const REMEMBERED_MAX: usize = 50_000;
 
@@ -22,7 +24,7 @@ impl AppNames {
     /// The app of a job as it was when it was last looked up; for what is shown, not for what is decided.
     pub(crate) async fn get(&self, browse: &dyn Browse, job: JobId) -> Result<Option<Arc<str>>, StoreError> {
         let known = self.known().get(&job).cloned();
-        if let Some((_, app)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
+        if let Some((_, app)) = known.filter(|(at, _)| clock::since(*at) < BELIEVED) {
             return Ok(Some(app));
         }
         let Some(app) = look_up(browse, job).await? else { return Ok(None) };
@@ -30,7 +32,7 @@ impl AppNames {
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }
-        known.insert(job, (Instant::now(), Arc::clone(&app)));
+        known.insert(job, (clock::instant(), Arc::clone(&app)));
         Ok(Some(app))
     }
 
@@ -64,7 +66,7 @@ impl JobNames {
         let mut unknown = BTreeSet::new();
         for id in ids {
             match self.known().get(&id) {
-                Some((at, name)) if at.elapsed() < BELIEVED => _ = found.insert(id, Arc::clone(name)),
+                Some((at, name)) if clock::since(*at) < BELIEVED => _ = found.insert(id, Arc::clone(name)),
                 _ => _ = unknown.insert(id),
             }
         }
@@ -79,7 +81,7 @@ impl JobNames {
         }
         for name in names {
             let name = Arc::new(name);
-            known.insert(name.id, (Instant::now(), Arc::clone(&name)));
+            known.insert(name.id, (clock::instant(), Arc::clone(&name)));
             found.insert(name.id, name);
         }
         Ok(found)

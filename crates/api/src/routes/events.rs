@@ -14,6 +14,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::app::Front;
 use crate::caller::Caller;
+use crate::clock;
 use crate::credential::OVER;
 use crate::events::show;
 use crate::stream::{self, sent_event};
@@ -91,7 +92,7 @@ async fn tell(
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return },
             () = pieces.closed() => return,
-            () = tokio::time::sleep(BEAT) => {
+            () = clock::sleep(BEAT) => {
                 if pieces.send(Bytes::from_static(b":\n\n")).await.is_err() {
                     return;
                 }

@@ -12,10 +12,10 @@ use punctual_node::ports::RunView;
 use punctual_protocol::{Log, Role};
 use serde_json::json;
 use tokio::sync::mpsc::Sender;
-use tokio::time::Instant;
 
 use super::{ok, run};
 use crate::app::Front;
+use crate::clock;
 use crate::convert::log::log;
 use crate::credential::OVER;
 use crate::logs::latest;
@@ -156,7 +156,7 @@ fn follow(front: Arc<Front>, call: Call, wish: Wish, mut from: u64) -> Answer {
 
 /// Tells the log from line `from` on, which moves along with what was told.
 async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Bytes>) {
-    let late = Instant::now() + FOLLOWED_FOR;
+    let late = clock::instant() + FOLLOWED_FOR;
     let (mut silence, mut misses, mut told) = (0, 0, 0);
     loop {
         let piece = match wish.page(front, *from).await {
@@ -178,7 +178,7 @@ async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Byt
                 return;
             }
         }
-        if told > FOLLOWED_MAX || Instant::now() >= late {
+        if told > FOLLOWED_MAX || clock::instant() >= late {
             return cut(pieces, *from, "it has been followed for long enough; go on from here").await;
         }
         silence += 1;
@@ -186,7 +186,7 @@ async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Byt
             return;
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = clock::sleep(LOOK_EVERY) => {}
             () = pieces.closed() => return,
         }
         if front.events.is_closed() {

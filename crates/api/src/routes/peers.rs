@@ -14,6 +14,7 @@ use super::events::PIECE;
 use super::jobs::catch_up;
 use super::ok;
 use crate::app::Front;
+use crate::clock;
 use crate::events::show;
 use crate::problem::Problem;
 use crate::relay::BEAT;
@@ -93,7 +94,7 @@ async fn tell(front: &Front, mut place: u64, is_reset: bool, pieces: &Sender<Byt
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return },
             () = pieces.closed() => return,
-            () = tokio::time::sleep(BEAT) => piece.push_str(&line(&PeerSaid::Beat)),
+            () = clock::sleep(BEAT) => piece.push_str(&line(&PeerSaid::Beat)),
         }
     }
 }

@@ -264,6 +264,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::clock;
 
     async fn run(run: Run, script: &str) -> Ran {
         let endings = Endings::default();
@@ -344,7 +345,7 @@ mod tests {
         };
         let gone = async {
             while is_there() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                clock::sleep(Duration::from_millis(5)).await;
             }
         };
         timeout(Duration::from_secs(10), gone).await.is_ok()

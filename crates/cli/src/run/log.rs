@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::client::Route;
+use crate::clock;
 use crate::failure::Failure;
 use crate::session::Session;
 
@@ -47,7 +48,7 @@ impl Log {
             let piece = match self.piece(session, from).await {
                 Err(failure) if self.follow && failure.may_pass() && misses < MISSES => {
                     misses += 1;
-                    tokio::time::sleep(LOOK_EVERY).await;
+                    clock::sleep(LOOK_EVERY).await;
                     continue;
                 }
                 piece => piece?,
@@ -70,7 +71,7 @@ impl Log {
                 return Ok(());
             }
             if !is_new {
-                tokio::time::sleep(LOOK_EVERY).await;
+                clock::sleep(LOOK_EVERY).await;
             }
         }
     }

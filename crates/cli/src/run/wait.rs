@@ -7,6 +7,7 @@ use punctual_protocol::Span;
 use serde_json::Value;
 
 use crate::client::{Client, Route};
+use crate::clock;
 use crate::failure::Failure;
 use crate::job::span;
 use crate::session::Session;
@@ -79,7 +80,7 @@ async fn look_until_ended(client: &Client, run: u64) -> Result<Value, Failure> {
             Err(failure) if failure.may_pass() && misses < MISSES => misses += 1,
             Err(failure) => return Err(failure),
         }
-        tokio::time::sleep(pause).await;
+        clock::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

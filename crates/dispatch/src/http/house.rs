@@ -9,7 +9,6 @@ use punctual_core::model::{Http, Job, JobId};
 use punctual_node::ports::{Entropy, Heard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
 
 use super::Setup;
 use super::answer::Verdict;
@@ -18,6 +17,7 @@ use super::ledger::{Flight, Ledger, Sink, locked};
 use super::line;
 use super::options::Options;
 use super::pool::{Host, Pool, Queued, Ticket};
+use crate::clock;
 use crate::connect::{Connector, Origin};
 use crate::room::Share;
 
@@ -157,7 +157,7 @@ async fn sweep(house: Arc<House>) {
             if house.ledger.is_closed() {
                 return;
             }
-            let (unwanted, is_any_left) = house.pool.sweep(Instant::now());
+            let (unwanted, is_any_left) = house.pool.sweep(clock::instant());
             for (host, ticket) in unwanted {
                 let verdict = line::waited_too_long(&ticket.flight, &host.label);
                 house.end(&ticket.flight, &host.label, ticket.flight.sent_at, verdict);
@@ -165,7 +165,7 @@ async fn sweep(house: Arc<House>) {
             if !is_any_left {
                 break;
             }
-            sleep(SWEEP_EVERY).await;
+            clock::sleep(SWEEP_EVERY).await;
         }
     }
 }

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use punctual_core::model::{AttemptOutcome, Delivery};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 
 use super::answer::{self, Answer, Excerpt, Rest, Verdict};
 use super::house::House;
@@ -25,6 +25,7 @@ use super::ledger::Flight;
 use super::pool::{Bell, Host, Next, Ticket};
 use super::redirect::{self, Hop};
 use super::request::Outgoing;
+use crate::clock;
 use crate::connect::{Driver, Origin, Unconnected};
 use crate::guard::HEALTH;
 use crate::room::Permit;
@@ -36,7 +37,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Serves a host until there is nothing to do for a while.
 pub(crate) async fn serve(house: Arc<House>, host: Arc<Host>, first: Ticket) {
     let mut line = Line { house, host, open: None, room: None, bell: Bell::default(), is_counted: true };
-    let mut alarm = pin!(sleep_until(Instant::now()));
+    let mut alarm = pin!(clock::sleep_until(clock::instant()));
     let mut ticket = Some(first);
     while let Some(current) = ticket {
         ticket = line.carry(current, alarm.as_mut()).await;
@@ -155,7 +156,7 @@ impl Line {
             Err(reason) => return End::Told(Verdict::hopeless(reason)),
         };
         if run.job.definition.delivery == Delivery::AtMostOnce {
-            self.open = self.open.take().filter(|open| open.used_at.elapsed() < FRESH);
+            self.open = self.open.take().filter(|open| clock::since(open.used_at) < FRESH);
         }
         loop {
             let mut open = match self.connection(request.uri().path()).await {
@@ -194,7 +195,7 @@ impl Line {
             self.room = Some(self.house.pool().room(&self.host.app).await);
         }
         let (sender, driver) = self.house.connector().connect(&self.host.origin, path).await?;
-        let (used_at, keep) = (Instant::now(), self.house.options().idle_timeout);
+        let (used_at, keep) = (clock::instant(), self.house.options().idle_timeout);
         Ok(Open { sender, driver: Some(driver), used_at, keep, was_used: false, is_for_health })
     }
 
@@ -331,7 +332,7 @@ impl Open {
         });
         let told = seconds.map(|seconds| Duration::from_secs(seconds.saturating_sub(1)));
         self.keep = told.map_or(idle_timeout, |told| told.min(idle_timeout));
-        self.used_at = Instant::now();
+        self.used_at = clock::instant();
         self.was_used = true;
     }
 

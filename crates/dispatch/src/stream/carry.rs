@@ -22,12 +22,13 @@ use punctual_node::ports::{Heard, SessionKey};
 use punctual_protocol::native::{Credit, FromExecutor, FromNode, Hello, Report, Reports};
 use rustc_hash::FxHashSet;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::PeerSocket;
 use super::hub::{Hub, Session};
 use super::outbox::End;
+use crate::clock;
 
 /// How long another node may take to open its door.
 const DIAL_WITHIN: Duration = Duration::from_secs(5);
@@ -60,7 +61,7 @@ impl Yard {
     /// Whether it is to be dialled now; from then on it is not again.
     fn begin(&self, of: &SessionKey, node: &Text) -> bool {
         let mut asked = locked(&self.asked);
-        let now = Instant::now();
+        let now = clock::instant();
         asked.retain(|_, until| until.is_none_or(|until| until > now));
         let key = (of.clone(), node.clone());
         let is_new = !asked.contains_key(&key);
@@ -70,12 +71,12 @@ impl Yard {
 
     /// Nobody dials it again for so long.
     fn end(&self, of: &SessionKey, node: &Text, pause: Duration) {
-        locked(&self.asked).insert((of.clone(), node.clone()), Some(Instant::now() + pause));
+        locked(&self.asked).insert((of.clone(), node.clone()), Some(clock::instant() + pause));
     }
 
     /// Hangs up where nobody has come in time.
     fn clear(&self) {
-        let now = Instant::now();
+        let now = clock::instant();
         locked(&self.lines).retain(|_, lines| {
             lines.retain(|line| line.until > now);
             !lines.is_empty()
@@ -95,7 +96,7 @@ pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
         let socket = dialled.unwrap_or_else(|_| Err("it took too long".into()));
         match (socket, hub.session(&of)) {
             (Ok(socket), Some(session)) => {
-                let until = Instant::now() + HELLO_WITHIN;
+                let until = clock::instant() + HELLO_WITHIN;
                 locked(&hub.yard.lines).entry(of.clone()).or_default().push(Waiting {
                     node: node.clone(),
                     socket,
@@ -103,7 +104,7 @@ pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
                 });
                 session.outbox.end(End::Goodbye("say what you hold: another node does not reach you".into()));
                 hub.yard.end(&of, &node, HELLO_WITHIN);
-                sleep_until(until).await;
+                clock::sleep_until(until).await;
                 hub.yard.clear();
             }
             (Ok(_), None) => hub.yard.end(&of, &node, Duration::ZERO),
@@ -118,7 +119,7 @@ pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
 /// An executor has come again: whoever waits for it sets out.
 pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
     let lines = locked(&hub.yard.lines).remove(&session.of).unwrap_or_default();
-    let now = Instant::now();
+    let now = clock::instant();
     for Waiting { node, socket, .. } in lines.into_iter().filter(|line| line.until > now) {
         if session.carriages.reach(&node) {
             continue;
@@ -165,7 +166,7 @@ impl Carriages {
             given: FxHashSet::default(),
             wanted: 0,
             lent: 0,
-            lent_at: Instant::now(),
+            lent_at: clock::instant(),
         };
         let carriage = Arc::new(Carriage { node, inside: Mutex::new(inside) });
         locked(&self.all).push(Arc::clone(&carriage));
@@ -269,7 +270,7 @@ impl Carriage {
     /// Whether it has had places for a while and does not use them. It is asked again with every ping.
     fn is_idle(&self) -> bool {
         let inside = self.inside();
-        inside.lent > 0 && inside.lent_at.elapsed() > IDLE
+        inside.lent > 0 && clock::since(inside.lent_at) > IDLE
     }
 
     /// At most as many as are wanted; how many.
@@ -279,7 +280,7 @@ impl Carriage {
             let more = u64::from(places).min(inside.wanted);
             inside.wanted -= more;
             inside.lent += more;
-            inside.lent_at = Instant::now();
+            inside.lent_at = clock::instant();
             more as u32
         };
         if more > 0 {
@@ -354,14 +355,14 @@ impl Trip {
         silence: Duration,
         mut said: UnboundedReceiver<FromExecutor>,
     ) -> String {
-        let mut heard_at = Instant::now();
+        let mut heard_at = clock::instant();
         loop {
             if self.carriage.is_idle() {
                 return "it does not use what it was lent".into();
             }
             tokio::select! {
                 heard = socket.next() => {
-                    heard_at = Instant::now();
+                    heard_at = clock::instant();
                     match heard {
                         Some(Ok(Message::Text(text))) => {
                             if let Err(why) = self.hear(text.as_str()) {
@@ -387,7 +388,7 @@ impl Trip {
                         return "the executor has gone".into();
                     }
                 }
-                () = sleep_until(heard_at + silence) => return "it is silent".into(),
+                () = clock::sleep_until(heard_at + silence) => return "it is silent".into(),
             }
         }
     }
@@ -399,7 +400,7 @@ impl Trip {
             FromNode::Runs(runs) => {
                 let mut inside = self.carriage.inside();
                 inside.lent = inside.lent.saturating_sub(runs.runs.len() as u64);
-                inside.lent_at = Instant::now();
+                inside.lent_at = clock::instant();
                 inside.given.extend(runs.runs.iter().map(|run| (run.run, run.attempt)));
                 drop(inside);
                 session.outbox.carry(text.to_owned());

@@ -12,13 +12,14 @@ use punctual_protocol::native::{Cancel, Code, HOLDS_MAX, Held, Hello, Outcome, R
 use rustc_hash::FxHashSet;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::carry::{Carriages, Yard};
 use super::outbox::{End, Outbox};
 use super::refusals::Refusals;
 use super::scroll::Scrolls;
 use super::{Dialling, Options, Setup};
+use crate::clock;
 
 /// Agents number their reports from 1, executors with a session from here. Executors that are called do not number theirs.
 const FIRST: u64 = 1 << 62;
@@ -189,7 +190,7 @@ impl Hub {
     }
 
     pub(super) async fn close(&self, bound: Duration) {
-        let deadline = Instant::now() + bound;
+        let deadline = clock::instant() + bound;
         self.is_closing.store(true, Ordering::Release);
         self.end_all("the node stops");
         loop {

@@ -42,10 +42,11 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     #[test]
     fn a_line_stands_for_all_since_the_last_one() {
-        let (refusals, start) = (Refusals::default(), Instant::now());
+        let (refusals, start) = (Refusals::default(), clock::instant());
         let at = |seconds| start + Duration::from_secs(seconds);
         let lines = [0, 1, 2, 9, 10, 11, 30].map(|second| refusals.note(at(second)));
         assert_eq!(lines, [Some(1), None, None, None, Some(4), None, Some(2)]);

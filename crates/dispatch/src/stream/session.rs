@@ -11,7 +11,7 @@ use punctual_protocol::native::{
     Code, FRAME_MAX, FromExecutor, FromNode, Goodbye, Hello, Refusal, VERSION, Welcome,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -21,6 +21,7 @@ use super::hub::{Hub, Session};
 use super::outbox::End;
 use super::write::{messages, text};
 use super::{Reception, carry};
+use crate::clock;
 
 /// How long whoever does not read is given to hear why it ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -140,7 +141,7 @@ where
 /// Waits until the one who let an executor in no longer would.
 async fn until_unwelcome(hub: &Hub, reception: &Arc<dyn Reception>, app: &str) {
     loop {
-        tokio::time::sleep(hub.options().check).await;
+        clock::sleep(hub.options().check).await;
         if !reception.is_welcome(app).await {
             return;
         }
@@ -217,7 +218,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let options = *hub.options();
-    let mut pings = interval_at(Instant::now() + options.ping, options.ping);
+    let mut pings = clock::interval_at(clock::instant() + options.ping, options.ping);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (said, end) = tokio::select! {
@@ -270,7 +271,7 @@ async fn refuse<S>(hub: &Hub, socket: &mut Socket<S>, refusal: Refusal)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    if let Some(count) = hub.refusals.note(Instant::now()) {
+    if let Some(count) = hub.refusals.note(clock::instant()) {
         tracing::warn!(count, reason = refusal.reason, "executors were not let in; the last for this reason");
     }
     let code = if refusal.code == Code::TooLarge { CloseCode::Size } else { CloseCode::Policy };

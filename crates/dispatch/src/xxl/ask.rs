@@ -9,12 +9,13 @@ use punctual_core::registry::Dialect;
 use punctual_node::ports::{Address, Asked, Probe, Probed};
 use punctual_protocol::xxl::{LogPage, Question, Reply};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::house::House;
 use super::http::Answer;
 use super::judge::{Said, judge, printable};
 use super::line::{Ask, Call, Failure, Kind};
+use crate::clock;
 use crate::http::answer::Rest;
 
 impl House {
@@ -121,7 +122,7 @@ impl House {
             return Err(Failure::Unsent("native executors are not called but call".into()));
         }
         let place = self.place(address).map_err(Failure::Unsent)?;
-        let (host, deadline) = (place.questions.clone(), Instant::now() + within);
+        let (host, deadline) = (place.questions.clone(), clock::instant() + within);
         let (answer, answered) = oneshot::channel();
         let ask = Ask { place, address: address.clone(), question, deadline, limit, answer };
         self.queue(Kind::Questions, &host, Call::Ask(Box::new(ask)));

@@ -12,7 +12,7 @@ use punctual_core::registry::{Dialect, Secret};
 use punctual_node::ports::{Address, Dispatched, Further, Heard, Receipt, Report, Unclear};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::Setup;
 use super::judge::{Said, printable};
@@ -20,6 +20,7 @@ use super::ledger::{Begin, Flight, Ledger};
 use super::line::{self, Call, Failure, Kind};
 use super::options::Options;
 use super::place::Place;
+use crate::clock;
 use crate::connect::Connector;
 use crate::http::ledger::locked;
 use crate::http::pool::{Host, Pool, Queued};
@@ -132,7 +133,7 @@ impl House {
     }
 
     pub(super) fn send(self: &Arc<House>, sends: Vec<Dispatched>) {
-        let now = Instant::now();
+        let now = clock::instant();
         let mut flights = Vec::with_capacity(sends.len());
         for run in sends {
             match self.flight(run, now) {
@@ -257,7 +258,7 @@ async fn sweep(house: Arc<House>) {
     loop {
         house.waits.notified().await;
         loop {
-            let (unwanted, is_any_left) = house.runs.sweep(Instant::now());
+            let (unwanted, is_any_left) = house.runs.sweep(clock::instant());
             for (host, call) in unwanted {
                 let Call::Run(flight) = call else { continue };
                 if house.ledger.begin(&flight) == Begin::Go {
@@ -267,7 +268,7 @@ async fn sweep(house: Arc<House>) {
             if !is_any_left {
                 break;
             }
-            sleep(SWEEP_EVERY).await;
+            clock::sleep(SWEEP_EVERY).await;
         }
     }
 }

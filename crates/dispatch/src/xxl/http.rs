@@ -13,6 +13,7 @@ use httparse::{EMPTY_HEADER, ParserConfig, Status};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::connect::Stream;
 use crate::http::answer::Rest;
 
@@ -66,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Io for S {}
 
 impl Link {
     pub(super) fn new(stream: Stream) -> Link {
-        Link { stream, buffer: Vec::new(), at: 0, used_at: Instant::now(), keep: None, was_used: false }
+        Link { stream, buffer: Vec::new(), at: 0, used_at: clock::instant(), keep: None, was_used: false }
     }
 
     /// When it has been idle for too long; nothing if it cannot be used again.
@@ -89,7 +90,7 @@ impl Link {
         self.write(request).await?;
         *is_written = true;
         let (status, body, rest) = self.read(limit).await.map_err(Trouble::Unanswered)?;
-        (self.was_used, self.used_at) = (true, Instant::now());
+        (self.was_used, self.used_at) = (true, clock::instant());
         Ok(Answer { status, body, rest })
     }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use punctual_node::ports::{Heard, Kill, Killed};
 use punctual_protocol::xxl::Question;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::house::House;
 use super::judge::{Said, printable};
 use super::ledger::{Ordered, Round};
+use crate::clock;
 
 /// Tells executors to end attempts; every one is answered.
 pub(super) fn kill(house: &Arc<House>, kills: Vec<Kill>) {
@@ -40,7 +41,7 @@ fn by_job(mut kills: Vec<Kill>) -> Vec<Vec<Kill>> {
 /// Carries out kills of one job at one executor, then lets go what waited for it.
 async fn carry_out(house: Arc<House>, mut round: Round) {
     loop {
-        let deadline = Instant::now() + house.options().question_timeout;
+        let deadline = clock::instant() + house.options().question_timeout;
         for flight in &round.begun {
             // One that is not answered in time may still arrive after the kill. Who waits for that waits for ever.
             let _ = timeout_at(deadline, house.ledger().ended(flight)).await;

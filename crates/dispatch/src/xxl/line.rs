@@ -12,7 +12,7 @@ use punctual_core::registry::Dialect;
 use punctual_node::ports::Address;
 use punctual_protocol::xxl::Question;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, timeout_at};
 
 use super::house::House;
 use super::http::{Answer, Link, Trouble};
@@ -20,6 +20,7 @@ use super::judge::{Said, judge};
 use super::ledger::{Begin, Flight};
 use super::place::{Place, RunPath};
 use super::request::{Letter, write_trigger};
+use crate::clock;
 use crate::connect::Unconnected;
 use crate::http::pool::{Bell, Host, Next, Pool, Wanted};
 use crate::room::Permit;
@@ -89,7 +90,7 @@ pub(super) async fn serve(house: Arc<House>, kind: Kind, host: Arc<Host<Call>>, 
     let bell = Bell::default();
     let mut line =
         Line { house, kind, host, bell, open: None, room: None, is_counted: true, letter: Paper::default() };
-    let mut alarm = pin!(sleep_until(Instant::now()));
+    let mut alarm = pin!(clock::sleep_until(clock::instant()));
     let mut call = Some(first);
     while let Some(current) = call {
         line.carry(current).await;
@@ -185,7 +186,7 @@ impl Line {
     async fn is_rung(&mut self, mut alarm: Pin<&mut Sleep>) -> bool {
         let idle_timeout = self.house.options().idle_timeout;
         let Some(open) = &mut self.open else { return false };
-        alarm.as_mut().reset(open.rests_until(idle_timeout).unwrap_or_else(Instant::now));
+        alarm.as_mut().reset(open.rests_until(idle_timeout).unwrap_or_else(clock::instant));
         tokio::select! {
             biased;
             () = self.bell.notified() => true,
@@ -197,7 +198,7 @@ impl Line {
     async fn run(&mut self, flight: &Arc<Flight>) {
         let started_at = self.house.now();
         if flight.run.job.definition.delivery == Delivery::AtMostOnce {
-            self.open = self.open.take().filter(|open| open.used_at().elapsed() < FRESH);
+            self.open = self.open.take().filter(|open| clock::since(open.used_at()) < FRESH);
         }
         let said = self.trigger(flight).await;
         self.house.settle(flight, started_at, said);
@@ -235,7 +236,7 @@ impl Line {
     }
 
     async fn ask(&mut self, ask: Ask) {
-        let now = Instant::now();
+        let now = clock::instant();
         if ask.answer.is_closed() || ask.deadline <= now {
             return;
         }
@@ -260,7 +261,7 @@ impl Line {
             let (label, wait) = (&self.host.label, patience.wait);
             let mut is_written = false;
             let exchange = link.exchange(&self.letter.request, patience.limit, &mut is_written);
-            let failure = match timeout_at(Instant::now() + wait, exchange).await {
+            let failure = match timeout_at(clock::instant() + wait, exchange).await {
                 Ok(Ok(answer)) => {
                     let is_useful = link.rests_until(self.house.options().idle_timeout).is_some();
                     self.open = is_useful.then_some(link);

@@ -1,5 +1,6 @@
 //! What the tests live in: agents on loopback that do as they are told, and the way to them with its reports.
 
+#![expect(clippy::disallowed_methods, reason = "agents live in real time")]
 #![allow(dead_code, reason = "every test file uses its part")]
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ impl Room {
         let mut coordinator = Coordinator::new(capacity, limit, limit, events);
         urls.iter().for_each(|url| coordinator.name_node(Url::parse(url).unwrap()));
         let handler = Arc::new(handler::plain("h".into(), |_| async { Ok(()) }));
-        Room { coordinator, now: Instant::now(), nodes: Vec::new(), handler, running: Vec::new() }
+        Room { coordinator, now: surroundings::instant(), nodes: Vec::new(), handler, running: Vec::new() }
     }
 
     fn take(&mut self, event: Event) -> Actions {

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::jobs::{APPS, WORKS, Work};
+use crate::clock;
 
 pub(super) struct Crew {
     stop: watch::Sender<bool>,
@@ -59,11 +60,11 @@ async fn act(work: &'static Work, context: Arc<Context>) -> Result<String, Failu
         context.log(line.as_str());
         context.progress(u8::try_from(100 * (number - 1) / pieces).unwrap_or(0), line.as_str());
         tokio::select! {
-            () = tokio::time::sleep(deed.takes / pieces) => {}
+            () = clock::sleep(deed.takes / pieces) => {}
             () = context.cancelled() => return Err(Failure::cancelled()),
         }
     }
-    tokio::time::sleep(deed.takes / pieces).await;
+    clock::sleep(deed.takes / pieces).await;
     deed.end.map_err(|said| {
         context.log(format!("\u{1b}[31merror\u{1b}[0m {said}"));
         Failure::new(said)

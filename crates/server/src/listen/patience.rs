@@ -9,7 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::Sleep;
+
+use crate::clock;
 
 /// So many bytes show whether this is HTTP/1 or HTTP/2. Until then nobody else watches the time.
 const FIRST_BYTES: usize = 24;
@@ -43,7 +45,7 @@ impl<S> Patient<S> {
         Patient {
             stream,
             seen: 0,
-            first_bytes: Box::pin(sleep(FIRST_BYTES_WITHIN)),
+            first_bytes: Box::pin(clock::sleep(FIRST_BYTES_WITHIN)),
             stuck: None,
             lingers: None,
         }
@@ -54,7 +56,7 @@ impl<S> Patient<S> {
             self.stuck = None;
             return written;
         }
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(READ_WITHIN)));
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(clock::sleep(READ_WITHIN)));
         match stuck.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(late("the answer is not read"))),
             Poll::Pending => Poll::Pending,
@@ -139,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.lingers.is_none() {
             match Pin::new(&mut self.stream).poll_shutdown(context) {
-                Poll::Ready(Ok(())) => self.lingers = Some(Box::pin(sleep(LINGERS_FOR))),
+                Poll::Ready(Ok(())) => self.lingers = Some(Box::pin(clock::sleep(LINGERS_FOR))),
                 other => return other,
             }
         }

@@ -17,6 +17,8 @@ use punctual_api::{Place, Standing};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// For how long a stranger is safe from strangers of other addresses. Where all of them are so young, newcomers wait.
 const SAFE_FOR: Duration = Duration::from_secs(1);
 
@@ -112,12 +114,12 @@ impl Places {
     pub(crate) async fn enter(self: &Arc<Places>, address: IpAddr) -> Arc<Entered> {
         loop {
             let freed = self.freed.notified();
-            match self.try_enter(address, Instant::now()) {
+            match self.try_enter(address, clock::instant()) {
                 Ok(entered) => return entered,
                 Err(until) => {
                     tokio::select! {
                         () = freed => {}
-                        () = tokio::time::sleep_until(until) => {}
+                        () = clock::sleep_until(until) => {}
                     }
                 }
             }
@@ -317,9 +319,9 @@ mod tests {
         let places = places(3, 3);
         let few = places.enter(ip(1)).await;
         let many = [places.enter(ip(2)).await, places.enter(ip(2)).await];
-        let begun = Instant::now();
+        let begun = clock::instant();
         let _newcomer = places.enter(ip(3)).await;
-        assert_eq!(begun.elapsed(), SAFE_FOR, "strangers have a moment to say who they are");
+        assert_eq!(clock::since(begun), SAFE_FOR, "strangers have a moment to say who they are");
         assert!(!is_told_to_leave(&few).await && is_told_to_leave(&many[0]).await);
     }
 

@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// Counts the requests of a connection.
 pub(super) struct Traffic {
     begun: Instant,
@@ -21,7 +23,7 @@ pub(super) struct Traffic {
 impl Traffic {
     pub(super) fn new() -> Arc<Traffic> {
         let (under_way, ended) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(Traffic { begun: Instant::now(), under_way, ended })
+        Arc::new(Traffic { begun: clock::instant(), under_way, ended })
     }
 
     /// A request, until its answer has gone out.
@@ -35,12 +37,12 @@ impl Traffic {
         loop {
             let since = match self.under_way.load(Ordering::Relaxed) {
                 0 => self.begun + Duration::from_millis(self.ended.load(Ordering::Relaxed)),
-                _ => Instant::now(),
+                _ => clock::instant(),
             };
-            if since.elapsed() >= span {
+            if clock::since(since) >= span {
                 return;
             }
-            tokio::time::sleep_until(since + span).await;
+            clock::sleep_until(since + span).await;
         }
     }
 }
@@ -57,7 +59,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let ended = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ended = u64::try_from(clock::since(self.0.begun).as_millis()).unwrap_or(u64::MAX);
         self.0.ended.store(ended, Ordering::Relaxed);
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
@@ -97,16 +99,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_from_the_end_of_its_last_request_on() {
-        let (traffic, begun) = (Traffic::new(), Instant::now());
+        let (traffic, begun) = (Traffic::new(), clock::instant());
         traffic.idle(SPAN).await;
-        assert_eq!(begun.elapsed(), SPAN, "one without any request too");
+        assert_eq!(clock::since(begun), SPAN, "one without any request too");
         let request = traffic.begin();
         let ends = async {
-            tokio::time::sleep(Duration::from_secs(500)).await;
+            clock::sleep(Duration::from_secs(500)).await;
             drop(request);
-            Instant::now()
+            clock::instant()
         };
         let ((), ended) = tokio::join!(traffic.idle(SPAN), ends);
-        assert_eq!(ended.elapsed(), SPAN);
+        assert_eq!(clock::since(ended), SPAN);
     }
 }

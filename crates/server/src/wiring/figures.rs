@@ -5,9 +5,9 @@ use std::time::Duration;
 use punctual_node::Node;
 use punctual_observe::Figures;
 use punctual_store::redis::Redis;
-use tokio::time::Instant;
 
 use crate::chores::skew;
+use crate::clock;
 use crate::footing::Footing;
 use crate::listen::Places;
 
@@ -48,7 +48,7 @@ const HELD_LONG: Duration = Duration::from_secs(5);
 pub(super) fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
     if !node.is_in() {
         let is_drained = node.nodes().iter().any(|one| one.is_self && one.is_drained);
-        return Err(footing.absence(is_drained, Instant::now()));
+        return Err(footing.absence(is_drained, clock::instant()));
     }
     if !node.is_ready() {
         return Err("the node has not yet read which executors are there".into());
@@ -57,6 +57,6 @@ pub(super) fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
         let seconds = held.as_secs();
         return Err(format!("the database's clock was set back: nothing fires for another {seconds} s"));
     }
-    let complaint = footing.complaint(Instant::now());
+    let complaint = footing.complaint(clock::instant());
     complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)
 }

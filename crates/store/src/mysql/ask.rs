@@ -10,6 +10,7 @@ use super::day::{self, Days, Need};
 use super::link::{Line, Lines, refusal};
 use super::trouble::Trouble;
 use crate::StoreClock;
+use crate::clock;
 
 /// How often a verb is asked before its trouble is told.
 const TRIES: u32 = 40;
@@ -94,7 +95,7 @@ impl Desk {
         let mut last = Trouble::OldDays;
         for tried in 0..TRIES {
             if tried > PATIENT_TRIES {
-                tokio::time::sleep(Duration::from_millis(u64::from(tried))).await;
+                clock::sleep(Duration::from_millis(u64::from(tried))).await;
             }
             let mut lent = self.lines.lend().await.map_err(refusal)?;
             let asked = self.ask_once(verb, &mut lent.line, is_careful).await;

@@ -10,11 +10,11 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts};
 use punctual_node::ports::StoreError;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 
 use super::read::{Record, Said};
 use super::text::Script;
 use super::trouble::Trouble;
+use crate::clock;
 use crate::idle::{Era, Idle, Stamp};
 use crate::progress::Progress;
 
@@ -182,10 +182,10 @@ impl Lines {
     pub(super) async fn lend(&self) -> Result<Lent<'_>, Trouble> {
         let permit = self.permits.acquire().await;
         let permit = permit.map_err(|_| StoreError::Away("the store is closed".into()))?;
-        let (mut line, stamp) = match self.idle.take(Instant::now()) {
+        let (mut line, stamp) = match self.idle.take(clock::instant()) {
             Some(idle) => idle,
             None => {
-                let stamp = self.idle.era().stamp(Instant::now());
+                let stamp = self.idle.era().stamp(clock::instant());
                 (Line::connect(&self.address).await.map_err(Trouble::before_anything)?, stamp)
             }
         };
@@ -195,7 +195,7 @@ impl Lines {
 
     /// Takes a connection back that has nothing left to say.
     pub(super) fn give_back(&self, lent: Lent<'_>) {
-        self.idle.put(lent.line, lent.stamp, Instant::now());
+        self.idle.put(lent.line, lent.stamp, clock::instant());
     }
 
     /// Gives up a connection, and with it all that were opened no later: where one is of no use, the others mostly are of

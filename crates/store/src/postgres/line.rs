@@ -11,7 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
@@ -20,6 +20,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::address::Address;
 use super::ask::{Ask, Flight, Landed};
 use super::trouble::Trouble;
+use crate::clock;
 use crate::idle::{Era, Idle, Stamp};
 use crate::progress::Progress;
 
@@ -96,12 +97,13 @@ impl Pool {
     }
 
     fn take_idle(&self) -> Option<(Session, Stamp)> {
-        std::iter::from_fn(|| self.idle.take(Instant::now())).find(|(session, _)| !session.client.is_closed())
+        std::iter::from_fn(|| self.idle.take(clock::instant()))
+            .find(|(session, _)| !session.client.is_closed())
     }
 
     /// The mark of a connection that is about to be opened.
     pub(super) fn stamp(&self) -> Stamp {
-        self.idle.era().stamp(Instant::now())
+        self.idle.era().stamp(clock::instant())
     }
 
     /// Waits until connections with this mark are no longer lent.
@@ -133,7 +135,7 @@ impl Line<'_> {
     /// Lends it to the next.
     pub(super) fn give_back(self) {
         let Line { session, stamp, pool, .. } = self;
-        pool.idle.put(session, stamp, Instant::now());
+        pool.idle.put(session, stamp, clock::instant());
     }
 
     /// Gives it up, and with it all connections that were opened no later.

@@ -14,12 +14,13 @@ use punctual_core::model::NodeId;
 use punctual_node::ports::{DOOR_KEEPER, Hint, NodeRow, Peers};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::timeout_at;
 use tokio_postgres::AsyncMessage;
 
 use super::Postgres;
 use super::ask::Ask;
 use super::trouble::Trouble;
+use crate::clock;
 use crate::hint;
 
 /// How long a listener waits before it listens again.
@@ -93,7 +94,7 @@ async fn listen(store: Arc<Postgres>, hark: Hark) {
     loop {
         // Meanwhile the next renewal finds what is there.
         let _ = store.hear(&hark).await;
-        sleep(AGAIN_AFTER).await;
+        clock::sleep(AGAIN_AFTER).await;
     }
 }
 
@@ -142,7 +143,7 @@ impl Postgres {
 /// The first, and whatever comes soon after it, each once.
 async fn gather(first: String, heard: &mut UnboundedReceiver<String>) -> BTreeSet<String> {
     let mut gathered = BTreeSet::from([first]);
-    let until = Instant::now() + GATHERED_FOR;
+    let until = clock::instant() + GATHERED_FOR;
     while let Ok(Some(text)) = timeout_at(until, heard.recv()).await {
         gathered.insert(text);
     }

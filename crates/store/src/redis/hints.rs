@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use super::Redis;
+use crate::clock;
 use crate::hint;
 
 /// How long a listener waits before it listens again.
@@ -129,6 +130,6 @@ async fn listen(redis: Arc<Redis>, address: String, heed: Heed) {
                 }
             }
         }
-        tokio::time::sleep(AGAIN_AFTER).await;
+        clock::sleep(AGAIN_AFTER).await;
     }
 }

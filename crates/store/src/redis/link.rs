@@ -9,6 +9,8 @@ use punctual_node::ports::StoreError;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::clock;
+
 /// How long an answer may take. Redis is asked on the way to the database, so nobody waits long for it.
 const WITHIN: Duration = Duration::from_millis(250);
 
@@ -43,7 +45,7 @@ impl Link {
 
     /// Asks, unless it rests; none if it did not answer.
     pub(super) async fn ask<T: FromRedisValue>(&self, pipe: &Pipeline) -> Option<T> {
-        if self.resting().is_some_and(|until| Instant::now() < until) {
+        if self.resting().is_some_and(|until| clock::instant() < until) {
             return None;
         }
         let answer = tokio::time::timeout(WITHIN, async {
@@ -60,7 +62,7 @@ impl Link {
                 Some(answer)
             }
             Err(_) => {
-                *self.resting() = Some(Instant::now() + REST);
+                *self.resting() = Some(clock::instant() + REST);
                 None
             }
         }

@@ -56,6 +56,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const TERM: Duration = Duration::from_secs(4);
 
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_believed_for_one_term_and_told_once() {
-        let (start, mut refusals) = (Instant::now(), Refusals::default());
+        let (start, mut refusals) = (clock::instant(), Refusals::default());
         let mut after = |seconds| refusals.weigh(refused(3), TERM, start + Duration::from_secs(seconds));
         for second in 0..4 {
             assert_eq!(after(second), Weighed::default());
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn whatever_is_won_or_not_asked_for_in_between_begins_anew() {
-        let (start, mut refusals) = (Instant::now(), Refusals::default());
+        let (start, mut refusals) = (clock::instant(), Refusals::default());
         let at = |seconds| start + Duration::from_secs(seconds);
         refusals.weigh(refused(3), TERM, at(0));
         assert_eq!(refusals.weigh(vec![(ShardId(3), true)], TERM, at(2)).won, [ShardId(3)]);

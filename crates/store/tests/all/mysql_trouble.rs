@@ -1,6 +1,8 @@
 //! A server that kills connections, does not answer, or takes no writes: the store says whether it may have been done, and goes
 //! on.
 
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
 use std::time::Duration;
 
 use mysql_async::Conn;

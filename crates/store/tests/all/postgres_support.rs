@@ -1,6 +1,8 @@
 //! Databases for tests: each test has one of its own, copied from a template that is migrated. To copy takes longer than most
 //! tests, so one that leaves the schema as it is hands its database on, emptied.
 
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

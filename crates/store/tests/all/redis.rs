@@ -1,5 +1,7 @@
 //! Redis beside a store: claims that are seen, leases that are asked for, hints that travel, and going on without it.
 
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

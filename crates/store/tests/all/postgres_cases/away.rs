@@ -1,6 +1,8 @@
 //! A server that goes away, does not answer, or takes no writes any more: the verb says whether it may have been done, and the
 //! store goes on by itself.
 
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! Databases that are refused, each with a sentence that says what to do.
 
+#![expect(clippy::disallowed_methods, reason = "real servers live in real time")]
+
 use std::time::Duration;
 
 use punctual_node::ports::StoreError;
