@@ -3,6 +3,7 @@
 
 mod clock;
 mod code;
+mod dialect;
 mod hint;
 mod idle;
 pub mod memory;
@@ -17,6 +18,8 @@ mod rules;
 mod sql;
 pub mod sqlite;
 mod together;
+mod totals;
+mod verbs;
 
 use std::sync::Arc;
 

@@ -7,12 +7,10 @@
 
 mod accept;
 mod acquire;
-mod apps;
 mod ask;
 mod browse;
 mod change;
 mod day;
-mod door;
 mod explain;
 mod flush;
 mod gate;
@@ -20,7 +18,6 @@ mod gather;
 mod leases;
 mod link;
 mod load;
-mod logs;
 mod migrate;
 mod open_runs;
 mod plan;
@@ -28,6 +25,7 @@ mod read;
 mod run_list;
 mod run_row;
 mod server;
+mod session;
 mod settle;
 mod text;
 mod thin;
@@ -36,20 +34,16 @@ mod upkeep;
 mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
-};
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
-    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
+    Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep, Lease, Loaded, OpenRuns, Page, Plan,
+    Planned, Pruned, Renewal, Renewed, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest,
+    Split, Store, StoreError, Thinned, Unpark,
 };
 
 use self::ask::{Desk, Verb};
@@ -59,6 +53,7 @@ use self::trouble::Trouble;
 use crate::idle::Era;
 use crate::sql::{Detour, Inspection, Migrated, Options};
 use crate::together::{Answer, Together, Writer};
+use crate::totals;
 
 pub use self::explain::Look;
 
@@ -379,16 +374,7 @@ impl Browse for MySql {
         if filter.is_plain() {
             return self.read(&browse::JobTotals(filter)).await;
         }
-        let (mut all, mut enabled, mut after) = (0, 0, None);
-        loop {
-            let page = self.job_list(filter, after, 1_000).await?;
-            all += page.items.len() as u64;
-            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
-            after = page.next;
-            if after.is_none() {
-                return Ok((all, enabled));
-            }
-        }
+        totals::by_page(self, filter).await
     }
 
     async fn job_soonest(
@@ -442,96 +428,5 @@ impl Browse for MySql {
 
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
         self.read(&browse::Storage).await
-    }
-}
-
-#[async_trait]
-impl Door for MySql {
-    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        self.read(&door::Tokens).await
-    }
-
-    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
-        let kept = self.engine.ask(&door::AddToken { token: &token, is_first: false }).await?;
-        kept.ok_or_else(|| StoreError::Unknown("the token was not kept".into()))
-    }
-
-    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
-        Ok(self.engine.ask(&door::AddToken { token: &token, is_first: true }).await?.is_some())
-    }
-
-    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
-        self.engine.ask(&door::RevokeToken { id, remain }).await
-    }
-
-    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
-        self.engine.ask(&door::PeerSecret(drawn)).await
-    }
-
-    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
-        self.engine.ask(&door::Begin { key: &key, digest, now }).await
-    }
-
-    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
-        self.engine.ask(&door::Answer { key: &key, answer: answer.as_ref() }).await
-    }
-
-    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
-        while self.engine.ask(&door::ForgetRequests(before)).await? {}
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Apps for MySql {
-    async fn registered(&self) -> Result<Registered, StoreError> {
-        self.engine.ask(&apps::AllApps).await
-    }
-
-    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
-        self.engine.ask(&apps::BeatAll(&beats)).await
-    }
-
-    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
-        self.engine.ask(&apps::Leave { app, address }).await
-    }
-
-    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
-        self.engine.ask(&apps::Bury(dead)).await
-    }
-
-    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
-        self.engine.ask(&apps::PutApp { app: &app, expected }).await
-    }
-
-    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
-        self.engine.ask(&apps::OneApp(name)).await
-    }
-
-    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
-        self.engine.ask(&apps::PauseApp { name, paused: paused.as_ref() }).await
-    }
-
-    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
-        self.engine.ask(&apps::RemoveApp(name)).await
-    }
-}
-
-#[async_trait]
-impl Logs for MySql {
-    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
-        self.read(&logs::Log { run, attempt }).await
-    }
-
-    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
-        self.engine.ask(&logs::KeepLog { run, attempt, log: &log }).await
-    }
-
-    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
-        self.engine.ask(&logs::NoteKill { run, note: &note }).await
-    }
-
-    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
-        self.read(&logs::Kills(run)).await
     }
 }

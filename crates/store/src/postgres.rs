@@ -7,13 +7,11 @@
 
 mod accept;
 mod address;
-mod apps;
 mod ask;
 mod browse;
 mod change;
 mod code;
 mod day;
-mod door;
 mod flush;
 mod gate;
 mod gather;
@@ -23,12 +21,12 @@ mod lease;
 mod line;
 mod listen;
 mod load;
-mod logs;
 mod migrate;
 mod plan;
 mod ports;
 mod prune;
 mod run_row;
+mod session;
 mod settle;
 mod split;
 mod text;
@@ -39,6 +37,7 @@ mod view;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use punctual_node::ports::StoreError;
 
 pub use self::listen::{Hark, PostgresPeers};
@@ -141,6 +140,61 @@ impl Postgres {
     /// The told clock in milliseconds; none where the database's own decides.
     fn told_now(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock().as_millis())
+    }
+
+    /// Tries a verb of the engine until it has an answer.
+    async fn engine<'s, T: Send>(
+        &'s self,
+        attempt: impl for<'l> Fn(&'l Line<'s>) -> BoxFuture<'l, Result<T, Trouble>> + Send + Sync,
+    ) -> Result<T, StoreError> {
+        let mut tries = 0;
+        loop {
+            let line = self.engine.line().await.map_err(Trouble::told_undone)?;
+            let answer = attempt(&line).await;
+            if let Some(answer) = self.judge(line, answer, &mut tries).await {
+                return answer;
+            }
+        }
+    }
+
+    /// Asks a person's question of the primary, and of the copy while the primary is away.
+    async fn people<'s, T: Send>(
+        &'s self,
+        attempt: impl for<'l> Fn(&'l Line<'s>) -> BoxFuture<'l, Result<T, Trouble>> + Send + Sync,
+    ) -> Result<T, StoreError> {
+        if let Some(replica) = self.replica.as_ref().filter(|_| self.detour.is_next()) {
+            return self.read_from(replica, &attempt).await.unwrap_or_else(|away| Err(away.told()));
+        }
+        match (self.read_from(&self.readers, &attempt).await, &self.replica) {
+            (Ok(answer), _) => {
+                self.detour.end();
+                answer
+            }
+            (Err(trouble), Some(replica)) if trouble.is_away() => {
+                self.detour.begin();
+                self.read_from(replica, &attempt).await.unwrap_or_else(|away| Err(away.told()))
+            }
+            (Err(trouble), _) => Err(trouble.told()),
+        }
+    }
+
+    /// Tries to read from one server. The outer error says that the server is away, or cannot be connected to.
+    async fn read_from<'s, T: Send>(
+        &'s self,
+        pool: &'s Pool,
+        attempt: &(impl for<'l> Fn(&'l Line<'s>) -> BoxFuture<'l, Result<T, Trouble>> + Send + Sync),
+    ) -> Result<Result<T, StoreError>, Trouble> {
+        let mut tries = 0;
+        loop {
+            let line = pool.line().await?;
+            let answer = match attempt(&line).await {
+                Err(trouble) if trouble.is_away() => return Err(trouble),
+                answer => self.judge(line, answer, &mut tries).await,
+            };
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
     }
 
     /// What follows from the outcome of a try: an answer, or another try.

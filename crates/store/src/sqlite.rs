@@ -6,13 +6,11 @@
 
 mod accept;
 mod alarm;
-mod apps;
 mod births;
 mod browse;
 mod change;
 mod code;
 mod day;
-mod door;
 mod file;
 mod floor;
 mod flush;
@@ -22,13 +20,13 @@ mod known;
 mod layer;
 mod lease;
 mod load;
-mod logs;
 mod overrides;
 mod pen;
 mod plan;
 mod prune;
 mod reader;
 mod run_row;
+mod session;
 mod settle;
 mod split;
 mod stretch;
@@ -44,21 +42,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
-};
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep,
-    KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
-    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
+    Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep, Lease, Loaded, OpenRuns, Page, Plan, Planned,
+    Pruned, Renewal, Renewed, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest, Split, Store,
+    StoreError, Thinned, Unpark,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
 use self::alarm::{Alarm, Watched};
-use self::door::FORGET_MAX;
 use self::file::{Lock, open_writer};
 use self::keeper::{Keeper, Side};
 use self::reader::Readers;
@@ -67,7 +61,7 @@ use self::sweep::Sweeper;
 use self::tail::SharedCloses;
 use self::trouble::{Trouble, told};
 use self::writer::{Requests, Size, Writer};
-use crate::StoreClock;
+use crate::{StoreClock, totals};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -101,9 +95,6 @@ impl Default for Limits {
         Limits { pages: None, tail: 262_144 }
     }
 }
-
-/// How many bytes of text count as a row of a round.
-const ROW_TEXT: usize = 256;
 
 /// A store in one file.
 pub struct Sqlite {
@@ -408,16 +399,7 @@ impl Browse for Sqlite {
             let filter = filter.clone();
             return self.readers().read(move |reader| reader.job_totals(&filter)).await;
         }
-        let (mut all, mut enabled, mut after) = (0, 0, None);
-        loop {
-            let page = self.job_list(filter, after, 1_000).await?;
-            all += page.items.len() as u64;
-            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
-            after = page.next;
-            if after.is_none() {
-                return Ok((all, enabled));
-            }
-        }
+        totals::by_page(self, filter).await
     }
 
     async fn job_soonest(
@@ -472,106 +454,6 @@ impl Browse for Sqlite {
 
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
         self.readers().read(|reader| reader.storage()).await
-    }
-}
-
-/// Through the writer, `tokens` too: who may come in does not wait until the readers have found what others look for.
-#[async_trait]
-impl Door for Sqlite {
-    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
-        self.ask(1, move |keeper| keeper.peer_secret(&drawn)).await
-    }
-
-    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        self.look(Keeper::tokens).await
-    }
-
-    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
-        self.ask(1, move |keeper| keeper.add_token(&token)).await
-    }
-
-    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
-        self.ask(1, move |keeper| keeper.add_first_token(&token)).await
-    }
-
-    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
-        let remain = remain.cloned();
-        self.ask(1, move |keeper| keeper.revoke_token(id, remain.as_ref())).await
-    }
-
-    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
-        self.ask(1, move |keeper| keeper.begin(&key, &digest, now)).await
-    }
-
-    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
-        self.ask(1, move |keeper| keeper.answer(&key, answer.as_ref())).await
-    }
-
-    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
-        // Round by round, each with what others ask meanwhile.
-        while self.ask(FORGET_MAX, move |keeper| keeper.forget_requests(before)).await? == FORGET_MAX {}
-        Ok(())
-    }
-}
-
-/// Through the writer, `registered` too: who is sent to does not wait until the readers have found what others look for.
-#[async_trait]
-impl Apps for Sqlite {
-    async fn registered(&self) -> Result<Registered, StoreError> {
-        self.look(Keeper::registered).await
-    }
-
-    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
-        self.ask(beats.len(), move |keeper| keeper.beat(&beats)).await
-    }
-
-    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
-        let (app, address) = (app.to_owned(), address.to_owned());
-        self.ask(1, move |keeper| keeper.leave(&app, &address)).await
-    }
-
-    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
-        self.ask(1, move |keeper| keeper.bury(dead)).await
-    }
-
-    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
-        self.ask(1, move |keeper| keeper.put_app(&app, expected)).await
-    }
-
-    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
-        let name = name.to_owned();
-        self.look(move |keeper| keeper.app(&name)).await
-    }
-
-    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
-        let name = name.to_owned();
-        self.ask(1, move |keeper| keeper.pause_app(&name, paused.as_ref())).await
-    }
-
-    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
-        let name = name.to_owned();
-        self.ask(1, move |keeper| keeper.remove_app(&name)).await
-    }
-}
-
-#[async_trait]
-impl Logs for Sqlite {
-    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
-        self.readers().read(move |reader| reader.log(run, attempt)).await
-    }
-
-    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
-        // A long text takes as much of a round as many short rows.
-        let rows = 1 + log.text.len() / ROW_TEXT;
-        self.ask(rows, move |keeper| keeper.keep_log(run, attempt, &log)).await
-    }
-
-    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
-        self.ask(1, move |keeper| keeper.note_kill(run, &note)).await
-    }
-
-    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
-        self.readers().read(move |reader| reader.kills(run)).await
     }
 }
 

@@ -32,7 +32,7 @@ const LISTED: &[(&str, usize)] = &[
     ("Kind", 6),
     ("Limits", 4),
     ("Line", 5),
-    ("Log", 5),
+    ("Log", 4),
     ("Moment", 4),
     ("Next", 4),
     ("Open", 4),

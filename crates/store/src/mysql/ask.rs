@@ -1,5 +1,6 @@
 //! How a verb is asked: on a lent connection, within a deadline, and again where nothing was written yet.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -121,11 +122,14 @@ impl Desk {
                 Err(trouble) => trouble,
             };
             is_careful |= matches!(trouble, Trouble::Twin(_));
-            let is_old = matches!(trouble, Trouble::OldDays);
             let again = async {
                 lent.line.say("rollback").await?;
-                if is_old {
-                    self.learn(Days::read(&mut lent.line).await?);
+                match &trouble {
+                    Trouble::OldDays => self.learn(Days::read(&mut lent.line).await?),
+                    Trouble::Lacks(need) => {
+                        self.learn(day::make(&mut lent.line, &BTreeSet::from([*need])).await?);
+                    }
+                    _ => {}
                 }
                 Ok::<(), Trouble>(())
             };

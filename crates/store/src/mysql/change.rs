@@ -6,13 +6,13 @@ use punctual_core::cluster::home;
 use punctual_core::model::{ChangeId, Definition, JobId, JobState, NewRun};
 use punctual_node::ports::{Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
-use super::apps::ensure_app;
 use super::ask::{Moment, Verb};
 use super::day::{Days, Need, Table};
 use super::gather::Settings;
 use super::link::Line;
 use super::plan::{due_at, push_changes};
 use super::read::{Record, Said};
+use super::session;
 use super::text::{Maybe, PairSum, Quoted, Script, Sum, maybe_ms, ms};
 use super::trouble::Trouble;
 use crate::code::{DELETED, state_code, when_code};
@@ -20,6 +20,7 @@ use crate::row::definition_to_text;
 use crate::rules;
 use crate::rules::change::JobBefore;
 use crate::rules::circle;
+use crate::verbs::apps::ensure_app;
 
 /// A change of a job.
 pub(super) struct ChangeJob<'a> {
@@ -92,7 +93,9 @@ impl Verb for ChangeJob<'_> {
         self.write_clock(&mut script, job, version);
         self.write_bonds(&mut script, job);
         if let Some(definition) = change.definition.as_ref().filter(|_| !self.is_deleted()) {
-            ensure_app(&mut script, &definition.app);
+            for text in session::texts(&ensure_app(&definition.app)) {
+                script.push(text);
+            }
         }
         gathered.write(&mut script, at, line.slot());
         let number = push_changes(&mut script, gathered.unit.writes.changes.iter().copied());

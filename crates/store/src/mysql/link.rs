@@ -262,7 +262,7 @@ pub(super) fn refusal(trouble: Trouble) -> StoreError {
         Trouble::Refused(error) | Trouble::Broken(error) => error,
         Trouble::ReadOnly(said) => StoreError::Away(said),
         Trouble::Crossed(said) | Trouble::Twin(said) => StoreError::Unknown(said),
-        Trouble::OldDays => StoreError::Unknown("a table is missing".into()),
+        Trouble::OldDays | Trouble::Lacks(_) => StoreError::Unknown("a table is missing".into()),
     }
 }
 

@@ -7,6 +7,7 @@ use punctual_node::ports::StoreError;
 
 use super::trouble::Trouble;
 use crate::rows::{Cells, corrupt};
+use crate::verbs::session::{self, Cell};
 
 /// What the server said to one statement.
 #[derive(Debug, Default)]
@@ -34,6 +35,13 @@ pub(super) struct Record(Vec<Value>);
 impl From<Row> for Record {
     fn from(row: Row) -> Record {
         Record(row.unwrap())
+    }
+}
+
+impl From<Record> for session::Record {
+    fn from(row: Record) -> session::Record {
+        let cell = |value| if let Value::Bytes(bytes) = value { Cell::Bytes(bytes) } else { Cell::Null };
+        session::Record(row.0.into_iter().map(cell).collect())
     }
 }
 

@@ -4,6 +4,8 @@ use mysql_async::{DriverError, Error, ServerError};
 use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
 
+use super::day::Need;
+
 /// Why a verb has no answer yet.
 #[derive(Debug)]
 pub(super) enum Trouble {
@@ -15,6 +17,8 @@ pub(super) enum Trouble {
     Twin(Text),
     /// What is known of the days is not so any more: it is read anew, and the verb is asked again.
     OldDays,
+    /// This table has to be made first.
+    Lacks(Need),
     /// The server takes no writes, as after a switch-over. Nothing was written; another connection may lead to the primary.
     ReadOnly(Text),
     /// The connection is of no use any more, and whether anything was written is not known.

@@ -49,19 +49,25 @@ values!(
 pub(super) struct Ask {
     pub(super) sql: Cow<'static, str>,
     pub(super) values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+    /// Whether the text will be asked again and again.
+    is_lasting: bool,
 }
 
 impl Ask {
     pub(super) fn new(sql: impl Into<Cow<'static, str>>) -> Ask {
-        Ask { sql: sql.into(), values: Vec::new() }
+        let sql = sql.into();
+        let is_lasting = matches!(sql, Cow::Borrowed(_));
+        Ask { sql, values: Vec::new(), is_lasting }
     }
 
-    /// The text, if it is part of the program.
-    pub(super) fn fixed_text(&self) -> Option<&'static str> {
-        match self.sql {
-            Cow::Borrowed(text) => Some(text),
-            Cow::Owned(_) => None,
-        }
+    /// A question whose text is put together, and always in the same way.
+    pub(super) fn lasting(sql: String) -> Ask {
+        Ask { sql: sql.into(), values: Vec::new(), is_lasting: true }
+    }
+
+    /// The text, if it may be prepared.
+    pub(super) fn lasting_text(&self) -> Option<&str> {
+        self.is_lasting.then_some(&*self.sql)
     }
 
     pub(super) fn types(&self) -> Vec<Type> {

@@ -6,16 +6,17 @@ use punctual_core::model::{ChangeId, Definition, JobId, JobState};
 use punctual_node::ports::{Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
 use super::Postgres;
-use super::apps::ensure_apps;
 use super::ask::{Ask, Columns, Flight, text_code};
 use super::code::{state_code, when_code};
 use super::gather::Wanted;
 use super::line::Line;
+use super::session;
 use super::trouble::{Trouble, corrupt};
 use crate::row::{definition_from_text, definition_to_text};
 use crate::rules;
 use crate::rules::change::JobBefore;
 use crate::rules::circle;
+use crate::verbs::apps::ensure_app;
 
 /// A job as it is before a change.
 struct Before {
@@ -237,5 +238,5 @@ fn link(flight: &mut Flight, id: JobId, state: &JobState, definition: &Definitio
             .with(ends),
         );
     }
-    flight.add(ensure_apps(vec![text_code(&definition.app)]));
+    flight.add(session::ask(&ensure_app(&definition.app)));
 }

@@ -48,7 +48,7 @@ struct Session {
     client: Client,
     driver: AbortHandle,
     /// What is prepared on it, by its text.
-    statements: Mutex<FxHashMap<&'static str, Statement>>,
+    statements: Mutex<FxHashMap<String, Statement>>,
     /// What the verb of the moment has sent.
     progress: Mutex<Progress>,
 }
@@ -205,10 +205,10 @@ impl Line<'_> {
         if !self.pool.is_prepared {
             return Ok(());
         }
-        let mut new: FxHashMap<&'static str, Vec<Type>> = FxHashMap::default();
+        let mut new: FxHashMap<&str, Vec<Type>> = FxHashMap::default();
         {
             let known = self.session.statements();
-            for (ask, text) in asks.iter().filter_map(|ask| Some((ask, ask.fixed_text()?))) {
+            for (ask, text) in asks.iter().filter_map(|ask| Some((ask, ask.lasting_text()?))) {
                 if known.len() + new.len() < STATEMENTS_MAX && !known.contains_key(text) {
                     new.entry(text).or_insert_with(|| ask.types());
                 }
@@ -218,10 +218,9 @@ impl Line<'_> {
             return Ok(());
         }
         let client = &self.session.client;
-        let prepared =
-            try_join_all(new.into_iter().map(async |(text, types)| {
-                Ok::<_, Trouble>((text, client.prepare_typed(text, &types).await?))
-            }));
+        let prepared = try_join_all(new.into_iter().map(async |(text, types)| {
+            Ok::<_, Trouble>((text.to_owned(), client.prepare_typed(text, &types).await?))
+        }));
         let prepared = prepared.await?;
         self.session.statements().extend(prepared);
         Ok(())
@@ -229,7 +228,7 @@ impl Line<'_> {
 
     async fn query(&self, ask: &Ask) -> Result<Vec<Row>, Trouble> {
         self.session.progress().note(&ask.sql);
-        let statement = ask.fixed_text().and_then(|text| self.session.statements().get(text).cloned());
+        let statement = ask.lasting_text().and_then(|text| self.session.statements().get(text).cloned());
         let values = ask.values.iter().map(|(value, _)| &**value as &(dyn ToSql + Sync));
         let client = &self.session.client;
         Ok(match statement {
@@ -243,7 +242,7 @@ impl Line<'_> {
 }
 
 impl Session {
-    fn statements(&self) -> MutexGuard<'_, FxHashMap<&'static str, Statement>> {
+    fn statements(&self) -> MutexGuard<'_, FxHashMap<String, Statement>> {
         self.statements.lock().expect("nobody panics with it")
     }
 

@@ -1,107 +1,52 @@
 //! The ports, each verb as a try that is repeated when others were faster, or asked of the copy when the primary is away.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text,
-};
+use punctual_core::model::{ChangeId, JobId, LogId, NewRun, NodeId, RunId, Settlement, ShardId, Text};
 use punctual_core::wheel::Mark;
 use punctual_node::ports::{
-    Accepted, Acquired, Adopted, AppRow, Apps, Arrival, ArrivalKind, Beat, Begun, Browse, Bucket, Change,
-    Changed, ClockRow, Counts, Digest, Door, Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView,
-    Keep, KeptAnswer, KeptLog, KillNote, Lease, Loaded, Logs, OpenRuns, Page, Paused, Plan, Planned, Pruned,
-    Registered, Remain, Renewal, Renewed, RequestKey, Revision, RunFilter, RunRow, RunView, SentRow, Settled,
-    Soonest, Split, Store, StoreError, Thinned, TokenRow, Unpark,
+    Accepted, Acquired, Adopted, Arrival, ArrivalKind, Browse, Bucket, Change, Changed, ClockRow, Counts,
+    Enqueued, Gate, Gated, JobFilter, JobName, JobRow, JobView, Keep, Lease, Loaded, OpenRuns, Page, Plan,
+    Planned, Pruned, Renewal, Renewed, Revision, RunFilter, RunRow, RunView, SentRow, Settled, Soonest,
+    Split, Store, StoreError, Thinned, Unpark,
 };
 
 use super::Postgres;
 use super::run_row::{OUTLINE, WHOLE};
-use super::trouble::Trouble;
 use crate::together::{Answer, Writer};
-
-/// Tries a verb of the engine until it has an answer.
-macro_rules! engine {
-    ($store:ident, |$line:ident| $try:expr) => {{
-        let mut tries = 0;
-        loop {
-            let $line = $store.engine.line().await.map_err(Trouble::told_undone)?;
-            let answer = $try.await;
-            if let Some(answer) = $store.judge($line, answer, &mut tries).await {
-                break answer;
-            }
-        }
-    }};
-}
-
-/// Asks a person's question of the primary, and of the copy if the primary is away.
-macro_rules! people {
-    ($store:ident, |$line:ident| $read:expr) => {{
-        let mut tries = 0;
-        let mut pool = match &$store.replica {
-            Some(replica) if $store.detour.is_next() => replica,
-            _ => &$store.readers,
-        };
-        loop {
-            let answer = match pool.line().await {
-                Err(trouble) => Err(trouble),
-                Ok($line) => {
-                    let answer = $read.await;
-                    if answer.as_ref().is_err_and(Trouble::is_away) {
-                        answer
-                    } else if let Some(answer) = $store.judge($line, answer, &mut tries).await {
-                        if std::ptr::eq(pool, &$store.readers) {
-                            $store.detour.end();
-                        }
-                        break answer;
-                    } else {
-                        continue;
-                    }
-                }
-            };
-            match (answer, &$store.replica) {
-                (Err(trouble), Some(replica)) if trouble.is_away() && std::ptr::eq(pool, &$store.readers) => {
-                    $store.detour.begin();
-                    pool = replica;
-                }
-                (answer, _) => break answer.map_err(Trouble::told),
-            }
-        }
-    }};
-}
+use crate::totals;
 
 #[async_trait]
 impl Writer for Postgres {
     async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
-        engine!(self, |line| self.try_accept(&line, runs, left))
+        self.engine(|line| Box::pin(self.try_accept(line, runs, left))).await
     }
 }
 
 #[async_trait]
 impl Store for Postgres {
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError> {
-        engine!(self, |line| self.try_renew(&line, &renewal))
+        self.engine(|line| Box::pin(self.try_renew(line, &renewal))).await
     }
 
     async fn acquire(&self, node: NodeId, shards: Vec<ShardId>) -> Result<Vec<Acquired>, StoreError> {
-        engine!(self, |line| self.try_acquire(&line, node, &shards))
+        self.engine(|line| Box::pin(self.try_acquire(line, node, &shards))).await
     }
 
     async fn release(&self, node: NodeId, leases: Vec<Lease>, mark: Timestamp) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_release(&line, node, &leases, mark))
+        self.engine(|line| Box::pin(self.try_release(line, node, &leases, mark))).await
     }
 
     async fn due(&self, leases: &[Lease], until: Timestamp, max: usize) -> Result<Vec<ClockRow>, StoreError> {
-        engine!(self, |line| self.try_due(&line, leases, until, max))
+        self.engine(|line| Box::pin(self.try_due(line, leases, until, max))).await
     }
 
     async fn jobs(&self, ids: &[JobId]) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, StoreError> {
-        engine!(self, |line| self.try_jobs(&line, ids))
+        self.engine(|line| Box::pin(self.try_jobs(line, ids))).await
     }
 
     async fn plan(&self, plans: Vec<Plan>) -> Result<Vec<Planned>, StoreError> {
-        engine!(self, |line| self.try_plan(&line, &plans))
+        self.engine(|line| Box::pin(self.try_plan(line, &plans))).await
     }
 
     async fn load(
@@ -111,51 +56,51 @@ impl Store for Postgres {
         until: Timestamp,
         max: usize,
     ) -> Result<Loaded, StoreError> {
-        engine!(self, |line| self.try_load(&line, leases, from, until, max))
+        self.engine(|line| Box::pin(self.try_load(line, leases, from, until, max))).await
     }
 
     async fn adopt(&self, leases: &[Lease]) -> Result<Adopted, StoreError> {
-        engine!(self, |line| self.try_adopt(&line, leases))
+        self.engine(|line| Box::pin(self.try_adopt(line, leases))).await
     }
 
     async fn unpark(&self, unpark: &Unpark) -> Result<Vec<(JobId, RunId)>, StoreError> {
-        engine!(self, |line| self.try_unpark(&line, unpark))
+        self.engine(|line| Box::pin(self.try_unpark(line, unpark))).await
     }
 
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        engine!(self, |line| self.try_fetch(&line, runs, WHOLE))
+        self.engine(|line| Box::pin(self.try_fetch(line, runs, WHOLE))).await
     }
 
     async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        engine!(self, |line| self.try_fetch(&line, runs, OUTLINE))
+        self.engine(|line| Box::pin(self.try_fetch(line, runs, OUTLINE))).await
     }
 
     async fn gate(&self, gates: Vec<Gate>) -> Result<Vec<Gated>, StoreError> {
-        engine!(self, |line| self.try_gate(&line, &gates))
+        self.engine(|line| Box::pin(self.try_gate(line, &gates))).await
     }
 
     async fn split(&self, splits: Vec<Split>) -> Result<Vec<Gated>, StoreError> {
-        engine!(self, |line| self.try_split(&line, &splits))
+        self.engine(|line| Box::pin(self.try_split(line, &splits))).await
     }
 
     async fn sent(&self, logs: &[LogId]) -> Result<Vec<SentRow>, StoreError> {
-        engine!(self, |line| self.try_sent(&line, logs))
+        self.engine(|line| Box::pin(self.try_sent(line, logs))).await
     }
 
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError> {
-        engine!(self, |line| self.try_open_parts(&line, run))
+        self.engine(|line| Box::pin(self.try_open_parts(line, run))).await
     }
 
     async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError> {
-        engine!(self, |line| self.try_open_runs(&line, job, after, max))
+        self.engine(|line| Box::pin(self.try_open_runs(line, job, after, max))).await
     }
 
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        engine!(self, |line| self.try_settle(&line, &settlements))
+        self.engine(|line| Box::pin(self.try_settle(line, &settlements))).await
     }
 
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError> {
-        engine!(self, |line| self.try_allot(&line, day, count))
+        self.engine(|line| Box::pin(self.try_allot(line, day, count))).await
     }
 
     async fn accept(
@@ -167,35 +112,35 @@ impl Store for Postgres {
     }
 
     async fn arrivals(&self, leases: &[Lease], max: usize) -> Result<Vec<Arrival>, StoreError> {
-        engine!(self, |line| self.try_arrivals(&line, leases, max))
+        self.engine(|line| Box::pin(self.try_arrivals(line, leases, max))).await
     }
 
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_consume(&line, arrivals))
+        self.engine(|line| Box::pin(self.try_consume(line, arrivals))).await
     }
 
     async fn enqueued(&self, max: usize) -> Result<Vec<Enqueued>, StoreError> {
-        engine!(self, |line| self.try_enqueued(&line, max))
+        self.engine(|line| Box::pin(self.try_enqueued(line, max))).await
     }
 
     async fn refuse(&self, refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_refuse(&line, &refused))
+        self.engine(|line| Box::pin(self.try_refuse(line, &refused))).await
     }
 
     async fn change(&self, change: Change) -> Result<Changed, StoreError> {
-        engine!(self, |line| self.try_change(&line, &change))
+        self.engine(|line| Box::pin(self.try_change(line, &change))).await
     }
 
     async fn is_in_force(&self, change: ChangeId) -> Result<bool, StoreError> {
-        engine!(self, |line| self.try_is_in_force(&line, change))
+        self.engine(|line| Box::pin(self.try_is_in_force(line, change))).await
     }
 
     async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError> {
-        engine!(self, |line| self.try_prune(&line, keep))
+        self.engine(|line| Box::pin(self.try_prune(line, keep))).await
     }
 
     async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError> {
-        engine!(self, |line| self.try_thin(&line, keep, day, from, max))
+        self.engine(|line| Box::pin(self.try_thin(line, keep, day, from, max))).await
     }
 }
 
@@ -210,11 +155,11 @@ impl Browse for Postgres {
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        people!(self, |line| self.read_job(&line, id))
+        self.people(|line| Box::pin(self.read_job(line, id))).await
     }
 
     async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
-        people!(self, |line| self.read_job_named(&line, app, name))
+        self.people(|line| Box::pin(self.read_job_named(line, app, name))).await
     }
 
     async fn job_list(
@@ -223,7 +168,7 @@ impl Browse for Postgres {
         after: Option<JobId>,
         limit: usize,
     ) -> Result<Page<JobView, JobId>, StoreError> {
-        people!(self, |line| self.read_job_list(&line, filter, after, limit))
+        self.people(|line| Box::pin(self.read_job_list(line, filter, after, limit))).await
     }
 
     async fn job_soonest(
@@ -232,31 +177,31 @@ impl Browse for Postgres {
         after: Option<Soonest>,
         limit: usize,
     ) -> Result<Page<JobView, Soonest>, StoreError> {
-        people!(self, |line| self.read_job_soonest(&line, filter, after, limit))
+        self.people(|line| Box::pin(self.read_job_soonest(line, filter, after, limit))).await
     }
 
     async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
-        people!(self, |line| self.read_job_names(&line, ids))
+        self.people(|line| Box::pin(self.read_job_names(line, ids))).await
     }
 
     async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
-        people!(self, |line| self.read_revisions(&line, job, after, max))
+        self.people(|line| Box::pin(self.read_revisions(line, job, after, max))).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {
-        people!(self, |line| self.read_parts(&line, run))
+        self.people(|line| Box::pin(self.read_parts(line, run))).await
     }
 
     async fn sends(&self, run: RunId) -> Result<Vec<SentRow>, StoreError> {
-        people!(self, |line| self.read_sends(&line, run))
+        self.people(|line| Box::pin(self.read_sends(line, run))).await
     }
 
     async fn run(&self, id: RunId) -> Result<Option<RunView>, StoreError> {
-        people!(self, |line| self.read_run(&line, id))
+        self.people(|line| Box::pin(self.read_run(line, id))).await
     }
 
     async fn run_keyed(&self, job: JobId, key: &str) -> Result<Option<RunId>, StoreError> {
-        people!(self, |line| self.read_run_keyed(&line, job, key))
+        self.people(|line| Box::pin(self.read_run_keyed(line, job, key))).await
     }
 
     async fn run_list(
@@ -265,122 +210,21 @@ impl Browse for Postgres {
         before: Option<RunId>,
         limit: usize,
     ) -> Result<Page<RunView, RunId>, StoreError> {
-        people!(self, |line| self.read_run_list(&line, filter, before, limit))
+        self.people(|line| Box::pin(self.read_run_list(line, filter, before, limit))).await
     }
 
     async fn counts(&self, job: Option<JobId>) -> Result<Counts, StoreError> {
-        people!(self, |line| self.read_counts(&line, job))
+        self.people(|line| Box::pin(self.read_counts(line, job))).await
     }
 
     async fn storage(&self) -> Result<Vec<Bucket>, StoreError> {
-        people!(self, |line| self.read_storage(&line))
+        self.people(|line| Box::pin(self.read_storage(line))).await
     }
 
     async fn job_totals(&self, filter: &JobFilter) -> Result<(u64, u64), StoreError> {
         if filter.is_plain() {
-            return people!(self, |line| self.read_job_totals(&line, filter));
+            return self.people(|line| Box::pin(self.read_job_totals(line, filter))).await;
         }
-        let (mut all, mut enabled, mut after) = (0, 0, None);
-        loop {
-            let page = self.job_list(filter, after, 1_000).await?;
-            all += page.items.len() as u64;
-            enabled += page.items.iter().filter(|job| job.state.is_enabled()).count() as u64;
-            after = page.next;
-            if after.is_none() {
-                return Ok((all, enabled));
-            }
-        }
-    }
-}
-
-#[async_trait]
-impl Door for Postgres {
-    async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError> {
-        engine!(self, |line| self.try_peer_secret(&line, &drawn))
-    }
-
-    async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
-        people!(self, |line| self.try_tokens(&line))
-    }
-
-    async fn revoke_token(&self, id: u32, remain: Option<&Remain>) -> Result<bool, StoreError> {
-        engine!(self, |line| self.try_revoke_token(&line, id, remain))
-    }
-
-    async fn begin(&self, key: RequestKey, digest: Digest, now: Timestamp) -> Result<Begun, StoreError> {
-        engine!(self, |line| self.try_begin(&line, &key, &digest, now))
-    }
-
-    async fn answer(&self, key: RequestKey, answer: Option<KeptAnswer>) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_answer(&line, &key, answer.as_ref()))
-    }
-
-    async fn add_token(&self, token: TokenRow) -> Result<u32, StoreError> {
-        let added = engine!(self, |line| self.try_add_token(&line, &token, false))?;
-        added.ok_or_else(|| StoreError::Full("no more token numbers".into()))
-    }
-
-    async fn add_first_token(&self, token: TokenRow) -> Result<bool, StoreError> {
-        let added = engine!(self, |line| self.try_add_token(&line, &token, true))?;
-        Ok(added.is_some())
-    }
-
-    async fn forget_requests(&self, before: Timestamp) -> Result<(), StoreError> {
-        while engine!(self, |line| self.try_forget_requests(&line, before))? {}
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Apps for Postgres {
-    async fn registered(&self) -> Result<Registered, StoreError> {
-        engine!(self, |line| self.try_registered(&line))
-    }
-
-    async fn beat(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_beat(&line, &beats))
-    }
-
-    async fn leave(&self, app: &str, address: &str) -> Result<bool, StoreError> {
-        engine!(self, |line| self.try_leave(&line, app, address))
-    }
-
-    async fn bury(&self, dead: Duration) -> Result<Vec<(Text, Text)>, StoreError> {
-        engine!(self, |line| self.try_bury(&line, dead))
-    }
-
-    async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError> {
-        engine!(self, |line| self.try_put_app(&line, &app, expected))
-    }
-
-    async fn app(&self, name: &str) -> Result<Option<AppRow>, StoreError> {
-        engine!(self, |line| self.try_app(&line, name))
-    }
-
-    async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError> {
-        engine!(self, |line| self.try_pause_app(&line, name, paused.as_ref()))
-    }
-
-    async fn remove_app(&self, name: &str) -> Result<bool, StoreError> {
-        engine!(self, |line| self.try_remove_app(&line, name))
-    }
-}
-
-#[async_trait]
-impl Logs for Postgres {
-    async fn keep_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_keep_log(&line, run, attempt, &log))
-    }
-
-    async fn note_kill(&self, run: RunId, note: KillNote) -> Result<(), StoreError> {
-        engine!(self, |line| self.try_note_kill(&line, run, &note))
-    }
-
-    async fn log(&self, run: RunId, attempt: Attempt) -> Result<Option<KeptLog>, StoreError> {
-        people!(self, |line| self.try_log(&line, run, attempt))
-    }
-
-    async fn kills(&self, run: RunId) -> Result<Vec<KillNote>, StoreError> {
-        people!(self, |line| self.try_kills(&line, run))
+        totals::by_page(self, filter).await
     }
 }

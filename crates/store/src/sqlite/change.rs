@@ -6,13 +6,14 @@ use punctual_core::model::{ChangeId, JobId, JobState};
 use punctual_node::ports::{ArrivalKind, Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::apps::ensure_app;
 use super::code::{bits, instant, instant_or_none, state_code, when_code};
 use super::keeper::Keeper;
+use super::session;
 use super::trouble::Trouble;
 use crate::row::definition_to_text;
 use crate::rules::change::{self, JobBefore};
 use crate::rules::circle;
+use crate::verbs::apps::ensure_app;
 
 /// The number of a deleted job's state.
 const DELETED: i64 = 2;
@@ -28,7 +29,7 @@ impl Keeper {
         self.write_clock(job, version, change)?;
         write_bonds(&self.conn, job, change)?;
         if let Some(definition) = change.definition.as_ref().filter(|_| change.state != JobState::Deleted) {
-            ensure_app(&self.conn, &definition.app)?;
+            session::ask(&self.conn, &ensure_app(&definition.app))?;
         }
         let shard = home(job, self.shards);
         let mut pen = self.pen();

@@ -138,7 +138,7 @@ impl Side {
     }
 }
 
-/// The last number given of each kind.
+/// The last number given of each kind; that of tokens is left to their verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     pub(super) epoch: u64,
@@ -146,14 +146,13 @@ pub(super) struct Counters {
     pub(super) log: u64,
     pub(super) change: u64,
     pub(super) arrival: u64,
-    pub(super) token: u64,
     /// Of days before this one, something was dropped.
     pub(super) pruned_to: u64,
     written: [u64; Counters::NAMES.len()],
 }
 
 impl Counters {
-    const NAMES: [&'static str; 7] = ["epoch", "job", "log", "change", "arrival", "token", "pruned_to"];
+    const NAMES: [&'static str; 6] = ["epoch", "job", "log", "change", "arrival", "pruned_to"];
 
     fn read(conn: &Connection) -> rusqlite::Result<Counters> {
         let mut select = conn.prepare_cached("select value from counters where name = ?1")?;
@@ -161,12 +160,12 @@ impl Counters {
         for (name, value) in Counters::NAMES.iter().zip(&mut written) {
             *value = select.query_row([name], |row| row.get::<_, i64>(0)).optional()?.unwrap_or(0) as u64;
         }
-        let [epoch, job, log, change, arrival, token, pruned_to] = written;
-        Ok(Counters { epoch, job, log, change, arrival, token, pruned_to, written })
+        let [epoch, job, log, change, arrival, pruned_to] = written;
+        Ok(Counters { epoch, job, log, change, arrival, pruned_to, written })
     }
 
     fn write_back(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        let values = [self.epoch, self.job, self.log, self.change, self.arrival, self.token, self.pruned_to];
+        let values = [self.epoch, self.job, self.log, self.change, self.arrival, self.pruned_to];
         for ((name, value), written) in Counters::NAMES.iter().zip(values).zip(self.written) {
             if value != written {
                 let mut upsert =

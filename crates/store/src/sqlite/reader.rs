@@ -17,7 +17,7 @@ use crate::StoreClock;
 /// How many threads read.
 const READERS: usize = 2;
 
-type Errand = Box<dyn FnOnce(&Reader) + Send>;
+type Errand = Box<dyn FnOnce(&mut Reader) + Send>;
 
 /// One thread's hands.
 pub(super) struct Reader {
@@ -58,7 +58,7 @@ impl Readers {
         let mut threads = Vec::new();
         for _ in 0..READERS {
             let (clock, closes) = (StoreClock::clone(clock), SharedCloses::clone(closes));
-            let reader = Reader { conn: open_reader(path)?, clock, closes };
+            let mut reader = Reader { conn: open_reader(path)?, clock, closes };
             let receiver = Arc::clone(&receiver);
             // One of them waits for the next errand, the others for their turn to wait.
             let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
@@ -66,7 +66,7 @@ impl Readers {
             let work = move || {
                 let _alarm = alarm;
                 while let Some(errand) = next() {
-                    errand(&reader);
+                    errand(&mut reader);
                 }
             };
             let thread = std::thread::Builder::new().name("punctual-read".into()).spawn(work);
@@ -78,7 +78,7 @@ impl Readers {
     /// Reads, and waits for the answer.
     pub(super) async fn read<F, T>(&self, read: F) -> Result<T, StoreError>
     where
-        F: FnOnce(&Reader) -> Result<T, Trouble> + Send + 'static,
+        F: FnOnce(&mut Reader) -> Result<T, Trouble> + Send + 'static,
         T: Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
