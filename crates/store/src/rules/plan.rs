@@ -4,6 +4,7 @@ use calendar::Timestamp;
 use punctual_core::model::NewRun;
 use punctual_node::ports::{Plan, Planned};
 
+use super::forgotten::Forgotten;
 use super::unit_of_work::UnitOfWork;
 
 impl<'v> UnitOfWork<'v> {
@@ -18,12 +19,7 @@ impl<'v> UnitOfWork<'v> {
         }) else {
             return Planned::Overtaken;
         };
-        let before = clock.reserved;
-        // It had its run, and what became of that is forgotten with its day.
-        let forgotten = &self.forgotten;
-        let is_forgotten = |run: &NewRun| forgotten.has(run) && run.fire_time <= before;
-        let runs: Vec<&NewRun> = plan.runs.iter().filter(|run| !is_forgotten(run)).collect();
-        let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+        let (runs, reserved) = remembered(plan, clock.reserved, &self.forgotten);
         clock.next_fire = plan.next;
         clock.decided = clock.decided.max(plan.decided_to);
         clock.reserved = clock.reserved.max(reserved);
@@ -36,6 +32,19 @@ impl<'v> UnitOfWork<'v> {
         }
         Planned::Moved(runs.into_iter().filter_map(|run| self.insert(run).ok()).collect())
     }
+}
+
+/// The runs of a plan that are written, and the last instant that they name. An instant up to `reserved` had its run: where
+/// the record of that was dropped with its day, no other is written.
+pub(crate) fn remembered<'p>(
+    plan: &'p Plan,
+    reserved: Timestamp,
+    forgotten: &Forgotten,
+) -> (Vec<&'p NewRun>, Timestamp) {
+    let is_forgotten = |run: &NewRun| run.fire_time <= reserved && forgotten.has(run);
+    let runs: Vec<&NewRun> = plan.runs.iter().filter(|run| !is_forgotten(run)).collect();
+    let last = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+    (runs, last)
 }
 
 /// Whether a plan names instants that had runs before: then it matters whether their records were dropped.

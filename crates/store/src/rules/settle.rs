@@ -1,7 +1,9 @@
 //! Settling: the end of an attempt or of a run, with all that follows.
 
 use calendar::Timestamp;
-use punctual_core::model::{AttemptRecord, Fence, JobId, Join, RunId, Settlement, StoppedReason, Then};
+use punctual_core::model::{
+    Attempt, AttemptRecord, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then,
+};
 use punctual_node::ports::{ArrivalKind, Counts, Settled};
 
 use super::run_progress::WaitRow;
@@ -41,10 +43,31 @@ impl SettleVerdict {
     }
 }
 
+/// The attempt that a run is closed in place of, if the run was not sent.
+pub(crate) fn unsent(fence: Fence) -> Option<Attempt> {
+    match fence {
+        Fence::Unsent(attempt) => Some(attempt),
+        Fence::Sent(_, _) => None,
+    }
+}
+
+/// The instant that a settlement brings to its end, and when: the clock of a fixed delay may wait for it. The end of a part is
+/// not that of its instant: the clock waits for the whole.
+pub(crate) fn ended_instant(settlement: &Settlement) -> Option<(Timestamp, Timestamp)> {
+    match (settlement.named, &settlement.then) {
+        (Some(named), Then::Close(close)) if settlement.part_of.is_none() => Some((named, close.closed_at)),
+        _ => None,
+    }
+}
+
+/// Where a fixed delay goes from the end of its run, and nowhere if it is over; none for any other schedule.
+pub(crate) fn next_of_delay(schedule: &Schedule, closed_at: Timestamp) -> Option<Option<Timestamp>> {
+    schedule.is_delay().then(|| schedule.after_end(closed_at))
+}
+
 impl<'v> UnitOfWork<'v> {
     pub(crate) fn settle(&mut self, settlement: &'v Settlement) -> SettleVerdict {
-        let Settlement { run: id, fence, attempt, then, children, named, is_foreign, part_of, .. } =
-            settlement;
+        let Settlement { run: id, fence, attempt, then, children, is_foreign, part_of, .. } = settlement;
         let (id, attempt) = (*id, attempt.as_ref());
         let Some(run) = self.runs.get(&id).filter(|run| run.progress.admits(*fence)) else {
             return SettleVerdict::Stale;
@@ -55,15 +78,10 @@ impl<'v> UnitOfWork<'v> {
         {
             return SettleVerdict::Stale;
         }
-        let (mut joined, mut closed_at) = (None, None);
+        let mut joined = None;
         match then {
             Then::Close(close) => {
-                closed_at = Some(close.closed_at);
-                let unsent = match fence {
-                    Fence::Unsent(attempt) => Some(*attempt),
-                    Fence::Sent(_, _) => None,
-                };
-                let row = CloseRow { run: id, close, unsent, attempt };
+                let row = CloseRow { run: id, close, unsent: unsent(*fence), attempt };
                 match part_of {
                     Some(whole) => joined = self.close_part(row, *whole),
                     None => self.close(row),
@@ -91,10 +109,8 @@ impl<'v> UnitOfWork<'v> {
                 self.leave(child.shard, ArrivalKind::Run(id));
             }
         }
-        // The clock of a delay waits for the end of the whole.
-        let named = named.filter(|_| part_of.is_none());
         let is_over =
-            named.zip(closed_at).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
+            ended_instant(settlement).is_some_and(|(named, closed_at)| self.go_on(job, named, closed_at));
         let counts = self.counts.get(&job).cloned().unwrap_or_default();
         let Counts { consecutive_failures: failures, last_success, .. } = counts;
         SettleVerdict::Done { job, failures, is_after_success: last_success.is_some(), is_over, joined }
@@ -111,10 +127,7 @@ impl<'v> UnitOfWork<'v> {
         let Some(clock) = self.clocks.get_mut(&id) else { return false };
         let is_awaited = clock.is_enabled && clock.next_fire.is_none() && clock.reserved == named;
         let Some(definition) = clock.definition.as_ref().filter(|_| is_awaited) else { return false };
-        if !definition.schedule.is_delay() {
-            return false;
-        }
-        let next = definition.schedule.after_end(closed_at);
+        let Some(next) = next_of_delay(&definition.schedule, closed_at) else { return false };
         clock.next_fire = next;
         self.writes.clocks.insert(id);
         if next.is_none() {

@@ -1,7 +1,7 @@
 //! Planning: which clocks are due, and moving them with a record for every instant they pass.
 
 use calendar::Timestamp;
-use punctual_core::model::{Child, JobId, JobState, NewRun, ShardId, StoppedReason};
+use punctual_core::model::{Child, JobId, JobState, ShardId, StoppedReason};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 use rusqlite::{Connection, params};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,6 +11,8 @@ use super::keeper::Keeper;
 use super::pen::Pen;
 use super::trouble::{Trouble, corrupt, readable};
 use crate::rows;
+use crate::rules::forgotten::Forgotten;
+use crate::rules::plan::{names_earlier_instants, remembered};
 
 /// A row, or what is wrong with it.
 type Readable<T> = Result<T, StoreError>;
@@ -66,8 +68,11 @@ impl Keeper {
 impl Pen<'_> {
     fn plan(&mut self, plan: &Plan) -> rusqlite::Result<Planned> {
         let job = plan.clock.job;
-        let runs = self.remembered(plan)?;
-        let reserved = runs.iter().map(|run| run.fire_time).max().unwrap_or(Timestamp::MIN);
+        let forgotten = match names_earlier_instants(plan) {
+            true => self.side.forgotten(self.conn, [job])?,
+            false => Forgotten::default(),
+        };
+        let (runs, reserved) = remembered(plan, plan.clock.planned.reserved, &forgotten);
         let mut update = self.conn.prepare_cached(
             "update clocks
              set next_fire = ?4, decided_to = max(decided_to, ?5), reserved_to = max(reserved_to, ?6)
@@ -96,17 +101,6 @@ impl Pen<'_> {
             written.extend(self.write_run(run)?.ok());
         }
         Ok(Planned::Moved(written))
-    }
-
-    /// The runs of a plan without those that had a run which is forgotten with its day.
-    fn remembered<'a>(&self, plan: &'a Plan) -> rusqlite::Result<Vec<&'a NewRun>> {
-        let reserved = plan.clock.planned.reserved;
-        let is_again = |run: &NewRun| run.fire_time <= reserved;
-        if !plan.runs.iter().any(is_again) {
-            return Ok(plan.runs.iter().collect());
-        }
-        let forgotten = self.side.forgotten(self.conn, [plan.clock.job])?;
-        Ok(plan.runs.iter().filter(|run| !(is_again(run) && forgotten.has(run))).collect())
     }
 
     /// Stops a job that no person stopped. The version stays, but the nodes that know the job must hear of it.

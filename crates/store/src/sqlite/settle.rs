@@ -1,9 +1,7 @@
 //! Settling: the end of an attempt or of a run, with all that follows.
 
 use calendar::Timestamp;
-use punctual_core::model::{
-    Attempt, Close, Fence, JobId, Join, RunId, Schedule, Settlement, StoppedReason, Then,
-};
+use punctual_core::model::{Attempt, Close, JobId, Join, RunId, Settlement, StoppedReason, Then};
 use punctual_node::ports::{ArrivalKind, Settled};
 use rusqlite::{OptionalExtension, params};
 
@@ -13,6 +11,7 @@ use super::known::{Bit, Standing};
 use super::pen::{End, Pen};
 use super::trouble::Trouble;
 use crate::row::definition_from_text;
+use crate::rules::settle::{ended_instant, next_of_delay, unsent};
 
 impl Keeper {
     pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Result<Vec<Settled>, Trouble> {
@@ -52,12 +51,9 @@ impl Pen<'_> {
                 self.leave(child.shard, ArrivalKind::Run(id))?;
             }
         }
-        let is_over = match (settlement.named, &settlement.then) {
-            // The clock of a delay waits for the end of the whole.
-            (Some(named), Then::Close(close)) if settlement.part_of.is_none() => {
-                self.go_on(job, named, close.closed_at)?
-            }
-            _ => false,
+        let is_over = match ended_instant(settlement) {
+            Some((named, closed_at)) => self.go_on(job, named, closed_at)?,
+            None => false,
         };
         Ok(Settled::Done { consecutive_failures, is_over, joined })
     }
@@ -70,11 +66,7 @@ impl Pen<'_> {
         close: &Close,
     ) -> rusqlite::Result<(u32, Option<(RunId, Join)>)> {
         let Settlement { run, job, part_of, .. } = *settlement;
-        let unsent = match settlement.fence {
-            Fence::Unsent(attempt) => Some(attempt),
-            Fence::Sent(_, _) => None,
-        };
-        let attempt = settlement.attempt.as_ref();
+        let (unsent, attempt) = (unsent(settlement.fence), settlement.attempt.as_ref());
         let end = End { run, job, close, unsent, attempt, is_counted: part_of.is_none() };
         let failures = self.write_close(standing, end)?;
         let joined = match part_of {
@@ -110,9 +102,10 @@ impl Pen<'_> {
             select.query_row(params![job.0, named.as_millis()], |row| row.get(0)).optional()?;
         drop(select);
         // A row that makes no sense is set aside by planning, which reads it too.
-        let schedule = text.and_then(|text| definition_from_text(&text).ok()).map(|read| read.schedule);
-        let Some(schedule) = schedule.filter(Schedule::is_delay) else { return Ok(false) };
-        let Some(next) = schedule.after_end(closed_at) else {
+        let definition = text.and_then(|text| definition_from_text(&text).ok());
+        let next = definition.and_then(|read| next_of_delay(&read.schedule, closed_at));
+        let Some(next) = next else { return Ok(false) };
+        let Some(next) = next else {
             self.stop(job, &StoppedReason::Finished)?;
             return Ok(true);
         };
