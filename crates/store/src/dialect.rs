@@ -15,8 +15,10 @@ pub(crate) enum SqlDialect {
     MySql,
 }
 
-/// Texts of which MySQL keeps one sum together, and not the texts themselves.
-const SUMMED_TOGETHER: ([&str; 2], &str) = (["by", "key"], "request_key");
+/// Texts of which MySQL keeps one sum together, and the column that it is kept in. Those of requests it keeps nowhere else.
+const SUMMED_TOGETHER: [([&str; 2], &str); 2] = [(REQUEST, REQUEST_KEY), (["app", "name"], "name_key")];
+const REQUEST: [&str; 2] = ["by", "key"];
+const REQUEST_KEY: &str = "request_key";
 
 /// Columns that are tables of their own in MySQL: the table, the column, the table there, and its column.
 const ASIDE: [[&str; 4]; 2] =
@@ -50,8 +52,11 @@ impl SqlDialect {
             rest = after;
         }
         out += rest;
+        if self != SqlDialect::Sqlite {
+            out = out.replace("{counts}", "counts");
+        }
         match self {
-            SqlDialect::Sqlite => out.replace(" for update", ""),
+            SqlDialect::Sqlite => out.replace(" for update", "").replace("{counts}", "tallies"),
             SqlDialect::Postgres => {
                 // How many rows were written is known by how many come back.
                 if ["insert", "update", "delete"].iter().any(|word| out.starts_with(word)) {
@@ -69,8 +74,10 @@ impl SqlDialect {
     /// That columns hold these texts: first the columns, then as many values.
     fn same(self, parts: &[&str]) -> String {
         let (columns, values) = parts.split_at(parts.len() / 2);
-        if self == SqlDialect::MySql && columns == SUMMED_TOGETHER.0 {
-            return format!("{} = {}", SUMMED_TOGETHER.1, sum_of_two(values[0], values[1]));
+        let together =
+            SUMMED_TOGETHER.iter().find(|(texts, _)| self == SqlDialect::MySql && columns == texts);
+        if let Some((_, column)) = together {
+            return format!("{column} = {}", sum_of_two(values[0], values[1]));
         }
         let each = columns.iter().zip(values).map(|(column, value)| match self {
             SqlDialect::Sqlite => format!("{column} = {value}"),
@@ -89,11 +96,11 @@ impl SqlDialect {
                 continue;
             }
             if self == SqlDialect::MySql && *role == Role::Key && is_text {
-                let [first, second] = SUMMED_TOGETHER.0;
+                let [first, second] = REQUEST;
                 match *column {
                     column if column == first => continue,
                     column if column == second => {
-                        columns.push(SUMMED_TOGETHER.1.to_owned());
+                        columns.push(REQUEST_KEY.to_owned());
                         values.push(sum_of_two("?1", "?2"));
                         continue;
                     }

@@ -54,6 +54,8 @@ use crate::idle::Era;
 use crate::sql::{Detour, Inspection, Migrated, Options};
 use crate::together::{Answer, Together, Writer};
 use crate::totals;
+use crate::verbs::RunsCold;
+use crate::verbs::jobs::{OneJob, Revisions};
 
 pub use self::explain::Look;
 
@@ -354,11 +356,11 @@ impl Browse for MySql {
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        self.read(&browse::OneJob::Id(id)).await
+        self.cold(OneJob::Id(id)).await
     }
 
     async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
-        self.read(&browse::OneJob::Named(app, name)).await
+        self.cold(OneJob::Named { app: app.to_owned(), name: name.to_owned() }).await
     }
 
     async fn job_list(
@@ -391,7 +393,7 @@ impl Browse for MySql {
     }
 
     async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
-        self.read(&browse::Revisions { job, after, max }).await
+        self.cold(Revisions { job, after, max }).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {

@@ -61,6 +61,8 @@ use self::sweep::Sweeper;
 use self::tail::SharedCloses;
 use self::trouble::{Trouble, told};
 use self::writer::{Requests, Size, Writer};
+use crate::verbs::RunsCold;
+use crate::verbs::jobs::{OneJob, Revisions};
 use crate::{StoreClock, totals};
 
 /// How a store is opened.
@@ -376,12 +378,11 @@ impl Store for Sqlite {
 #[async_trait]
 impl Browse for Sqlite {
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        self.readers().read(move |reader| reader.job(id)).await
+        self.cold(OneJob::Id(id)).await
     }
 
     async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
-        let (app, name) = (app.to_owned(), name.to_owned());
-        self.readers().read(move |reader| reader.job_named(&app, &name)).await
+        self.cold(OneJob::Named { app: app.to_owned(), name: name.to_owned() }).await
     }
 
     async fn job_list(
@@ -418,7 +419,7 @@ impl Browse for Sqlite {
     }
 
     async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
-        self.readers().read(move |reader| reader.revisions(job, after, max)).await
+        self.cold(Revisions { job, after, max }).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {

@@ -6,6 +6,7 @@
 //! verbs of the steps, which are asked for every run, are in the folders of the databases.
 
 pub(crate) mod apps;
+pub(crate) mod jobs;
 pub(crate) mod logs;
 mod ports;
 pub(crate) mod requests;

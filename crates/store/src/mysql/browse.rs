@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{
-    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunView, SentRow, Soonest, StoreError,
+    Bucket, Counts, JobFilter, JobName, JobView, Page, RunView, SentRow, Soonest, StoreError,
 };
 
 use super::ask::{Moment, Verb};
@@ -12,11 +12,11 @@ use super::day::Table;
 use super::gate::SENT_COLUMNS;
 use super::link::Line;
 use super::read::{Record, readable};
-use super::text::{PairSum, Script, Sum, list};
+use super::text::{Script, Sum, list};
 use super::trouble::Trouble;
 use super::view::views;
 use crate::code::DELETED;
-use crate::rows::{counts, job_view, revision, sent_row};
+use crate::rows::{counts, job_view, sent_row};
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.
 pub(super) const LOOK_MAX: usize = 50_000;
@@ -27,28 +27,6 @@ pub(super) const CHUNK: usize = 2_000;
 const JOB: &str =
     "j.id, j.version, j.state, j.reason, j.definition, c.shard, c.next_fire, t.succeeded, t.failed,
                    t.not_run, t.consecutive_failures, t.last_outcome, t.last_success";
-
-const OF_JOB: &str = "jobs j left join clocks c on c.job = j.id left join counts t on t.job = j.id";
-
-/// A job by its id or by its name.
-pub(super) enum OneJob<'a> {
-    Id(JobId),
-    Named(&'a str, &'a str),
-}
-
-impl Verb for OneJob<'_> {
-    type Answer = Option<JobView>;
-
-    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Option<JobView>, Trouble> {
-        let which = match self {
-            OneJob::Id(id) => format!("j.id = {id}"),
-            OneJob::Named(app, name) => format!("j.name_key = {}", PairSum(app, name)),
-        };
-        let said =
-            line.say(format!("select {JOB} from {OF_JOB} where {which} and j.state <> {DELETED}")).await?;
-        said.first().map(job_view).transpose()
-    }
-}
 
 /// A page of jobs.
 pub(super) struct JobList<'a> {
@@ -204,33 +182,6 @@ impl Verb for JobTotals<'_> {
             .await?;
         let row = said.first().ok_or_else(|| StoreError::Unknown("an answer is missing".into()))?;
         Ok((row.uint(0)?, row.uint(1)?))
-    }
-}
-
-/// The definitions that a job has had.
-pub(super) struct Revisions {
-    pub(super) job: JobId,
-    /// Those of later versions,
-    pub(super) after: u64,
-    /// and no more than so many.
-    pub(super) max: usize,
-}
-
-impl Verb for Revisions {
-    type Answer = Vec<Revision>;
-
-    async fn ask(&self, line: &mut Line, _at: &Moment) -> Result<Vec<Revision>, Trouble> {
-        let Revisions { job, after, max } = self;
-        let said = line
-            .say(format!(
-                "select version, at, `by`, definition
-                 from revisions
-                 where job = {job} and version > {after}
-                 order by version
-                 limit {max}"
-            ))
-            .await?;
-        said.rows.iter().map(|row| revision(row, *job)).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{
-    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView, SentRow, Soonest,
+    Bucket, Counts, JobFilter, JobName, JobView, Page, RunFilter, RunView, SentRow, Soonest,
 };
 use tokio_postgres::Row;
 
@@ -12,7 +12,7 @@ use super::line::Line;
 use super::split::parts_of;
 use super::trouble::{Trouble, corrupt};
 use super::view::{state_number, views};
-use crate::rows::{counts, job_view, revision, sent_row};
+use crate::rows::{counts, job_view, sent_row};
 
 /// How many rows one statement looks at, and how many statements a page asks before it is handed out as it is, with the
 /// place to go on from.
@@ -28,22 +28,6 @@ const JOBS: &str = "
     left join counts n on n.job = j.id";
 
 impl Postgres {
-    pub(super) async fn read_job(&self, line: &Line<'_>, id: JobId) -> Result<Option<JobView>, Trouble> {
-        let ask = Ask::new(format!("{JOBS} where j.id = $1 and j.state <> 2")).with(i64::from(id.0));
-        line.ask(ask).await?.first().map(job_view).transpose()
-    }
-
-    pub(super) async fn read_job_named(
-        &self,
-        line: &Line<'_>,
-        app: &str,
-        name: &str,
-    ) -> Result<Option<JobView>, Trouble> {
-        let named = "md5(j.app) = md5($1) and md5(j.name) = md5($2) and j.app = $1 and j.name = $2";
-        let ask = Ask::new(format!("{JOBS} where {named} and j.state <> 2"));
-        line.ask(ask.with(text_code(app)).with(text_code(name))).await?.first().map(job_view).transpose()
-    }
-
     pub(super) async fn read_job_list(
         &self,
         line: &Line<'_>,
@@ -165,25 +149,6 @@ impl Postgres {
         );
         let rows = line.ask(ask.with(apps).with(filter.enabled)).await?;
         Ok((rows[0].bits(0)?, rows[0].bits(1)?))
-    }
-
-    pub(super) async fn read_revisions(
-        &self,
-        line: &Line<'_>,
-        job: JobId,
-        after: u64,
-        max: usize,
-    ) -> Result<Vec<Revision>, Trouble> {
-        let ask = Ask::new(
-            "select version, at, by, definition
-             from revisions
-             where job = $1 and version > $2
-             order by version
-             limit $3",
-        );
-        let ask = ask.with(i64::from(job.0)).with(after.cast_signed());
-        let ask = ask.with(i64::try_from(max).unwrap_or(i64::MAX));
-        line.ask(ask).await?.iter().map(|row| revision(row, job)).collect()
     }
 
     pub(super) async fn read_parts(&self, line: &Line<'_>, whole: RunId) -> Result<Vec<RunView>, Trouble> {

@@ -15,6 +15,8 @@ use super::Postgres;
 use super::run_row::{OUTLINE, WHOLE};
 use crate::together::{Answer, Writer};
 use crate::totals;
+use crate::verbs::RunsCold;
+use crate::verbs::jobs::{OneJob, Revisions};
 
 #[async_trait]
 impl Writer for Postgres {
@@ -155,11 +157,11 @@ impl Browse for Postgres {
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>, StoreError> {
-        self.people(|line| Box::pin(self.read_job(line, id))).await
+        self.cold(OneJob::Id(id)).await
     }
 
     async fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, StoreError> {
-        self.people(|line| Box::pin(self.read_job_named(line, app, name))).await
+        self.cold(OneJob::Named { app: app.to_owned(), name: name.to_owned() }).await
     }
 
     async fn job_list(
@@ -185,7 +187,7 @@ impl Browse for Postgres {
     }
 
     async fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, StoreError> {
-        self.people(|line| Box::pin(self.read_revisions(line, job, after, max))).await
+        self.cold(Revisions { job, after, max }).await
     }
 
     async fn parts(&self, run: RunId) -> Result<Vec<RunView>, StoreError> {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, Origin, RunId, ShardId};
-use punctual_node::ports::{
-    Bucket, Counts, JobFilter, JobName, JobView, Page, Revision, RunFilter, RunView, Soonest,
-};
+use punctual_node::ports::{Bucket, Counts, JobFilter, JobName, JobView, Page, RunFilter, RunView, Soonest};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use rustc_hash::FxHashMap;
 
@@ -21,7 +19,6 @@ use super::trouble::{Trouble, corrupt};
 use super::view::{Tables, state_of, tables_of, view};
 use crate::StoreClock;
 use crate::row::definition_from_text;
-use crate::rows;
 
 /// How many rows one page looks at before it is handed out as it is, with the place to go on from.
 const LOOK_MAX: usize = 50_000;
@@ -39,23 +36,6 @@ const JOB_COLUMNS: &str =
     "jobs.id, jobs.version, jobs.state, jobs.reason, jobs.definition, clocks.shard, clocks.next_fire";
 
 impl Reader {
-    pub(super) fn job(&self, id: JobId) -> Result<Option<JobView>, Trouble> {
-        let Some(view) = job(&self.conn, i64::from(id.0))? else { return Ok(None) };
-        Ok(Some(JobView { counts: counts_of(&self.conn, id)?, ..view }))
-    }
-
-    pub(super) fn job_named(&self, app: &str, name: &str) -> Result<Option<JobView>, Trouble> {
-        let mut select = self.conn.prepare_cached(&format!(
-            "select {JOB_COLUMNS}
-             from jobs
-             left join clocks on clocks.job = jobs.id
-             where jobs.app = ?1 and jobs.name = ?2 and jobs.state <> 2"
-        ))?;
-        let mut rows = select.query([app, name])?;
-        let Some(view) = rows.next()?.map(job_view).transpose()? else { return Ok(None) };
-        Ok(Some(JobView { counts: counts_of(&self.conn, view.id)?, ..view }))
-    }
-
     pub(super) fn job_list(
         &self,
         filter: &JobFilter,
@@ -150,23 +130,6 @@ impl Reader {
             names.extend(select.query_row([id.0], name).optional()?);
         }
         Ok(names)
-    }
-
-    pub(super) fn revisions(&self, job: JobId, after: u64, max: usize) -> Result<Vec<Revision>, Trouble> {
-        let mut select = self.conn.prepare_cached(
-            "select version, at, by, definition
-             from revisions
-             where job = ?1 and version > ?2
-             order by version
-             limit ?3",
-        )?;
-        let mut rows =
-            select.query(params![job.0, after.cast_signed(), i64::try_from(max).unwrap_or(i64::MAX)])?;
-        let mut revisions = Vec::new();
-        while let Some(row) = rows.next()? {
-            revisions.push(rows::revision(row, job)?);
-        }
-        Ok(revisions)
     }
 
     pub(super) fn counts(&self, job: Option<JobId>) -> Result<Counts, Trouble> {
@@ -429,12 +392,8 @@ fn wanted_job(conn: &Connection, filter: &JobFilter, id: i64) -> Result<Option<J
     Ok(filter.takes(&view).then_some(view))
 }
 
-/// A job that is not deleted, without its counts.
-fn job(conn: &Connection, id: i64) -> Result<Option<JobView>, Trouble> {
-    job_with(conn, id, None)
-}
-
-/// The same, unless its definition cannot hold a text. Reading definitions is what a search costs, and most hold it not.
+/// A job that is not deleted, without its counts, unless its definition cannot hold a text. Reading definitions is what a search
+/// costs, and most hold it not.
 fn job_with(conn: &Connection, id: i64, text: Option<&str>) -> Result<Option<JobView>, Trouble> {
     let mut select = conn.prepare_cached(&format!(
         "select {JOB_COLUMNS}

@@ -1,8 +1,9 @@
 //! Statements with their values, before any dialect.
 //!
-//! A text is in the SQL that all databases have in common, with values as `?1` and so on, and with two words of ours:
-//! `same(app, address, ?1, ?2)` compares columns with texts of any length, and `{beside}` is a table beside a run. What writes
-//! one row by its key is built of columns, because that is where the dialects differ most.
+//! A text is in the SQL that all databases have in common, with values as `?1` and so on, and with three words of ours:
+//! `same(app, address, ?1, ?2)` compares columns with texts of any length, `{beside}` is a table beside a run, and `{counts}`
+//! the table of what became of the runs of jobs. What writes one row by its key is built of columns, because that is where the
+//! dialects differ most.
 
 use calendar::Timestamp;
 
