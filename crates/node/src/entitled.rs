@@ -1,8 +1,10 @@
-//! Who may speak of an attempt: an executor that has a session names runs by their numbers, and a number can be guessed.
-//! Here every one of them is compared with what its sender may touch: the app, the kind of target, the attempt, the token.
+//! Which executor may speak of an attempt. An executor that has a session names runs by their numbers, and a number can
+//! be guessed. So every claim and report is compared with what its sender may touch: the app, the kind of target, the
+//! attempt, the token.
 //!
-//! An attempt that this node knows to be on its way belongs to one executor. Of any other, this node believes an executor
-//! only as far as another holder may have sent it: never before it was due, and never while this node itself decides about it.
+//! An attempt that this node knows to be on its way belongs to one executor. About any other attempt, this node
+//! believes an executor only as far as another holder may have sent it: never before it was due, and never while this
+//! node itself decides about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,13 +18,13 @@ use crate::desk::DeskError;
 use crate::jobs::Known;
 use crate::memory::{Flight, Memory, Run};
 use crate::natives::{Claim, NATIVE};
-use crate::ports::{Receipt, Report, RunRow, Waiting};
+use crate::ports::{Boot, Receipt, Report, RunRow, Waiting};
 use crate::settings::Planted;
 
-/// How many runs are looked up at once for an executor that says it has them.
+/// How many runs are looked up at once for an executor that claims them.
 const CLAIMS_AT_ONCE: usize = 1_000;
 
-/// How far what two nodes take for the time may lie apart. A report of a run that is due later than that was made up.
+/// How far the clocks of two nodes may lie apart. A report of a run that is due later than that was made up.
 const SKEW: Duration = Duration::from_secs(5);
 
 /// The moment at which a report is judged.
@@ -34,7 +36,15 @@ pub(crate) struct Moment {
     pub(crate) is_trusted: bool,
 }
 
-/// Where an executor says it is, and for which app.
+impl Moment {
+    /// This moment.
+    pub(crate) fn of(memory: &Memory, boot: Boot) -> Moment {
+        let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
+        Moment { now, is_trusted: memory.trusted_now(boot).is_some() }
+    }
+}
+
+/// An executor that claims attempts: its app and its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Claimant<'a> {
     pub(crate) app: &'a str,
@@ -53,7 +63,7 @@ pub(crate) struct SortedClaims {
 }
 
 impl Node {
-    /// Which of the attempts that an executor says it has it may have.
+    /// Sorts the claims of an executor into those that it may have and the others.
     pub(crate) async fn sort_claims(
         &self,
         claimant: Claimant<'_>,
@@ -78,7 +88,7 @@ impl Node {
         Ok(sorted)
     }
 
-    /// What the store says of those that memory cannot say it of: of those that are not here, and of those that have come
+    /// What the store says of claims that memory cannot judge: of runs that are not here, and of runs that have come
     /// further than is known here.
     async fn open_among(&self, claims: &[Claim]) -> Result<BTreeMap<RunId, Waiting>, DeskError> {
         let strangers: BTreeSet<RunId> = {
@@ -123,8 +133,8 @@ impl Memory {
         side.push(claim.clone());
     }
 
-    /// Whether a report comes from the executor that was given the attempt. Senders without a session are known by other means: an agent
-    /// answers the call that it was sent, and an XXL-JOB executor names the number of its gate.
+    /// Whether a report comes from the executor that was given the attempt. Senders without a session are known by
+    /// other means: an agent answers the call that it was sent, and an XXL-JOB executor names the number of its gate.
     pub(crate) fn may_report(
         &self,
         report: &Report,
@@ -144,7 +154,7 @@ impl Memory {
         }
     }
 
-    /// The same for a run whose job cannot be asked: only who was given the attempt from here.
+    /// The same for a run whose job cannot be asked: only the executor that this node gave the attempt to may report.
     pub(crate) fn may_report_for_nobody(&self, report: &Report) -> bool {
         let flight =
             self.in_flight.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
@@ -174,14 +184,14 @@ impl Memory {
         run.attempt == report.attempt && is_due && is_left
     }
 
-    /// Tells that an executor spoke of what is not its own: once, with how often.
+    /// Tells that an executor spoke of attempts that are not its own: one event with their number.
     pub(crate) fn tell_overreach(&mut self, claimant: Claimant<'_>, count: usize, reason: Text) {
         let text = |said: &str| Text::Owned(said.to_owned());
         let (app, address) = (text(claimant.app), text(claimant.url));
         self.outbox.events.push(Event::Overreached { app, address, count, reason });
     }
 
-    /// The same for reports that were refused, each executor once.
+    /// The same for reports that were refused: one event for each executor.
     pub(crate) fn tell_refused_reports<'a>(&mut self, refused: impl Iterator<Item = &'a Report>) {
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for report in refused {

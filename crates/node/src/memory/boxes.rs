@@ -14,9 +14,11 @@ pub(crate) struct Inbox {
     pub(crate) reports: VecDeque<Received>,
     /// Runs whose reports the settling step has in hand.
     pub(crate) settling: Vec<RunId>,
+    /// Whether the firing step has found that a run cannot go on before a report about it is settled.
+    pub(crate) is_awaited: bool,
     /// Runs that other nodes have settled, or written for this one.
     pub(crate) heard_of: Vec<RunId>,
-    /// How many runs are being asked for that may be nowhere in memory meanwhile.
+    /// How many requests are under way about runs that may be nowhere in memory meanwhile.
     pub(crate) asking: u32,
     /// Whether something was left for a shard of this node.
     pub(crate) has_arrivals: bool,

@@ -1,4 +1,4 @@
-//! Settling: what executors said is written down with everything that follows, and only then acknowledged.
+//! Settling: the reports of executors are written down with everything that follows, and only then acknowledged.
 
 mod ended;
 mod strangers;
@@ -30,7 +30,7 @@ use crate::spared::counts_attempts;
 pub(crate) use ended::Ended;
 use strangers::Strangers;
 
-/// While more is due than was sent, what was reported waits at most this long: it is the sends that are late.
+/// While runs are due that were not sent, reports wait at most this long: it is the sends that are late.
 const SENDS_FIRST: Duration = Duration::from_millis(20);
 
 impl Memory {
@@ -40,7 +40,7 @@ impl Memory {
         self.outbox.wakes.settle |= !has_more && self.agenda.settles_by.is_some();
     }
 
-    /// Until when what was reported waits, because of what is due; not if there is much of it.
+    /// Until when reports wait for due runs to be sent; none if there are many reports.
     fn lets_sends_go_first(&mut self, boot: Boot, many: usize) -> Option<Boot> {
         let waits = self.agenda.has_more_due && (1..many).contains(&self.inbox.reports.len());
         let by = *self.agenda.settles_by.get_or_insert(boot.plus(SENDS_FIRST));
@@ -129,8 +129,8 @@ impl Node {
         let Strangers { ids: fetched, rows, spared } = strangers;
         let boot = self.boot();
         let memory = self.memory();
-        let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
-        let moment = Moment { now, is_trusted: memory.trusted_now(boot).is_some() };
+        let moment = Moment::of(&memory, boot);
+        let now = moment.now;
         let memory = &*memory;
         let mut judged = Judged::default();
         for received in reports {
@@ -141,14 +141,14 @@ impl Node {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
             });
             let is_current = match (&known, memory.in_flight.flights.get(&report.run)) {
-                // Of a later one than we know, only the store can say what it means.
+                // A later attempt than the one known here: the fence in the store decides.
                 (Some(_), Some(flight)) => flight.attempt <= report.attempt,
-                // Known and not on its way: the attempt ended, or its shard came back to us without it.
+                // Known and not in flight: the attempt has ended, or its shard came back to this node without it.
                 (Some(run), None) => run.location == RunLocation::Busy || run.attempt <= report.attempt,
                 (None, _) => true,
             };
             if known.is_none() && !fetched.contains(&report.run) {
-                // It left memory while we were asking.
+                // The run left memory while the store was asked.
                 judged.unsure.push(received.clone());
                 continue;
             }
@@ -165,7 +165,7 @@ impl Node {
                     }
                     continue;
                 }
-                // It changed while we were asking.
+                // The job changed while the store was asked.
                 None => {
                     judged.unsure.push(received.clone());
                     continue;
@@ -273,7 +273,7 @@ impl Node {
         }
         self.acknowledge(ends.iter().filter_map(|ended| ended.origin.as_ref()));
         if !stale.is_empty() {
-            // What is in nobody's hands can be corrected.
+            // A run that no step has in hand can be corrected.
             self.let_go_of(stale.iter().copied());
             self.look_up(&stale).await?;
             self.leave_misled(&ends, &stale);
@@ -284,8 +284,8 @@ impl Node {
         Ok(stale)
     }
 
-    /// Leaves out the attempts that this node is about to give up and has heard of while the write was being prepared: what
-    /// was reported is settled instead, and what an executor admits to goes on.
+    /// Leaves out the attempts that this node is about to give up and has heard of while the write was being prepared:
+    /// a report is settled instead, and an attempt that an executor admits to goes on.
     fn without_heard(&self, ends: Vec<Ended>) -> Vec<Ended> {
         if !ends.iter().any(Ended::gives_up) {
             return ends;
@@ -299,11 +299,12 @@ impl Node {
             };
             ends.into_iter().partition(|ended| ended.gives_up() && is_heard(ended))
         };
+        self.memory().inbox.is_awaited |= !dropped.is_empty();
         self.let_go_of(dropped.iter().map(|ended| ended.settlement.run));
         kept
     }
 
-    /// Attempts that the store has under another token than memory does: what is behind their gates is found by adopting.
+    /// Attempts that the store has under another token than memory: what is behind their gates is found by adopting.
     fn leave_misled(&self, ends: &[Ended], stale: &[RunId]) {
         let stale: BTreeSet<&RunId> = stale.iter().collect();
         let mut memory = self.memory();
@@ -333,7 +334,7 @@ impl Node {
         }
     }
 
-    /// What was parked while others of its job were called back may have been called back at once.
+    /// A run that was parked while others of its job were called back may have been called back at once.
     fn look_after_parked(&self, ends: &[Ended], callings: u64) {
         let mut memory = self.memory();
         if memory.loaded.callings == callings && callings.is_multiple_of(2) {
@@ -346,7 +347,7 @@ impl Node {
         }
     }
 
-    /// Whatever a step still has in its hands is as it was.
+    /// Lets go of runs that a step still has in hand: each is as it was.
     fn let_go_of(&self, runs: impl Iterator<Item = RunId>) {
         let boot = self.boot();
         let mut memory = self.memory();
@@ -354,7 +355,7 @@ impl Node {
         runs.for_each(|run| memory.let_go(run, now));
     }
 
-    /// Says of parts what they are parts of.
+    /// Writes into the ends of parts which runs they are parts of.
     async fn name_wholes(&self, ends: &mut [Ended]) -> Result<(), StoreError> {
         let parts: Vec<RunId> =
             ends.iter().filter(|ended| ended.is_part).map(|ended| ended.settlement.run).collect();
@@ -371,8 +372,8 @@ impl Node {
         Ok(())
     }
 
-    /// Makes sure that it is known whose parts these are, as far as they are parts. What is not in memory is not put there,
-    /// only told.
+    /// Makes sure that the wholes of those of these runs that are parts are known. For a part that is not in memory the
+    /// whole is returned, and not kept.
     pub(crate) async fn know_parts(&self, runs: &[RunId]) -> Result<BTreeMap<RunId, RunId>, StoreError> {
         let unknown: Vec<RunId> = {
             let memory = self.memory();
@@ -453,7 +454,7 @@ impl Node {
         Ok(())
     }
 
-    /// Puts into memory what is written now.
+    /// Puts into memory what has just been written.
     fn note_ended(&self, ends: &[Ended], answers: &[Settled]) -> Aftermath {
         let mut memory = self.memory();
         let (mut aftermath, mut late) = (Aftermath::default(), Vec::new());
@@ -607,7 +608,8 @@ impl Memory {
         match (self.in_flight.flights.get(&report.run), self.loaded.runs.get(&report.run)) {
             (Some(flight), _) => flight.possible_duplicate,
             (None, Some(run)) if run.attempt == report.attempt => run.flags.may_repeat,
-            // Its shard has moved since it was sent. What was known of the attempts before it is not written down.
+            // Its shard has moved since it was sent. What an earlier holder knew of the attempts before it is not
+            // written down.
             _ => report.attempt > Attempt::FIRST,
         }
     }
@@ -648,7 +650,7 @@ impl Memory {
         self.outbox.events.extend(of_executors.into_values().map(event));
     }
 
-    /// Attempts that were no tries are not counted; and those that found no room at their executor are told.
+    /// Attempts that were no tries are not counted; those that found no room at their executor are told in events.
     fn note_unsent(&mut self, unsent: &[(JobId, &Report)]) {
         for (job, report) in unsent {
             if self.loaded.runs.contains_key(&report.run) {
@@ -678,7 +680,7 @@ impl Memory {
             return;
         }
         let Some(flight) = self.in_flight.flights.get(&whole) else {
-            // Whoever has it finds out.
+            // The node that has the whole finds out.
             return self.look_up_later(whole);
         };
         let is_good = join.succeeded == join.total;
@@ -740,7 +742,7 @@ impl Memory {
             && flight.is_none()
             && let Some(kept) = self.loaded.runs.get_mut(&id)
         {
-            // By whom, only the key can say.
+            // Only the key can say which node wrote the gate.
             kept.flags.may_be_gated = true;
         }
         if !is_ahead && !is_same && run.location != RunLocation::Busy {

@@ -1,4 +1,4 @@
-//! Callbacks: executors that know only the number of a gate say how attempts ended, and wait until that is kept.
+//! Callbacks: what executors that are called say about attempts, by the numbers of their gates, and when they are answered.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -6,15 +6,10 @@ use std::task::{Context, Poll, Waker};
 use punctual_core::event::Event;
 use punctual_core::model::{AttemptOutcome, Definition, LogId, ScheduleKind};
 use punctual_core::policy::Route;
-use punctual_node::ports::{Browse, RunView};
 use punctual_node::{Callback, DeskError, Node};
 
-use crate::executors::{ONE, beat, one_run, routed, until};
+use crate::executors::{ONE, beat, log_of, one_run, routed, until};
 use crate::house::{House, at, now_or_never};
-
-fn log_of(house: &House, run: &RunView) -> LogId {
-    now_or_never(house.store.sends(run.id)).unwrap().last().unwrap().log
-}
 
 #[test]
 fn a_callback_finds_its_run_by_the_number_and_what_nobody_knows_is_told() {
@@ -135,7 +130,7 @@ fn a_callback_that_a_node_cannot_keep_before_it_ends_is_answered_so() {
 }
 
 #[test]
-fn a_callback_from_somebody_elses_app_changes_nothing() {
+fn a_callback_from_another_app_changes_nothing() {
     let house = House::new();
     let node = house.node();
     one_run(&house, &node, 60);

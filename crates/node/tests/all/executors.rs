@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Definition, Executor, JobId, RunState, ScheduleKind, Target,
+    Attempt, AttemptOutcome, Definition, Executor, JobId, LogId, RunState, ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_core::registry::{ChangeKind, Dialect};
@@ -37,7 +37,7 @@ fn places(sends: &[Dispatched]) -> Vec<String> {
     sends.iter().map(|send| send.address.as_ref().unwrap().url.to_string()).collect()
 }
 
-/// Lets time pass while these executors beat, and answer whoever asks whether they are there.
+/// Lets time pass while these executors beat, and answer every node that asks whether they are there.
 pub(crate) fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
     while house.now() < at(time) {
         beating.iter().for_each(|address| beat(node, address));
@@ -66,6 +66,10 @@ fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
         };
         node.heard(vec![Heard::Probed(heard)]);
     }
+}
+
+pub(crate) fn log_of(house: &House, run: &RunView) -> LogId {
+    now_or_never(house.store.sends(run.id)).unwrap().last().unwrap().log
 }
 
 fn attempts(run: &RunView) -> Vec<String> {
@@ -364,27 +368,6 @@ fn attempts_that_found_no_room_do_not_count_after_a_takeover_either() {
     let last = house.take_sends().remove(0);
     house.report(&second, &last, AttemptOutcome::Failed);
     assert_eq!(house.history(), ["10:00:10 failed (said so)"]);
-}
-
-#[test]
-fn an_executor_of_another_app_has_no_records_read() {
-    let house = House::new();
-    let first = house.node();
-    house.create(&first, routed(ScheduleKind::Once { at: at("10:00:10") }, Route::First));
-    until(&house, &first, &[ONE], "10:00:10");
-    let send = house.take_sends().remove(0);
-    house.report(&first, &send, AttemptOutcome::Failed);
-    until(&house, &first, &[ONE], "10:00:20");
-    let send = house.take_sends().remove(0);
-    drop(first);
-    let second = house.node();
-    until(&house, &second, &[ONE], "10:00:30");
-    let forged = Report { app: Some("evil".into()), ..house.said(&send, AttemptOutcome::Failed) };
-    second.report(forged);
-    now_or_never(second.settle());
-    assert_eq!((house.record_reads(), house.history()), (0, vec!["10:00:10 running".to_owned()]));
-    house.report(&second, &send, AttemptOutcome::Failed);
-    assert_eq!(house.record_reads(), 1);
 }
 
 #[test]
@@ -731,3 +714,5 @@ fn an_executor_that_could_not_report_while_the_store_was_away_has_time_to_say_it
     until(&house, &node, &[ONE], "10:01:10");
     assert_eq!(house.take_sends().len(), 1, "but not for ever");
 }
+
+// --- what they say ---

@@ -229,6 +229,11 @@ impl House {
         }
     }
 
+    /// Settles once; whether the step wants to be called again at once.
+    pub(crate) fn settles_on(&self, node: &Node) -> bool {
+        now_or_never(node.settle()) <= self.hands.boot()
+    }
+
     /// Lets time pass in steps of 250 ms.
     pub(crate) fn until(&self, nodes: &[&Node], time: &str) {
         while self.now() < at(time) {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use punctual_core::model::{
-    Attempt, AttemptOutcome, Definition, Executor, RunState, ScheduleKind, Target, Text, Token,
+    Attempt, AttemptOutcome, Definition, Executor, JobId, RunState, ScheduleKind, Target, Text, Token,
 };
 use punctual_core::policy::{Block, Retry, Route};
-use punctual_node::ports::{AttemptRow, Dispatched, Heard, RunView, SessionKey};
+use punctual_node::ports::{AttemptRow, Dispatched, Heard, Report, RunView, SessionKey};
 use punctual_node::{Claim, Node, SessionId};
 
 use crate::house::{House, at, definition, now_or_never};
@@ -38,7 +38,7 @@ pub(crate) fn credit(node: &Node, url: &'static str, more: u32) {
     node.heard(vec![Heard::Credit { of: SessionKey::new("app", url), more }]);
 }
 
-fn start(node: &Node, job: punctual_core::model::JobId, count: usize) {
+fn start(node: &Node, job: JobId, count: usize) {
     for _ in 0..count {
         now_or_never(node.run_now(job, Default::default())).unwrap();
     }
@@ -62,6 +62,58 @@ fn attempts(run: &RunView) -> Vec<String> {
 
 fn states(house: &House) -> Vec<RunState> {
     house.runs().iter().map(|run| run.state).collect()
+}
+
+fn often() -> Retry {
+    Retry { max_attempts: 10, ..Retry::default() }
+}
+
+/// What an executor of an app says about an attempt.
+fn said(house: &House, send: &Dispatched, (app, url): (&'static str, &'static str)) -> Report {
+    Report { app: Some(app.into()), executor: url.into(), ..house.said(send, AttemptOutcome::Failed) }
+}
+
+/// An attempt of a node that did not see the first attempt end.
+fn later_attempt(house: &House) -> (Node, JobId, Dispatched) {
+    let first = house.node();
+    let job = house.create(&first, Definition { retry: often(), ..job(Route::Round) });
+    come(&first, ONE, &[], vec![]);
+    credit(&first, ONE, 10);
+    start(&first, job, 1);
+    house.step(&first);
+    first.report(said(house, &house.take_sends().remove(0), ("app", ONE)));
+    now_or_never(first.settle());
+    drop(first);
+    let second = house.node();
+    come(&second, ONE, &[], vec![]);
+    credit(&second, ONE, 10);
+    house.until(&[&second], "10:00:20");
+    let send = house.take_sends().remove(0);
+    assert!(send.attempt > Attempt::FIRST);
+    (second, job, send)
+}
+
+#[test]
+fn an_executor_of_another_app_has_no_records_read() {
+    let house = House::new();
+    let (node, _, send) = later_attempt(&house);
+    node.report(said(&house, &send, ("evil", ONE)));
+    assert!(!house.settles_on(&node), "it is refused, and not judged again and again");
+    assert_eq!((house.record_reads(), states(&house)), (0, vec![RunState::Running]));
+    node.report(said(&house, &send, ("app", ONE)));
+    now_or_never(node.settle());
+    assert_eq!((house.record_reads(), states(&house)), (1, vec![RunState::Retrying]));
+}
+
+#[test]
+fn a_job_that_moves_to_another_app_still_hears_how_its_attempt_ended() {
+    let house = House::new();
+    let (node, job_id, send) = later_attempt(&house);
+    let moved = Definition { app: "other".into(), retry: often(), ..job(Route::Round) };
+    now_or_never(node.change(job_id, None, moved, "test".into())).unwrap();
+    node.report(said(&house, &send, ("app", ONE)));
+    assert!(!house.settles_on(&node), "it is settled, and not judged again and again");
+    assert_eq!(states(&house), [RunState::Retrying]);
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Runs that were reported on and are not in memory: their shards are other nodes', or they left memory since.
+//! Runs that were reported on and are not in memory: other nodes hold their shards, or the runs left memory since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use punctual_core::model::{JobId, RunId};
+use punctual_core::model::RunId;
 
 use crate::Node;
+use crate::entitled::Moment;
 use crate::inbox::Received;
 use crate::jobs::Known;
-use crate::memory::{Memory, Run};
-use crate::ports::{Report, RunRow, StoreError};
+use crate::memory::Run;
+use crate::ports::{RunRow, StoreError};
 use crate::settings::Planted;
 use crate::spared::counts_attempts;
 
@@ -16,7 +17,7 @@ use crate::spared::counts_attempts;
 #[derive(Default)]
 pub(super) struct Strangers {
     pub(super) ids: BTreeSet<RunId>,
-    /// Those that there are.
+    /// Those that exist.
     pub(super) rows: BTreeMap<RunId, RunRow>,
     /// How many of their attempts do not count.
     pub(super) spared: BTreeMap<RunId, u32>,
@@ -37,21 +38,25 @@ impl Node {
     }
 
     /// Reads how many earlier attempts do not count, of runs that this node did not have when those ended, as far as it decides
-    /// what follows. An executor of another app has no right to have anything read.
+    /// what follows. A report that will be refused has nothing read.
     pub(super) async fn read_pasts(
         &self,
         strangers: &mut Strangers,
         reports: &[Received],
     ) -> Result<(), StoreError> {
+        let boot = self.boot();
         let (here, elsewhere) = {
             let memory = self.memory();
+            let moment = Moment::of(&memory, boot);
             let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
             for Received { report, .. } in reports.iter().filter(|received| counts_attempts(&received.report))
             {
                 let known = memory.loaded.runs.get(&report.run).copied();
-                let stranger = || strangers.rows.get(&report.run).map(|row| Run::from(&row.waiting));
-                let Some(run) = known.or_else(stranger) else { continue };
-                if memory.spared_of(report.run, &run).is_some() || !memory.is_of_its_app(run.job, report) {
+                let row = strangers.rows.get(&report.run).filter(|_| known.is_none());
+                let Some(run) = known.or_else(|| row.map(|row| Run::from(&row.waiting))) else { continue };
+                let Some(Known::Job(job)) = memory.jobs.get(run.job) else { continue };
+                let is_known = memory.spared_of(report.run, &run).is_some();
+                if is_known || !memory.may_report(report, job, (&run, row), moment) {
                     continue;
                 }
                 if known.is_some() { here.push(report.run) } else { elsewhere.push(report.run) }
@@ -61,15 +66,5 @@ impl Node {
         self.know_spared(here).await?;
         strangers.spared.extend(self.read_spared(elsewhere).await?);
         Ok(())
-    }
-}
-
-impl Memory {
-    /// Whether a report about a run of a job comes from the job's app, as far as the report says where it comes from.
-    fn is_of_its_app(&self, job: JobId, report: &Report) -> bool {
-        match (self.jobs.get(job), &report.app) {
-            (Some(Known::Job(job)), Some(app)) => job.definition.app == app.as_ref(),
-            _ => true,
-        }
     }
 }
