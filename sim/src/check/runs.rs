@@ -19,7 +19,7 @@ pub(super) const EARLY_MS: i64 = 5;
 /// A send that a node has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendFact {
-    /// Who.
+    /// The node that began it.
     pub by: Who,
     /// When.
     pub at: Micros,
@@ -285,7 +285,7 @@ impl Checker {
             "run {id} is gated with the token {token}"
         );
         run.gates.push((attempt, token));
-        // It was to be parked, and nobody was told that it was.
+        // The run was to be parked, and no node was told that it was.
         run.is_parked = false;
         self.parked.remove(&(run.job, run.shard, run.due, run.id));
         if run.admitted_among == 0 {
@@ -514,7 +514,7 @@ impl Checker {
         Ok(())
     }
 
-    /// An executor says how an attempt ended, whether or not anybody hears it.
+    /// An executor says how an attempt ended, whether or not a node hears it.
     pub fn said(&mut self, id: RunId, attempt: Attempt, token: Token, outcome: AttemptOutcome) {
         if let Ok(index) = self.index("L1", id, "reported") {
             self.runs[index].said.push((attempt, token, outcome));
@@ -522,10 +522,8 @@ impl Checker {
     }
 
     /// A node has a report in hand.
-    pub fn heard(&mut self, by: Who, id: RunId, attempt: Attempt, outcome: AttemptOutcome, now: Micros) {
-        if outcome == AttemptOutcome::Succeeded
-            && let Some(index) = self.by_id.get(&id)
-        {
+    pub fn heard(&mut self, by: Who, id: RunId, attempt: Attempt, now: Micros) {
+        if let Some(index) = self.by_id.get(&id) {
             self.runs[*index as usize].known.push((by, attempt, now));
         }
     }

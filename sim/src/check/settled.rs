@@ -45,7 +45,7 @@ impl Checker {
         self.check_bonds(run, settlement)?;
         if let Some(record) = &settlement.attempt {
             self.check_record(run, record)?;
-            self.check_known(begun, run, record, &settlement.then)?;
+            self.check_known(begun, run, record)?;
             self.check_given_up(begun, index, record)?;
         }
         let run = &self.runs[index];
@@ -153,7 +153,7 @@ impl Checker {
                 if settlement.attempt.is_none() && run.is_wish(run.ready_at, begun.node_now) {
                     run.moved_to = Some(run.ready_at);
                 }
-                // Whoever is not told that it was put off goes on as before.
+                // A node that is not told that the run was put off goes on as before.
                 let was_told = settlement.attempt.is_some();
                 run.not_before = if was_told { run.ready_at } else { run.not_before.min(run.ready_at) };
                 self.counters.waits += 1;
@@ -288,8 +288,8 @@ impl Checker {
         let is_lost = record.outcome == AttemptOutcome::Lost && (is_unsent || !is_for_executors);
         // The clock was set back to before it was sent: then that is when it ends, in the records.
         let is_set_back = !self.is_steady && waited < 0 && record.started_at == record.ended_at;
-        // What was lost with its node is repeated at once and does not count; executors go on without it. A version that nobody can have known any
-        // more is as good as another: the run waited for some of them.
+        // A run that was lost with its node is repeated at once, which does not count; executors go on without the
+        // node. Any version that no node can have known any more will do: the run waited for some of them.
         let is_right = |version: &Version| {
             let retry = run.overrides.retry(&version.definition);
             let least =
@@ -310,14 +310,13 @@ impl Checker {
         Ok(())
     }
 
-    /// A node that has heard how an attempt ended does not give it up and try again; nor does another, once the one that
-    /// has heard it could write it down.
-    fn check_known(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord, then: &Then) -> Checked {
-        // An executor that reports a timeout, and later a success, has the run tried again by its own word.
+    /// A node that has heard how an attempt ended does not give it up; nor does another, once the one that has heard it could
+    /// write it down. That holds for failures as well as successes, for parts, and where the run is closed with the attempt.
+    fn check_known(&self, begun: Begun, run: &RunFacts, record: &AttemptRecord) -> Checked {
+        // An executor that reports a timeout, and later a success, ends the attempt by its own word.
         let is_said = run.said.contains(&(record.number, record.token, record.outcome));
         let is_given_up =
             matches!(record.outcome, AttemptOutcome::Lost | AttemptOutcome::TimedOut) && !is_said;
-        let is_repeated = matches!(then, Then::Wait { .. }) && run.part.is_none();
         let was_heard_by = |(by, attempt, at): &(Who, Attempt, Micros)| {
             let renewed = self.renewed.get(by).copied().filter(|renewed| *renewed < begun.at.now);
             let is_known = match *by == begun.by {
@@ -329,8 +328,8 @@ impl Checker {
         let heard = run.known.iter().find(|heard| was_heard_by(heard));
         hold!(
             "H2",
-            !(is_given_up && is_repeated && heard.is_some()),
-            "{} gives up attempt {} of run {} and tries again, and it was heard to have succeeded: {heard:?}",
+            !(is_given_up && heard.is_some()),
+            "{} gives up attempt {} of run {}, and it was heard how that ended: {heard:?}",
             begun.by,
             record.number,
             run.id

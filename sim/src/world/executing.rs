@@ -350,7 +350,7 @@ impl World {
                 self.judge(Err(Violation { rule: "X2", what }));
             }
             let who = self.who(machine);
-            self.checker.heard(who, report.run, report.attempt, report.outcome, self.now);
+            self.checker.heard(who, report.run, report.attempt, self.now);
         }
         let place = &mut self.machines[machine];
         if let Some(node) = &place.node {

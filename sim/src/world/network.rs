@@ -304,7 +304,7 @@ impl World {
             return self.call_back(machine, index, Callback { log, outcome, message });
         }
         let who = self.who(machine);
-        self.checker.heard(who, report.run, report.attempt, report.outcome, self.now);
+        self.checker.heard(who, report.run, report.attempt, self.now);
         if let Some(node) = &self.machines[machine].node {
             node.report(report);
         }

@@ -269,7 +269,7 @@ fn l4_a_gate_is_granted_for_a_closed_run() {
 }
 
 #[test]
-fn l4_a_gate_is_granted_whose_key_somebody_has() {
+fn l4_a_gate_is_granted_whose_key_another_has() {
     let mut story = Story::of(at_most_once());
     let run = story.planned();
     story.tell(story.gate(run, 1)).unwrap();
@@ -533,12 +533,12 @@ fn i33_an_instant_is_coalesced_and_no_later_one_has_a_record() {
 }
 
 #[test]
-fn h2_an_attempt_is_given_up_whose_success_another_node_has_heard_and_could_write_down() {
+fn h2_an_attempt_is_given_up_whose_end_another_node_has_heard_and_could_write_down() {
     let mut story = Story::of(definition());
     let run = story.planned();
     story.send(run, 1).unwrap();
     let heard_at = story.moment().now;
-    story.checker.heard(OTHER, run, Attempt(1), AttemptOutcome::Succeeded, heard_at);
+    story.checker.heard(OTHER, run, Attempt(1), heard_at);
     story.at(story.now() + MINUTE / 2);
     story.renew(OTHER, NodeId(8));
     story.at(story.now() + 1);
@@ -568,12 +568,29 @@ fn h1_an_attempt_is_on_record_as_sent_of_which_only_the_gate_is_known() {
 }
 
 #[test]
-fn h2_an_attempt_is_given_up_whose_success_the_node_has_heard() {
-    let mut story = Story::of(definition());
+fn h2_an_attempt_is_given_up_whose_end_the_node_has_heard() {
+    for is_last in [false, true] {
+        let mut story = Story::of(definition());
+        let run = story.planned();
+        story.send(run, 1).unwrap();
+        story.checker.heard(NODE, run, Attempt(1), 0);
+        let lost = story.close(Outcome::Lost, "nothing was heard of it");
+        let then = if is_last { lost } else { story.wait(0, 2) };
+        let end = story.end(run, 1, AttemptOutcome::Lost, then);
+        breaks("H2", story.settle(end));
+    }
+}
+
+#[test]
+fn h2_a_part_is_given_up_whose_end_the_node_has_heard() {
+    let mut story = Story::of(broadcast());
     let run = story.planned();
-    story.send(run, 1).unwrap();
-    story.checker.heard(NODE, run, Attempt(1), AttemptOutcome::Succeeded, 0);
-    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
+    let parts = story.fall_apart(run, 2);
+    story.checker.heard(NODE, parts[0], Attempt(1), 0);
+    let mut end = story.end_part(parts[0], AttemptOutcome::Succeeded);
+    let record = end.attempt.as_mut().expect("it has one");
+    (record.outcome, end.then) =
+        (AttemptOutcome::Lost, story.close(Outcome::Lost, "nothing was heard of it"));
     breaks("H2", story.settle(end));
 }
 

@@ -246,12 +246,12 @@ fn an_instant_is_coalesced_into_a_later_one_that_has_a_record() {
 }
 
 #[test]
-fn an_attempt_is_given_up_whose_success_was_heard_by_a_node_that_is_not_heard_of_any_more() {
+fn an_attempt_is_given_up_whose_end_was_heard_by_a_node_that_is_not_heard_of_any_more() {
     let mut story = Story::of(definition());
     let run = story.planned();
     story.send(run, 1).unwrap();
     let heard_at = story.moment().now;
-    story.checker.heard(OTHER, run, Attempt(1), AttemptOutcome::Succeeded, heard_at);
+    story.checker.heard(OTHER, run, Attempt(1), heard_at);
     story.at(story.now() + MINUTE / 2);
     let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
     story.settle(end).unwrap();
@@ -300,7 +300,7 @@ fn an_executor_that_reports_a_timeout_and_then_a_success_has_the_run_tried_again
     let run = story.planned();
     story.send(run, 1).unwrap();
     story.executed(run, 1, AttemptOutcome::TimedOut);
-    story.checker.heard(NODE, run, Attempt(1), AttemptOutcome::Succeeded, 0);
+    story.checker.heard(NODE, run, Attempt(1), 0);
     let end = story.end(run, 1, AttemptOutcome::TimedOut, story.wait(1_100, 2));
     story.settle(end).unwrap();
 }

@@ -1,4 +1,4 @@
-//! A history told by hand: a job every minute, a node, and whatever is said about them. What is told truthfully goes
+//! A history told by hand: a job every minute, a node, and what is said about them. What is told truthfully goes
 //! through the memory store; what is claimed, only the checker hears.
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) const OTHER: Who = Who { node: 1, life: 2 };
 pub(super) const URL: Text = Text::Borrowed("http://x0");
 /// How long an executor is left alone.
 pub(super) const DOUBT: i64 = 10_000;
-/// How long an executor may take to say again what nobody heard.
+/// How long an executor may take to repeat a report that no node heard.
 pub(super) const REPEAT: i64 = 40_000;
 
 /// A history while it is told.
@@ -310,7 +310,7 @@ impl Story {
         }])
     }
 
-    /// A run falls into so many parts with its first attempt.
+    /// A run falls into `total` parts with its first attempt.
     pub(super) fn split(&mut self, run: RunId, total: u32) -> Split {
         let Request::Gate(gates) = self.gate(run, 1) else { unreachable!("it is a gate") };
         let fire_time = self.checker.run(run).unwrap().fire_time;
