@@ -6,7 +6,7 @@ use std::time::Duration;
 use calendar::{Exclusions, Outside, Rule, Timestamp, Window, Zones};
 
 use super::names::names;
-use super::{JobId, Outcome, Schedule, Text};
+use super::{JobId, Origin, Outcome, Schedule, Text};
 use crate::policy::{Block, Misfire, Retry, Route};
 
 /// The longest payload or body that is kept and sent.
@@ -186,7 +186,7 @@ names!(Delivery, "delivery", AtLeastOnce = "at_least_once", AtMostOnce = "at_mos
 pub enum When {
     /// It succeeded.
     Succeeded,
-    /// It failed, or nobody knows.
+    /// It failed, or it is not known how it ended.
     Failed,
     /// It ended, whatever the outcome.
     Ended,
@@ -219,7 +219,7 @@ pub struct Child {
 pub enum StoppedReason {
     /// A person stopped it.
     Asked,
-    /// Somebody paused its app; it goes on when they resume it.
+    /// Its app was paused; it goes on when the app is resumed.
     AppPaused,
     /// Its schedule names no further instant.
     Finished,
@@ -292,7 +292,7 @@ impl JobState {
             (_, JobMove::Start) => Some(JobState::Enabled),
             (JobState::Stopped(StoppedReason::AppPaused), JobMove::Resume) => Some(JobState::Enabled),
             (stays, JobMove::Resume) => Some(stays.clone()),
-            // Who stopped it first is what people want to know, except that a person's word stands over ours.
+            // People want to know who stopped it first, except that a person's word stands over ours.
             (JobState::Stopped(first), JobMove::Stop(reason)) if reason != StoppedReason::Asked => {
                 Some(JobState::Stopped(first.clone()))
             }
@@ -378,19 +378,19 @@ impl Job {
         Ok(Job { id, version, changed_at, state, definition, rule, exclusions, children })
     }
 
-    /// Whether it was never changed since it was made, so that nobody ever knew it otherwise.
+    /// Whether it was never changed since it was made, so that no node ever knew it otherwise.
     pub fn is_as_made(&self) -> bool {
         self.version == Job::FIRST_VERSION
     }
 
-    /// Whether an attempt is written down before it is sent, as far as the job can say. What goes to executors is, because
-    /// they report later, to whichever node they reach, and by the number of the gate; those that have a session need no
-    /// number.
+    /// Whether an attempt is written down before it is sent, as far as the job can say. Attempts for executors are,
+    /// because executors report later, to whichever node they reach, and by the number of the gate; executors with a
+    /// session need no number.
     pub fn is_gated(&self) -> bool {
         self.executor().is_some() || self.must_be_gated()
     }
 
-    /// Whether an attempt is written down before it is sent, whoever gets it.
+    /// Whether an attempt is written down before it is sent, whichever executor or agent gets it.
     pub fn must_be_gated(&self) -> bool {
         self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
     }
@@ -411,6 +411,13 @@ impl Job {
     /// Whether its runs must be counted, and so live on one shard.
     pub fn is_limited(&self) -> bool {
         self.definition.block != Block::Concurrent(None)
+    }
+
+    /// Whether calendar arithmetic is needed to say what it wants done with a run.
+    pub fn needs_calendar(&self, origin: Origin) -> bool {
+        origin == Origin::Schedule
+            || !self.exclusions.windows.is_empty()
+            || self.exclusions.calendar.is_some()
     }
 
     /// Whether the schedule names this instant. A fixed delay counts from ends that only the runs know; every

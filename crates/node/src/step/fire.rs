@@ -1,9 +1,11 @@
-//! Firing: what is due leaves the wheel, is asked for, admitted, written down where it must be, and sent.
+//! Firing: due runs leave the wheel, their jobs are asked, and the runs are admitted, written down where they must be,
+//! and sent.
 //!
-//! The order of effects in a round: what needs no gate is marked as in flight and handed to dispatch at once, so that no
-//! write holds it up; then skips and deferrals are written; then gates. A gated run is looked at once more after the store
-//! has answered, and only then marked and handed over.
+//! The order of effects in a round: runs that need no gate are marked as in flight and handed to dispatch at once, so
+//! that no write holds them up; then skips and deferrals are written; then gates. A gated run is looked at once more
+//! after the store has answered, and only then marked and handed over.
 
+mod calendars;
 mod decide;
 mod gate;
 mod pick;
@@ -22,9 +24,10 @@ use crate::memory::{Memory, RunLocation};
 use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
 use crate::settings::Settings;
 use crate::step::Ended;
+use calendars::Answers;
 use pick::Picked;
 
-/// Why a run ended that a newcomer took the place of.
+/// The reason of a run whose place a newer run took.
 const COVERED: &str = "a newer run took its place";
 
 /// Poll interval while the store is down.
@@ -41,15 +44,15 @@ enum Help {
 #[derive(Default)]
 struct Decision {
     sends: Vec<Dispatched>,
-    /// When the last of those was due that go without a gate.
+    /// The latest due time of the sends that go without a gate.
     ungated_through: Option<Timestamp>,
     ends: Vec<Ended>,
     gates: Vec<Gate>,
-    /// Broadcast runs, and who gets a part of each.
+    /// Broadcast runs, and the executors that get a part of each.
     splits: Vec<(Gate, Vec<Address>)>,
     probes: Vec<Probe>,
     kills: Vec<Kill>,
-    /// Broadcast runs that a newcomer takes the place of.
+    /// Broadcast runs whose place a newer run takes.
     covered: Vec<RunId>,
     /// Jobs whose rows hold what cannot be sent, and why.
     poisoned: Vec<(JobId, Text)>,
@@ -59,7 +62,7 @@ struct Decision {
 struct Turn<'a> {
     memory: &'a mut Memory,
     settings: &'a Settings,
-    payloads: &'a Payloads,
+    prepared: &'a Prepared,
     boot: Boot,
     now: Timestamp,
     /// Random.
@@ -67,8 +70,15 @@ struct Turn<'a> {
     decision: Decision,
 }
 
-/// What the runs in hand bring.
+/// The payloads of the runs in hand.
 type Payloads = FxHashMap<RunId, Payload>;
+
+/// What is found out about the runs in hand before anything is decided.
+#[derive(Default)]
+struct Prepared {
+    payloads: Payloads,
+    answers: Answers,
+}
 
 impl Node {
     /// Starts what is due: asks its job, admits it, writes its gate, sends it.
@@ -95,22 +105,28 @@ impl Node {
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
         }
-        let has_more = is_full && fired.is_ok();
-        self.memory().note_more_due(has_more);
+        let has_more = {
+            let mut memory = self.memory();
+            // What waits for a report waits for the settling step, and that one lets sends go first.
+            let is_awaited = std::mem::take(&mut memory.inbox.is_awaited);
+            let has_more = is_full && fired.is_ok() && !is_awaited;
+            memory.note_more_due(has_more);
+            has_more
+        };
         if has_more {
-            // Whoever writes to executors may be waiting for this thread, so there is no next round in this one.
+            // A task that writes to executors may be waiting for this thread, so there is no next round in this one.
             return self.boot();
         }
         let (next, next_want) = (self.next_moment(), self.memory().next_want());
         next_want.map_or(next, |want| want.min(next))
     }
 
-    /// While the store is away, what is loaded and needs nothing from it goes on, as long as our lease lasts.
+    /// While the store is away, loaded runs that need nothing from it are sent, as long as our lease lasts.
     fn fire_alone(&self) -> Boot {
         let picked = self.pick(Help::None).runs;
-        let Decision { sends, ungated_through, .. } = self.decide(&picked, &Payloads::default(), Help::None);
+        let Decision { sends, ungated_through, .. } = self.decide(&picked, &Prepared::default(), Help::None);
         self.send(sends, ungated_through);
-        // Whatever changed its mind at the last moment waits for the store.
+        // A run that turned out to need the store at the last moment waits for it.
         self.put_back(&picked);
         let soon = self.boot().plus(ALONE_EVERY);
         self.memory().agenda.paused_until.min(soon)
@@ -120,9 +136,9 @@ impl Node {
         if picked.is_empty() && !self.is_clogged() {
             return Ok(());
         }
-        let payloads = self.prepare(picked).await?;
+        let mut prepared = self.prepare(picked).await?;
         let Decision { sends, ungated_through, ends, gates, splits, probes, kills, covered, poisoned } =
-            self.decide(picked, &payloads, Help::Store);
+            self.decide(picked, &prepared, Help::Store);
         self.send(sends, ungated_through);
         if !ends.is_empty() {
             self.write_ends(ends).await?;
@@ -137,7 +153,7 @@ impl Node {
             self.end_whole(whole, Text::Borrowed(COVERED)).await?;
         }
         if !gates.is_empty() {
-            self.go_through(gates, &payloads).await?;
+            self.go_through(gates, &mut prepared).await?;
         }
         if !splits.is_empty() {
             self.split(splits).await?;
@@ -148,7 +164,7 @@ impl Node {
         Ok(())
     }
 
-    /// Hands attempts over, after the mark says how far they reach.
+    /// Hands attempts over, after the fired mark says how far they reach.
     fn send(&self, sends: Vec<Dispatched>, ungated_through: Option<Timestamp>) {
         if let Some(due) = ungated_through {
             self.ports.fired.reach(due);
@@ -164,8 +180,8 @@ impl Node {
         memory.trusted_now(boot).is_some_and(|now| memory.is_clogged(&self.settings, now))
     }
 
-    /// Makes sure that the jobs are known, and fetches payloads.
-    async fn prepare(&self, picked: &[RunId]) -> Result<Payloads, StoreError> {
+    /// Makes sure that the jobs are known, fetches payloads, and asks calendars.
+    async fn prepare(&self, picked: &[RunId]) -> Result<Prepared, StoreError> {
         let (jobs, with_payload) = {
             let memory = self.memory();
             let of = |id: &RunId| memory.loaded.runs.get(id);
@@ -180,10 +196,11 @@ impl Node {
             let rows = self.ports.store.fetch(&with_payload).await?;
             payloads.extend(rows.into_iter().filter_map(|row| Some((row.waiting.run, row.payload?))));
         }
-        Ok(payloads)
+        let answers = self.ask_calendars(picked.iter().copied());
+        Ok(Prepared { payloads, answers })
     }
 
-    /// Parts bring what the whole brings.
+    /// Parts have the payload of their whole.
     async fn payloads_of_parts(&self, picked: &[RunId]) -> Result<Payloads, StoreError> {
         self.know_parts(picked).await?;
         let wholes: BTreeMap<RunId, RunId> = {
@@ -201,7 +218,7 @@ impl Node {
         Ok(wholes.into_iter().filter_map(of).collect())
     }
 
-    /// What was in hand and not dealt with is due as before.
+    /// Runs in hand that were not dealt with are due as before.
     fn put_back(&self, picked: &[RunId]) {
         let mut memory = self.memory();
         for id in picked {
@@ -212,7 +229,7 @@ impl Node {
     }
 }
 
-/// Why a payload cannot be sent. The desk takes none like that, but a row can hold anything.
+/// Why a payload cannot be sent. The desk takes no payload like that, but a row can hold anything.
 fn too_long(payload: &Payload) -> Option<Text> {
     let said = || format!("a payload of {} bytes: at most {PAYLOAD_MAX} are sent", payload.len()).into();
     (payload.len() > PAYLOAD_MAX).then(said)

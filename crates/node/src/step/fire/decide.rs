@@ -1,4 +1,4 @@
-//! What becomes of each run in hand: its job is asked, then whether there is a place for it.
+//! What becomes of each run in hand: its job is asked, and then whether there is a place for the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 use punctual_core::registry::Dialect;
 
-use super::{COVERED, Decision, Help, Payloads, Turn, too_long};
+use super::{COVERED, Decision, Help, Prepared, Turn, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
@@ -32,8 +32,9 @@ const PARKED_AT_ONCE: usize = 5_000;
 
 impl Node {
     /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
-    pub(super) fn decide(&self, picked: &[RunId], payloads: &Payloads, help: Help) -> Decision {
+    pub(super) fn decide(&self, picked: &[RunId], prepared: &Prepared, help: Help) -> Decision {
         let boot = self.boot();
+        let bits = self.ports.entropy.bits();
         let mut memory = self.memory();
         let Some(now) = memory.trusted_now(boot) else {
             drop(memory);
@@ -41,8 +42,7 @@ impl Node {
             return Decision::default();
         };
         let (settings, decision) = (&self.settings, Decision::default());
-        let bits = self.ports.entropy.bits();
-        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits, decision };
+        let mut turn = Turn { memory: &mut memory, settings, prepared, boot, now, bits, decision };
         for id in picked {
             let Some(run) = turn.memory.in_hand(*id) else { continue };
             match turn.memory.jobs.get(run.job).cloned() {
@@ -76,7 +76,7 @@ impl Turn<'_> {
             // Only the key can say; the second look asks the job.
             return self.go_on(id, run, job);
         }
-        if let Some(reason) = self.payloads.get(&id).and_then(too_long) {
+        if let Some(reason) = self.prepared.payloads.get(&id).and_then(too_long) {
             self.decision.poisoned.push((run.job, reason.clone()));
             return self.fail(id, run, reason);
         }
@@ -96,8 +96,8 @@ impl Turn<'_> {
         }
     }
 
-    /// An earlier holder may have sent it. Executors are given time to say so, and so are nodes that come back with this
-    /// one from an outage of the store. Then the job is asked whether it still wants it.
+    /// An earlier holder may have sent the run. Executors are given time to say so, and so are nodes that come back
+    /// with this one from an outage of the store. Then the job is asked whether it still wants the run.
     fn doubt(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_returning = self.memory.is_returning(self.boot);
         if (job.executor().is_some() || is_returning) && self.memory.executors.natives.is_listening(self.boot)
@@ -108,7 +108,7 @@ impl Turn<'_> {
         let refused = refused(job, &self.memory.candidate(id, run), self.now);
         let was_refused = self.memory.is_known_everywhere(job, run, self.settings.term_max());
         match refused {
-            // No holder has sent what the job has long not wanted.
+            // The job has not wanted this run for so long that no holder has sent it.
             Some(Wanted::Skip(reason)) if was_refused => self.skip(id, run, job, reason),
             Some(Wanted::Defer(until)) if was_refused => self.wait(id, run, until),
             Some(Wanted::Park) if was_refused => {
@@ -119,7 +119,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes down that an earlier holder may have sent it, and goes on with the next attempt as far as the job wants.
+    /// Records that an earlier holder may have sent the run, and goes on with the next attempt if the job still wants
+    /// it.
     fn suppose(&mut self, id: RunId, run: &Run, job: &Arc<Job>, refused: Option<Wanted>) {
         let mut attempt = supposed(run, job, self.now);
         if self.memory.has_planted(Planted::SupposedAsSent) {
@@ -147,7 +148,7 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::sent(id, run, attempt, then).following(job, run));
     }
 
-    /// An executor has it already, from an earlier holder: it is on its way as before.
+    /// An executor has the run already, from an earlier holder: it is on its way as before.
     fn resume(&mut self, id: RunId, run: &Run, job: &Arc<Job>, token: Token, address: Arc<Address>) {
         self.memory.loaded.active.entry(run.job).or_default().running.insert(id);
         self.memory.loaded.seekers.remove(id);
@@ -172,12 +173,12 @@ impl Turn<'_> {
         self.memory.fly(id, flight);
     }
 
-    /// What the job wants done with it. A part is asked for as what it is a part of.
+    /// What the job wants done with the run. A part is asked about as its whole.
     pub(super) fn ask(&self, id: RunId, run: &Run, job: &Job) -> Wanted {
         if run.attempt > Attempt::FIRST && self.memory.has_planted(Planted::RetryUnasked) {
             return Wanted::Start(run.decided);
         }
-        let fate = self.memory.wanted(id, run, job, self.now);
+        let fate = self.prepared.answers.wanted(self.memory, (id, run), job, self.now);
         let is_off = self.memory.has_planted(Planted::MisfireOffByOne) && is_at_threshold(job, run, self.now);
         if is_off && matches!(fate, Wanted::Start(_)) { Wanted::Skip(Skip::Misfire) } else { fate }
     }
@@ -286,7 +287,7 @@ impl Turn<'_> {
             token,
             log,
             possible_duplicate: run.flags.may_repeat,
-            payload: self.payloads.get(&id).cloned(),
+            payload: self.prepared.payloads.get(&id).cloned(),
             timeout,
             origin: run.origin,
             sent_at,
@@ -295,7 +296,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Lets a run wait for its turn: in memory while they are few, in the store from then on.
+    /// Lets a run wait for its turn: in memory while few runs of its job wait, in the store from then on.
     pub(super) fn queue(&mut self, id: RunId, run: &Run, job: &Job) {
         self.memory.move_to(id, RunLocation::Queued);
         // Another executor may be chosen by then.
@@ -317,9 +318,9 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(last.run, &run, then));
     }
 
-    /// When memory is full of runs that cannot go, some of them wait in the store, so that what can go is not behind them.
-    /// They are called back when there is room again. A queue that empties soon holds nobody up for long, and to park from
-    /// it would double what is written for each run.
+    /// When memory is full of runs that cannot go, some of them are parked in the store, so that runs that can go do
+    /// not stay behind them. They are called back when there is room again. A queue that empties soon holds no run up
+    /// for long, and to park from it would double what is written for each run.
     fn park_surplus(&mut self) {
         let (memory, settings) = (&*self.memory, self.settings);
         if !memory.is_clogged(settings, self.now) || memory.loaded.flow.takes(memory.waiting_count()) {
@@ -335,8 +336,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A run that waits and may be parked; and what becomes of it: its lateness is judged now, since waiting for a place is
-    /// none.
+    /// A run that waits and may be parked, and the write that parks it. Its lateness is judged now, since waiting for a
+    /// place is none.
     fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
         let run = self.memory.loaded.runs.get(&id).copied()?;
         let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
@@ -362,8 +363,8 @@ impl Turn<'_> {
             return None;
         };
         if let Some(kept) = self.memory.loaded.runs.get_mut(&id) {
-            // That no earlier holder has sent it was judged by the job as it was. From here on only the gate can say what
-            // became of it, however its job is changed.
+            // That no earlier holder has sent the run was concluded from the job as it was. From here on only the gate
+            // can say what became of the run, however its job is changed.
             kept.flags.is_doubtful = false;
         }
         let is_part = run.origin == Origin::Part;
@@ -406,7 +407,7 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(id, run, Then::Close(close)));
     }
 
-    /// Ends a run that a newcomer takes the place of.
+    /// Ends a run whose place a newer run takes.
     fn cover(&mut self, id: RunId, job: &Job) {
         if self.memory.in_flight.flights.get(&id).is_some_and(Flight::is_whole) {
             // Its parts go before it, and only the store knows all of them.
@@ -414,8 +415,8 @@ impl Turn<'_> {
         }
         let Some(run) = self.memory.loaded.runs.get(&id).copied() else { return };
         if run.flags.may_be_gated && run.location == RunLocation::Busy {
-            // Its gate is asked in this very round: it may be on its way, and may even have parts. The newcomer asks again
-            // after that.
+            // Its gate is asked in this very round: it may be on its way, and may even have parts. The newer run asks
+            // again after that.
             return;
         }
         let reason = Text::Borrowed(COVERED);
@@ -461,8 +462,8 @@ impl Flight {
     }
 }
 
-/// The end of a run that is not wanted (any more). Skipped says that it never ran, so what was tried before is failed. What a
-/// deleted job left is cancelled with it.
+/// The end of a run that is not wanted (any more). A skip says that the run never ran, so a run that was tried before
+/// is closed as failed. The runs of a deleted job are cancelled with it.
 pub(super) fn not_run(run: &Run, reason: Skip, now: Timestamp) -> Close {
     let outcome = match reason {
         _ if run.attempt > Attempt::FIRST => Outcome::Failed,
@@ -499,9 +500,10 @@ impl Memory {
         }
     }
 
-    /// What this node keeps of what a job wants when its runs meet. XXL-JOB's executors are told to queue, to discard or to cover,
-    /// and each keeps to that for itself, as under XXL-JOB; for executors with a session, and for agents, it is kept here. A
-    /// number of runs side by side is kept here for all of them: XXL-JOB knows no such thing.
+    /// The part of a job's block policy that this node keeps. XXL-JOB's executors are told to queue, to discard or to
+    /// cover, and each executor keeps to that by itself, as under XXL-JOB; for executors with a session, and for
+    /// agents, this node keeps it. A number of runs side by side is kept here for all of them: XXL-JOB knows no such
+    /// thing.
     fn block_kept_here(&self, job: &Job) -> Block {
         let is_here = match (job.executor(), job.definition.block) {
             (None, _) | (_, Block::Concurrent(_)) => true,
@@ -513,8 +515,9 @@ impl Memory {
         if is_here { job.definition.block } else { Block::Concurrent(None) }
     }
 
-    /// The last of those that wait for a place or for an executor to take more, so many. They are taken from the apps that have
-    /// the most of them, down to the same number for each; and of an app, what a schedule fires only after everything else.
+    /// The last `many` of the runs that wait for a place or for an executor to take more. They are taken from the apps
+    /// that have the most of them, down to the same number for each; and of an app, scheduled runs only after
+    /// everything else.
     fn last_in_line(&self, many: usize) -> Vec<RunId> {
         let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
         for rank in self.loaded.ready.iter().chain(self.loaded.seekers.stalled()) {
@@ -535,9 +538,10 @@ impl Memory {
         last
     }
 
-    /// Whether an earlier holder may have sent it although there is no gate: not if the job was gated since long before
-    /// it was ready, or ever since it was made. A holder may act on what it knew of the job for as long as its term; but
-    /// who called a run back because of a change knew of that change, and whoever came after knows it too.
+    /// Whether an earlier holder may have sent the run although there is no gate: not if the job was gated since long
+    /// before the run was ready, or ever since the job was made. A holder may act on what it knew of the job for as
+    /// long as its term; but the holder that called a run back because of a change knew of that change, and so does
+    /// every later holder.
     pub(crate) fn may_have_been_sent(&self, job: &Job, run: &Run, term: Duration) -> bool {
         let was_gated = job.is_gated() && self.is_known_everywhere(job, run, term);
         !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
@@ -563,7 +567,7 @@ fn not_repeated(reason: Skip, now: Timestamp) -> Close {
     Close { outcome, reason: said, closed_at: now, range: None }
 }
 
-/// The record of an attempt that an earlier holder may have sent: lost with its node, if it ever was.
+/// The record of an attempt that an earlier holder may have sent: lost with its node, if it was ever sent.
 fn supposed(run: &Run, job: &Job, now: Timestamp) -> AttemptRecord {
     AttemptRecord {
         number: run.attempt,

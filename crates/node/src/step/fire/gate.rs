@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use punctual_core::engine::fire::{Wanted, wanted};
+use punctual_core::engine::fire::Wanted;
 use punctual_core::model::{AttemptOutcome, AttemptRecord, Fence, Job, LogId, RunId, Skip, Text, Then};
 use punctual_core::policy::Block;
 
 use super::decide::not_run;
-use super::{Decision, Payloads, Turn};
+use super::{Decision, Prepared, Turn};
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run, RunLocation};
@@ -16,14 +16,19 @@ use crate::settings::Planted;
 use crate::step::Ended;
 
 impl Node {
-    /// Writes the gates; what came through is looked at once more, and sent.
-    pub(super) async fn go_through(&self, gates: Vec<Gate>, payloads: &Payloads) -> Result<(), StoreError> {
+    /// Writes the gates; a run whose gate is written is looked at once more, and sent.
+    pub(super) async fn go_through(
+        &self,
+        gates: Vec<Gate>,
+        prepared: &mut Prepared,
+    ) -> Result<(), StoreError> {
         if self.memory().has_planted(Planted::SendBeforeGate) {
-            return self.send_before_gate(gates, payloads).await;
+            return self.send_before_gate(gates, prepared).await;
         }
         match self.ports.store.gate(gates.clone()).await {
             Ok(answers) => {
-                let Decision { sends, ends, .. } = self.look_again(&gates, &answers, payloads);
+                prepared.answers = self.ask_calendars(gates.iter().map(|gate| gate.run));
+                let Decision { sends, ends, .. } = self.look_again(&gates, &answers, prepared);
                 if !sends.is_empty() {
                     self.ports.dispatch.send(sends);
                 }
@@ -59,9 +64,9 @@ impl Node {
         }
     }
 
-    /// The second look: our own deadline, then the job. Whoever stopped the job between the gate and here was not
+    /// The second look: our own deadline, then the job. A caller that stopped the job between the gate and here was not
     /// answered yet, or will find that nothing was sent.
-    fn look_again(&self, gates: &[Gate], answers: &[Gated], payloads: &Payloads) -> Decision {
+    fn look_again(&self, gates: &[Gate], answers: &[Gated], prepared: &Prepared) -> Decision {
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.trusted_now(boot);
@@ -70,13 +75,13 @@ impl Node {
             return Decision::default();
         };
         let (settings, decision) = (&self.settings, Decision::default());
-        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits: 0, decision };
+        let mut turn = Turn { memory: &mut memory, settings, prepared, boot, now, bits: 0, decision };
         for (gate, answer) in gates.iter().zip(answers) {
             let Some(run) = turn.memory.in_hand(gate.run) else { continue };
             let is_ours = turn.memory.lease(run.shard) == Some(gate.lease);
             match answer {
                 Gated::Through(log) if is_ours => turn.pass(gate, &run, *log),
-                // Somebody else's, or closed: what is behind that gate is found by adopting.
+                // The gate is another holder's, or the run is closed: what is behind that gate is found by adopting.
                 Gated::Through(_) | Gated::Taken(_) | Gated::Closed => turn.leave_behind(gate.run, &run),
                 Gated::Held(_) => turn.wait_for_hold(gate, &run),
             }
@@ -85,9 +90,9 @@ impl Node {
     }
 
     /// The bug of sending first and writing afterwards.
-    async fn send_before_gate(&self, gates: Vec<Gate>, payloads: &Payloads) -> Result<(), StoreError> {
+    async fn send_before_gate(&self, gates: Vec<Gate>, prepared: &Prepared) -> Result<(), StoreError> {
         let answers: Vec<Gated> = gates.iter().map(|_| Gated::Through(LogId(0))).collect();
-        let Decision { sends, .. } = self.look_again(&gates, &answers, payloads);
+        let Decision { sends, .. } = self.look_again(&gates, &answers, prepared);
         self.ports.dispatch.send(sends);
         self.ports.store.gate(gates).await.map(|_| ())
     }
@@ -102,7 +107,7 @@ impl Turn<'_> {
         };
         let fate = match self.memory.has_planted(Planted::NoSecondLook) {
             true => Wanted::Start(run.decided),
-            false => wanted(&job, &self.memory.candidate(gate.run, run), self.now),
+            false => self.prepared.answers.wanted(self.memory, (gate.run, run), &job, self.now),
         };
         match fate {
             Wanted::Start(_) => self.launch(gate.run, run, &job, gate.token, Some(log), gate.sent_at),
@@ -117,7 +122,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ours is the gate, and nothing went through it.
+    /// The gate is ours, and nothing went through it.
     fn skip_at_gate(&mut self, gate: &Gate, run: &Run, job: &Job, reason: Skip) {
         let fence = Fence::Sent(gate.attempt, gate.token);
         let then = Then::Close(not_run(run, reason, self.now));
@@ -161,7 +166,7 @@ impl Turn<'_> {
     }
 }
 
-/// A run that is not on its way, and not forgotten either, has its gate.
+/// The gate was written and nothing was sent: the run keeps it.
 fn keep_gate(memory: &mut Memory, id: RunId) {
     if !memory.in_flight.flights.contains_key(&id)
         && let Some(run) = memory.loaded.runs.get_mut(&id)
@@ -170,7 +175,7 @@ fn keep_gate(memory: &mut Memory, id: RunId) {
     }
 }
 
-/// It is due as before, and its gate may be written.
+/// The run is due as before, and its gate may be written.
 fn ask_again(memory: &mut Memory, id: RunId) {
     if memory.in_hand(id).is_none() {
         return;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::due::{AppNumber, DueHead as Next, PickVerdict as Verdict};
-use punctual_core::engine::fire::{Candidate, Rank, Wanted, decided_when_due, wanted};
-use punctual_core::model::{Job, JobId, RunId, Target};
+use punctual_core::engine::fire::{Rank, Wanted, decided_when_due};
+use punctual_core::model::{JobId, RunId, Target};
 use punctual_core::policy::misfire::GRACE;
 use punctual_core::policy::pool::{is_within_app_share, is_within_job_share};
 use punctual_core::policy::{Places, Pool, Room};
@@ -26,11 +26,12 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(100);
 /// When places are free and something is due, the next round comes this soon: by then more may be due.
 const NEXT_ROUND: Duration = Duration::from_millis(1);
 
-/// While payloads that should be here are being fetched, it is asked this often whether they are.
+/// How often the step asks whether payloads that should be here have been fetched.
 const NEXT_FETCH: Duration = Duration::from_millis(10);
 
-/// How many go in one round where nothing has to be asked of the store: so few that executors begin with these while the
-/// next are decided. Where the store is asked, a round is as large as may be, because asking takes as long for few.
+/// How many runs go in one round where nothing has to be asked of the store: few enough that executors begin with these
+/// while the next are decided. Where the store is asked, a round is as large as possible, because asking takes as long
+/// for few.
 const AT_ONCE_MAX: usize = 250;
 
 /// What goes in this round.
@@ -39,14 +40,14 @@ pub(super) struct Picked {
     pub(super) runs: Vec<RunId>,
     /// Whether it is as many as go in one: there may be more.
     pub(super) is_full: bool,
-    /// Jobs that have something due, and nobody knows yet which pool and app they belong to.
+    /// Jobs that have something due, and whose pool and app are not known yet.
     pub(super) unsorted: Vec<JobId>,
 }
 
 /// The smallest step of time.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// How many leave the wheel in one round.
+/// How many runs leave the wheel in one round.
 const LET_OUT_MAX: usize = 10_000;
 
 /// How often the jobs in line for the slow pool are asked whether they belong there.
@@ -82,7 +83,7 @@ impl Round<'_> {
         Round { memory, settings, now, help, places, taken, picked, caught_up, asks_store, unsorted }
     }
 
-    /// How many go in a round with these.
+    /// How many runs go in a round with these.
     fn max(&self) -> usize {
         let max = self.settings.fire_max;
         if self.asks_store { max } else { max.min(AT_ONCE_MAX) }
@@ -118,7 +119,7 @@ impl Round<'_> {
         Verdict::Take
     }
 
-    /// Takes a place for it; or who is passed over, because there is none.
+    /// Takes a place for the run; or returns which runs are passed over, because there is none.
     fn without_place(&mut self, next: &Next) -> Option<Verdict> {
         let Some(pool) = next.pool else {
             let free = self.settings.stalled_max().saturating_sub(self.memory.loaded.seekers.stalled_count());
@@ -209,8 +210,8 @@ impl Node {
         Ok(())
     }
 
-    /// Lets what is due leave the wheel, as much as may wait for a place. Where a job or an app has its share of that, the
-    /// rest of its runs stays in the wheel, and does not keep others in it.
+    /// Lets due runs leave the wheel, as many as may wait for a place. Where a job or an app has its share of the due
+    /// queue, the rest of its runs stays in the wheel, and does not keep others in it.
     fn let_out(&self, memory: &mut Memory, now: Timestamp) {
         let room = self.settings.ready_max().saturating_sub(memory.waiting_count());
         let mut due = Vec::new();
@@ -265,7 +266,7 @@ impl Node {
                 first = Some(next.rank);
                 Verdict::Stop
             }
-            // To find out where it belongs is something to do, too.
+            // To find out where a run belongs is something to do, too.
             Verdict::PassJob if !round.unsorted.is_empty() => {
                 first = Some(next.rank);
                 Verdict::Stop
@@ -299,7 +300,7 @@ impl Node {
         let slow = memory.in_flight.fast_calls.front().map(|call| call.slow_at.saturating_add(MOMENT));
         let waiting = [in_wheel, between, slow].into_iter().flatten().min();
         let waiting = waiting.map(|due| memory.time.moment_of(due).max(boot));
-        // What cannot go may have to make way for what could.
+        // Runs that cannot go may have to make way for runs that could.
         let overfull = memory.is_clogged(&self.settings, now).then(|| memory.loaded.flow.next_look());
         let listened = memory.executors.natives.listened();
         let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
@@ -331,7 +332,7 @@ impl Memory {
         self.waiting_count() >= settings.ready_max()
     }
 
-    /// Whether what waits fills memory, so that what is due and could go stays in the store behind it.
+    /// Whether runs that wait fill memory, so that due runs that could go stay in the store behind them.
     pub(super) fn is_clogged(&self, settings: &Settings, now: Timestamp) -> bool {
         let is_cut_off = self.loaded.wheel.mark().is_some_and(|mark| mark.due <= now);
         is_cut_off && self.waiting_count() * 2 >= settings.ready_max()
@@ -343,7 +344,7 @@ impl Memory {
         InLine { app, of_job, of_app: self.loaded.ready.len_of_app(app) }
     }
 
-    /// A run becomes due: what it waits for a place from now on is no lateness.
+    /// A run becomes due: waiting for a place from now on does not make it late.
     fn judge_lateness(&mut self, id: RunId, now: Timestamp) {
         let Some(run) = self.loaded.runs.get(&id).copied() else { return };
         let Some(Known::Job(job)) = self.jobs.get(run.job) else { return };
@@ -364,13 +365,6 @@ impl Memory {
         }
     }
 
-    /// What a job wants done with a run that is due.
-    pub(super) fn wanted(&self, id: RunId, run: &Run, job: &Job, now: Timestamp) -> Wanted {
-        let candidate = self.candidate(id, run);
-        let decided = decided_when_due(job, &candidate, run.judged_at(now));
-        wanted(job, &Candidate { decided, ..candidate }, now)
-    }
-
     /// Jobs that are no longer slow leave the line for the slow pool, which may be full.
     fn sort_slow_jobs(&mut self, now: Timestamp) {
         let is_time = |last: Timestamp| now.as_millis().saturating_sub(last.as_millis()) >= PACE_EVERY_MS;
@@ -386,7 +380,7 @@ impl Memory {
         }
     }
 
-    /// How many are due and cannot go yet: there is no place for them, or no executor takes more.
+    /// How many runs are due and cannot go yet: there is no place for them, or no executor takes more.
     pub(crate) fn waiting_count(&self) -> usize {
         self.loaded.ready.len() + self.loaded.seekers.stalled_count()
     }
@@ -416,8 +410,8 @@ impl Memory {
         }
     }
 
-    /// Whether parked runs may be called back that found no room: when much of it is free, or when nothing that is there
-    /// can go and something else could.
+    /// Whether parked runs that found no room may be called back: when much of the room is free, or when nothing in
+    /// memory can go and something else could.
     fn has_room_for_parked(&self, settings: &Settings, is_idle: bool) -> bool {
         let room = settings.ready_max() / if is_idle { 2 } else { 4 };
         self.waiting_count() < room.max(1)

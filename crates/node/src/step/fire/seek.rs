@@ -1,4 +1,4 @@
-//! Where a run goes that is for executors: one is chosen, or asked for, or all of them get a part, or it waits.
+//! Where a run for executors goes: one is chosen, or found by asking, or each gets a part, or the run waits.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Of those that have a session it is known whether they are there and free; the others are asked.
+    /// Of executors with a session it is known whether they are there and free; the others are asked.
     fn ask_others(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], by: Asked) {
         let is_native = |address: &&Arc<Address>| address.dialect == Dialect::Native;
         let free =
@@ -67,13 +67,13 @@ impl Turn<'_> {
         }
     }
 
-    /// There is somebody, who takes nothing more for now.
+    /// An executor is there, but takes nothing more for now.
     fn stall(&mut self, id: RunId, job: &Job, only: Option<Text>) {
         let handler = job.executor().map(|executor| executor.handler.clone()).unwrap_or_default();
         self.memory.stall(id, job.definition.app.clone().into(), handler.into(), only);
     }
 
-    /// Somebody named the executor: it goes there or nowhere.
+    /// The caller named the executor: the run goes there or nowhere.
     fn seek_only(&mut self, id: RunId, run: &Run, job: &Arc<Job>, there: &[Arc<Address>], only: &str) {
         let is_meant = |address: &&Arc<Address>| is_same_place(&address.url, only);
         match there.iter().find(is_meant) {
@@ -109,7 +109,8 @@ impl Turn<'_> {
         self.go_through(id, run, job);
     }
 
-    /// On to the gate, or past it: who has a session says by it what it has, so nothing needs to be written before.
+    /// On to the gate, or past it: an executor with a session lists the attempts that it has, so nothing needs to be
+    /// written before.
     fn go_through(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_native = self.memory.loaded.chosen.get(&id).is_some_and(|at| at.dialect == Dialect::Native);
         let is_alone = run.origin != Origin::Part && !run.flags.may_be_gated && !job.must_be_gated();
@@ -127,7 +128,7 @@ impl Turn<'_> {
         self.decision.probes.push(Probe::Choose { run: id, attempt, job: job.id, by, addresses });
     }
 
-    /// There is nobody: it waits for somebody to come.
+    /// No executor is there: the run waits for one to come.
     fn strand(&mut self, id: RunId, job: &Job) {
         let app = job.definition.app.clone().into();
         self.memory.seek(id, app, false, self.now, self.settings.registry.wait);

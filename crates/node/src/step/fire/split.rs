@@ -7,7 +7,7 @@ use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{Attempt, Decided, NewRun, Origin, Overrides, Part, RunId};
 
-use super::{Decision, Payloads, Turn};
+use super::{Decision, Prepared, Turn};
 use crate::Node;
 use crate::doubt::passed;
 use crate::memory::{Flight, Run};
@@ -64,8 +64,8 @@ impl Node {
         let boot = self.boot();
         let mut memory = self.memory();
         let now = memory.time.now(boot).unwrap_or(Timestamp::MIN);
-        let (settings, decision, payloads) = (&self.settings, Decision::default(), &Payloads::default());
-        let mut turn = Turn { memory: &mut memory, settings, payloads, boot, now, bits: 0, decision };
+        let (settings, decision, prepared) = (&self.settings, Decision::default(), &Prepared::default());
+        let mut turn = Turn { memory: &mut memory, settings, prepared, boot, now, bits: 0, decision };
         for (split, answer) in splits.iter().zip(answers) {
             let Some(run) = turn.memory.in_hand(split.gate.run) else { continue };
             let is_ours = turn.memory.lease(run.shard) == Some(split.gate.lease);
