@@ -1,4 +1,5 @@
-//! Connections: resolve, ask the guard, connect to the very address that it judged, speak TLS where that is wanted.
+//! Connections: resolve the name, ask the guard, connect to exactly the address that the guard judged, and add TLS
+//! where the url asks for it.
 //!
 //! No proxy is ever used, whatever the environment says: it would resolve and connect for us, unguarded.
 
@@ -32,11 +33,12 @@ use crate::guard::{Guard, HEALTH, Refusal};
 /// The longest head of an answer that is read.
 const HEAD_MAX: usize = 64 << 10;
 
-/// How many names are looked up at the same time. A lookup cannot be called off: behind a name server that does not answer
-/// it keeps its thread long after nobody waits for it, and these threads are shared with everything else.
+/// How many names are looked up at the same time. A lookup cannot be cancelled: behind a name server that does not
+/// answer it keeps its thread long after the last caller gave up, and these threads are shared with the rest of the
+/// process.
 const LOOKUPS_MAX: usize = 16;
 
-/// Looks a name up, and blocks its thread until that is done.
+/// Looks a name up, and blocks its thread until the answer is there.
 type Lookup = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
 /// The machine behind a url: what a connection is made to, and kept for.
@@ -45,7 +47,8 @@ pub(crate) struct Origin {
     is_tls: bool,
     host: Host<String>,
     port: u16,
-    /// Whether the stricter of two guards judges it. Such a connection is shared with nobody whom the other judges.
+    /// Whether the stricter of two guards judges it. Such a connection is never shared with calls that the other
+    /// guard judges.
     is_strict: bool,
 }
 
@@ -72,10 +75,12 @@ impl fmt::Display for Origin {
 /// Why there is no connection. In every case nothing was sent.
 #[derive(Debug)]
 pub(crate) enum Unconnected {
-    /// It is not wanted.
+    /// The guard refused it.
     Refused(Refusal),
-    /// It was not possible.
+    /// It could not be made.
     Failed(String),
+    /// The connection was not accepted in time: the machine is gone, or its queue of new connections is full.
+    Late(String),
 }
 
 /// What moves an open connection on; it has to be polled while anything is asked of the connection.
@@ -90,7 +95,7 @@ pub(crate) enum Stream {
 /// Makes connections.
 pub(crate) struct Connector {
     guard: Guard,
-    /// The same for requests that this node itself may be asked, too.
+    /// The same guard with this node itself allowed, for the one request that it may be asked.
     health_guard: Guard,
     /// For origins that are to be judged more strictly.
     strict_guard: Guard,
@@ -98,7 +103,7 @@ pub(crate) struct Connector {
     connect_timeout: Duration,
     resolve_timeout: Duration,
     lookup: Lookup,
-    /// Places for lookups; each is held until its lookup has really ended.
+    /// One permit per lookup, held until the lookup has really ended.
     lookups: Arc<Semaphore>,
 }
 
@@ -151,31 +156,37 @@ impl Connector {
         spoken.map_err(failed)
     }
 
-    /// A new connection on which nothing was said yet.
+    /// A new connection on which nothing was sent yet.
     pub(crate) async fn reach(&self, origin: &Origin) -> Result<Stream, Unconnected> {
         let guard = if origin.is_strict { &self.strict_guard } else { &self.guard };
         self.reach_within(guard, origin).await
     }
 
     async fn reach_within(&self, guard: &Guard, origin: &Origin) -> Result<Stream, Unconnected> {
-        // The name first, before anybody else is asked about it.
+        // The name is judged first, before a name server learns of it.
         guard.judge(&origin.host, origin.port, &[]).map_err(Unconnected::Refused)?;
         let addresses = self.resolve(origin).await?;
         let ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
         guard.judge(&origin.host, origin.port, &ips).map_err(Unconnected::Refused)?;
-        let mut failure = format!("{origin} has no address; check the name");
+        let mut failure =
+            Unconnected::Failed(format!("{origin} has no address; check the name; nothing was sent"));
         for address in addresses {
             let attempt = timeout(self.connect_timeout, self.open(origin, address)).await;
+            let at = address.ip();
             failure = match attempt {
                 Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => format!("cannot connect to {origin} at {}: {error}", address.ip()),
+                Ok(Err(error)) => Unconnected::Failed(format!(
+                    "cannot connect to {origin} at {at}: {error}; nothing was sent"
+                )),
                 Err(_) => {
                     let bound = self.connect_timeout;
-                    format!("cannot connect to {origin} at {}: no connection within {bound:?}", address.ip())
+                    Unconnected::Late(format!(
+                        "cannot connect to {origin} at {at}: no connection within {bound:?}; nothing was sent"
+                    ))
                 }
             };
         }
-        Err(Unconnected::Failed(failure + "; nothing was sent"))
+        Err(failure)
     }
 
     async fn resolve(&self, origin: &Origin) -> Result<Vec<SocketAddr>, Unconnected> {
@@ -286,7 +297,7 @@ mod tests {
         connector.lookup = tarpit;
         let origin = Origin::of(&Url::parse("http://tarpit.example/").unwrap()).unwrap();
         let told = async || match connector.resolve(&origin).await {
-            Err(Unconnected::Failed(reason)) => reason,
+            Err(Unconnected::Failed(reason) | Unconnected::Late(reason)) => reason,
             other => panic!("{other:?}"),
         };
         for _ in 0..LOOKUPS_MAX {

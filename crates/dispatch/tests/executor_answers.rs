@@ -14,7 +14,9 @@ use punctual_core::policy::Block;
 use punctual_core::registry::Dialect;
 use punctual_dispatch::xxl::Options;
 use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Report};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// What is told of one attempt at an executor that answers like this; it arrives once.
 async fn told(reply: Reply) -> Told {
@@ -276,6 +278,25 @@ async fn who_waits_too_long_for_a_connection_was_not_sent() {
     assert_eq!(report.outcome, AttemptOutcome::Refused);
     assert!(report.message.contains("nothing was sent"), "{}", report.message);
     assert_eq!((fake.diary.count(), out.executors.in_flight()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_executor_that_takes_no_new_connection_delays_its_runs() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let there = listener.local_addr().unwrap();
+    // Nobody accepts, so the system takes a few connections and then no more.
+    let mut taken = Vec::new();
+    while let Ok(connection) = timeout(SOON, TcpStream::connect(there)).await {
+        taken.push(connection.unwrap());
+    }
+    let mut out = Out::with(Options { connect_timeout: SOON, ..Options::default() }, None);
+    let there = format!("http://{there}/");
+    out.send(run_at(&executor_job(|_| {}), address(&there, Dialect::Classic)));
+    let report = out.report().await;
+    assert_eq!((report.outcome, report.further), (AttemptOutcome::Refused, Further::Unsent));
+    assert!(report.retry_after.is_some() && report.message.contains("nothing was sent"), "{report:?}");
 }
 
 #[tokio::test]

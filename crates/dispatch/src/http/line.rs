@@ -1,7 +1,7 @@
 //! A line: one task, one connection, one attempt at a time.
 //!
-//! A request is written at most once. The one exception is a connection that turns out to have been closed while
-//! nobody used it: then the request comes back from the connection unwritten, and goes out on a new one.
+//! A request is written at most once. The one exception is a connection that was closed while it was idle: then the
+//! request comes back from the connection unwritten, and goes out on a new one.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -30,13 +30,13 @@ use crate::connect::{Driver, Origin, Unconnected};
 use crate::guard::HEALTH;
 use crate::room::Permit;
 
-/// How long a connection may have been unused for an attempt that must not be lost: a server that closes it just
-/// then would leave us not knowing whether the request was read.
+/// How long a connection may have been idle before it is used for an attempt that must not be lost: if the server
+/// closes it at that moment, we do not know whether the request was read.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Serves a host until there is nothing to do for a while.
 pub(crate) async fn serve(house: Arc<House>, host: Arc<Host>, first: Ticket) {
-    let mut line = Line { house, host, open: None, room: None, bell: Bell::default(), is_counted: true };
+    let mut line = AgentLine { house, host, open: None, room: None, bell: Bell::default(), is_counted: true };
     let mut alarm = pin!(clock::sleep_until(clock::instant()));
     let mut ticket = Some(first);
     while let Some(current) = ticket {
@@ -47,10 +47,10 @@ pub(crate) async fn serve(house: Arc<House>, host: Arc<Host>, first: Ticket) {
     }
 }
 
-struct Line {
+struct AgentLine {
     house: Arc<House>,
     host: Arc<Host>,
-    open: Option<Open>,
+    open: Option<OpenConnection>,
     /// The right to have a connection.
     room: Option<Permit>,
     bell: Bell,
@@ -58,9 +58,9 @@ struct Line {
     is_counted: bool,
 }
 
-impl Drop for Line {
+impl Drop for AgentLine {
     fn drop(&mut self) {
-        // Only after a bug of ours, or at the end of the runtime.
+        // Happens only after a bug of ours, or when the runtime ends.
         if self.is_counted {
             self.host.abandon();
         }
@@ -79,15 +79,15 @@ enum Stage {
 }
 
 /// How an exchange ended.
-enum End {
+enum CallEnd {
     Told(Verdict),
     Elsewhere(Hop),
     TooLate,
     Killed,
 }
 
-impl Line {
-    /// Carries an attempt to its end, or to where it has to be carried further by this line.
+impl AgentLine {
+    /// Carries an attempt to its end, or returns the ticket that this line has to carry on with.
     async fn carry(&mut self, ticket: Ticket, mut alarm: Pin<&mut Sleep>) -> Option<Ticket> {
         let flight = ticket.flight.clone();
         if flight.is_killed() {
@@ -98,27 +98,28 @@ impl Line {
         let mut stage = Stage::Unsent;
         let end = tokio::select! {
             biased;
-            () = flight.killed() => End::Killed,
-            () = alarm => End::TooLate,
+            () = flight.killed() => CallEnd::Killed,
+            () = alarm => CallEnd::TooLate,
             end = self.exchange(&ticket, started_at, &mut stage) => end,
         };
         let verdict = match end {
-            End::Killed => return None,
-            End::Elsewhere(hop) => return self.forward(ticket, hop, started_at),
-            End::TooLate => too_late(&ticket, stage, &self.host.label),
-            End::Told(verdict) => verdict,
+            CallEnd::Killed => return None,
+            CallEnd::Elsewhere(hop) => return self.forward(ticket, hop, started_at),
+            CallEnd::TooLate => too_late(&ticket, stage, &self.host.label),
+            CallEnd::Told(verdict) => verdict,
         };
         self.house.end(&flight, &self.host.label, started_at, verdict);
         None
     }
 
-    /// The next attempt to carry; nothing when it is time to end.
+    /// The next attempt to carry; none when the line has to end.
     async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Ticket> {
         loop {
             let (house, app, has_connection) = (&self.house, &self.host.app, self.open.is_some());
             match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(app)) {
                 Next::Serve(ticket) => {
-                    // Whoever waits for room has waited longer: this line waits behind them for its next one.
+                    // Lines that wait for room have waited longer: this line gives its connection up and queues
+                    // behind them.
                     if self.house.pool().is_crowded_for(&self.host.app) {
                         (self.open, self.room) = (None, None);
                     }
@@ -148,12 +149,12 @@ impl Line {
         }
     }
 
-    async fn exchange(&mut self, ticket: &Ticket, now: Timestamp, stage: &mut Stage) -> End {
+    async fn exchange(&mut self, ticket: &Ticket, now: Timestamp, stage: &mut Stage) -> CallEnd {
         let (run, hop) = (&ticket.flight.run, ticket.hop.as_deref());
         let request = ticket.blueprint.request(run, hop, now, self.house.entropy());
         let mut request = match request {
             Ok(request) => request,
-            Err(reason) => return End::Told(Verdict::hopeless(reason)),
+            Err(reason) => return CallEnd::Told(Verdict::hopeless(reason)),
         };
         if run.job.definition.delivery == Delivery::AtMostOnce {
             self.open = self.open.take().filter(|open| clock::since(open.used_at) < FRESH);
@@ -161,12 +162,12 @@ impl Line {
         loop {
             let mut open = match self.connection(request.uri().path()).await {
                 Ok(open) => open,
-                Err(unconnected) => return End::Told(unsent(ticket, unconnected)),
+                Err(unconnected) => return CallEnd::Told(unsent(ticket, unconnected)),
             };
             *stage = Stage::Sent;
             match open.send(request).await {
                 Ok(response) => return self.read(ticket, open, response, now, stage).await,
-                // It was closed while nobody used it.
+                // It was closed while it was idle.
                 Err(Unanswered { request: Some(unwritten), .. }) if open.was_used => {
                     *stage = Stage::Unsent;
                     request = *unwritten;
@@ -174,20 +175,21 @@ impl Line {
                 Err(Unanswered { request: Some(_), reason }) => {
                     let label = &self.host.label;
                     let said = format!("{label} closed the connection: {reason}; nothing was sent");
-                    return End::Told(unsent(ticket, Unconnected::Failed(said)));
+                    return CallEnd::Told(unsent(ticket, Unconnected::Failed(said)));
                 }
                 Err(Unanswered { request: None, reason }) => {
-                    return End::Told(lost(&self.host.label, &reason));
+                    return CallEnd::Told(lost(&self.host.label, &reason));
                 }
             }
         }
     }
 
-    /// The connection at hand, or a new one. One that was opened to ask whether somebody is well is used for nothing else:
+    /// The open connection, or a new one. A connection that was opened for a health check is used for nothing else:
     /// it may lead to this very node.
-    async fn connection(&mut self, path: &str) -> Result<Open, Unconnected> {
+    async fn connection(&mut self, path: &str) -> Result<OpenConnection, Unconnected> {
         let is_for_health = path == HEALTH;
-        let may_be_used = |open: &Open| !open.sender.is_closed() && open.is_for_health == is_for_health;
+        let may_be_used =
+            |open: &OpenConnection| !open.sender.is_closed() && open.is_for_health == is_for_health;
         if let Some(open) = self.open.take().filter(may_be_used) {
             return Ok(open);
         }
@@ -196,17 +198,17 @@ impl Line {
         }
         let (sender, driver) = self.house.connector().connect(&self.host.origin, path).await?;
         let (used_at, keep) = (clock::instant(), self.house.options().idle_timeout);
-        Ok(Open { sender, driver: Some(driver), used_at, keep, was_used: false, is_for_health })
+        Ok(OpenConnection { sender, driver: Some(driver), used_at, keep, was_used: false, is_for_health })
     }
 
     async fn read(
         &mut self,
         ticket: &Ticket,
-        mut open: Open,
+        mut open: OpenConnection,
         response: Response<Incoming>,
         now: Timestamp,
         stage: &mut Stage,
-    ) -> End {
+    ) -> CallEnd {
         *stage = Stage::Answering(response.status());
         let (head, body) = response.into_parts();
         let options = self.house.options();
@@ -224,10 +226,10 @@ impl Line {
         let retry_after = text_of(&head.headers, &RETRY_AFTER);
         let answer = Answer { status: head.status, retry_after, body: excerpt };
         let kept = self.house.options().kept_bytes;
-        End::Told(answer::judge(&answer, &blueprint.success_codes, kept, now))
+        CallEnd::Told(answer::judge(&answer, &blueprint.success_codes, kept, now))
     }
 
-    fn follow(&self, ticket: &Ticket, status: StatusCode, headers: &HeaderMap) -> End {
+    fn follow(&self, ticket: &Ticket, status: StatusCode, headers: &HeaderMap) -> CallEnd {
         let before = ticket.hop.as_deref();
         let here = match before {
             Some(hop) => hop.url.clone(),
@@ -236,8 +238,8 @@ impl Line {
         let location = text_of(headers, &LOCATION);
         let guard = self.house.connector().guard();
         match redirect::follow(guard, &here, before, status, location.as_deref()) {
-            Ok(hop) => End::Elsewhere(hop),
-            Err(reason) => End::Told(Verdict::hopeless(answer::explained(status, &reason))),
+            Ok(hop) => CallEnd::Elsewhere(hop),
+            Err(reason) => CallEnd::Told(Verdict::hopeless(answer::explained(status, &reason))),
         }
     }
 
@@ -258,7 +260,7 @@ impl Line {
 }
 
 /// An open connection.
-struct Open {
+struct OpenConnection {
     sender: SendRequest<Full<Bytes>>,
     is_for_health: bool,
     /// Nothing once the connection has ended.
@@ -275,7 +277,7 @@ struct Unanswered {
     reason: String,
 }
 
-impl Open {
+impl OpenConnection {
     async fn send(&mut self, request: Outgoing) -> Result<Response<Incoming>, Unanswered> {
         let answer = self.sender.try_send_request(request);
         beside(&mut self.driver, answer).await.map_err(|mut error| {
@@ -309,8 +311,8 @@ impl Open {
         excerpt
     }
 
-    /// Whether it can take another request now. One that wants time for that is not worth it: the agent answered
-    /// before it had read everything, or is about to close.
+    /// Whether it can take another request right now. A connection that needs time for that is not worth keeping: the
+    /// agent answered before it had read everything, or is about to close.
     async fn is_ready_again(&mut self) -> bool {
         let mut ready = pin!(self.sender.ready());
         let driver = &mut self.driver;
@@ -323,7 +325,8 @@ impl Open {
         .await
     }
 
-    /// Notes how long it may rest. An agent that says how long it keeps a connection is left a second before that.
+    /// Notes how long it may stay idle. If the agent announces how long it keeps a connection, ours ends a second
+    /// earlier.
     fn rest(&mut self, headers: &HeaderMap, idle_timeout: Duration) {
         let told = text_of(headers, &http::header::HeaderName::from_static("keep-alive"));
         let seconds = told.as_deref().and_then(|told| {
@@ -342,8 +345,8 @@ impl Open {
     }
 }
 
-/// Moves a connection on, and says whether it has ended. What has ended is dropped, so that whoever waits for it
-/// hears of it.
+/// Drives a connection, and returns whether it has ended. An ended connection is dropped, so that a request which
+/// waits for its answer fails.
 fn advance(driver: &mut Option<Driver>, cx: &mut std::task::Context<'_>) -> bool {
     if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
         *driver = None;
@@ -351,8 +354,8 @@ fn advance(driver: &mut Option<Driver>, cx: &mut std::task::Context<'_>) -> bool
     driver.is_none()
 }
 
-/// Does something that needs the connection to move on, in the same task: a task of its own for the connection
-/// would cost two switches a request.
+/// Does something while it drives the connection, both in one task: a task of its own for the connection would cost
+/// two switches a request.
 async fn beside<W: Future>(driver: &mut Option<Driver>, work: W) -> W::Output {
     let mut work = pin!(work);
     poll_fn(|cx| {
@@ -380,14 +383,16 @@ fn reason(error: &hyper::Error) -> String {
     reason
 }
 
-/// What is said of an attempt that ended before anything of it was sent. After a redirect something was.
+/// The verdict on an attempt that ended without a connection. After a redirect, an earlier request had been sent.
 fn unsent(ticket: &Ticket, unconnected: Unconnected) -> Verdict {
     match unconnected {
         Unconnected::Refused(refusal) => Verdict::hopeless(refusal.to_string()),
-        Unconnected::Failed(reason) if ticket.hop.is_some() => {
+        Unconnected::Failed(reason) | Unconnected::Late(reason) if ticket.hop.is_some() => {
             Verdict::new(AttemptOutcome::Failed, format!("the redirect leads nowhere: {reason}"))
         }
-        Unconnected::Failed(reason) => Verdict::new(AttemptOutcome::Refused, reason),
+        Unconnected::Failed(reason) | Unconnected::Late(reason) => {
+            Verdict::new(AttemptOutcome::Refused, reason)
+        }
     }
 }
 
@@ -396,7 +401,7 @@ fn lost(label: &str, reason: &str) -> Verdict {
     Verdict::new(AttemptOutcome::Lost, said)
 }
 
-/// What is said of an attempt whose time is over.
+/// The verdict on an attempt that timed out in the queue.
 pub(crate) fn waited_too_long(flight: &Flight, label: &str) -> Verdict {
     let timeout = flight.run.timeout;
     let said =

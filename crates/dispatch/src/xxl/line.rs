@@ -1,7 +1,7 @@
 //! A line: one task, one connection, one call at a time.
 //!
-//! A request is written at most once. The one exception is a connection that turns out to have been closed while nobody
-//! used it: then nothing of the request was written, and it goes out on a new one.
+//! A request is written at most once. The one exception is a connection that was closed while it was idle: then
+//! nothing of the request was written, and it goes out on a new one.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, timeout_at};
 
 use super::house::House;
-use super::http::{Answer, Link, Trouble};
+use super::http::{Answer, Link, LinkTrouble};
 use super::judge::{Said, judge};
 use super::ledger::{Begin, Flight};
 use super::place::{Place, RunPath};
@@ -25,7 +25,7 @@ use crate::connect::Unconnected;
 use crate::http::pool::{Bell, Host, Next, Pool, Wanted};
 use crate::room::Permit;
 
-/// How long a connection may have been unused for an attempt that must not be lost.
+/// How long a connection may have been idle before it is used for an attempt that must not be lost.
 const FRESH: Duration = Duration::from_secs(1);
 /// Buffers that grew beyond this are not kept.
 const KEPT_BYTES: usize = 64 << 10;
@@ -38,7 +38,7 @@ pub(super) enum Call {
     Ask(Box<Ask>),
 }
 
-/// A question, and who waits for its answer.
+/// A question, and where its answer goes.
 pub(super) struct Ask {
     pub(super) place: Arc<Place>,
     pub(super) address: Address,
@@ -62,9 +62,9 @@ impl Wanted for Call {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Nothing was sent, for all connections were in use.
+    /// Nothing was sent: all connections were in use, or the executor took no new one.
     Crowded(String),
-    /// Nothing arrived that could have been understood.
+    /// Nothing arrived that the executor could have understood.
     Unsent(String),
     /// The request may have arrived.
     Unknown(String),
@@ -111,19 +111,19 @@ struct Line {
     letter: Paper,
 }
 
-/// What requests are written on, again and again.
+/// The buffers that requests are written into, used again for every call.
 #[derive(Default)]
 struct Paper {
     body: Vec<u8>,
     request: Vec<u8>,
 }
 
-/// How long somebody waits.
+/// How long a call waits.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// For a connection.
+    /// Until when for a connection.
     connect_by: Instant,
-    /// For the answer, once there is one.
+    /// How long for the answer, once there is a connection.
     wait: Duration,
     /// How much of the answer is wanted.
     limit: usize,
@@ -131,7 +131,7 @@ struct Patience {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // Only after a bug of ours, or at the end of everything.
+        // Happens only after a bug of ours, or when the runtime ends.
         if self.is_counted {
             self.host.abandon();
         }
@@ -153,14 +153,15 @@ impl Line {
         }
     }
 
-    /// The next call to carry; nothing when it is time to end.
+    /// The next call to carry; none when the line has to end.
     async fn next(&mut self, mut alarm: Pin<&mut Sleep>) -> Option<Call> {
         loop {
             let (house, kind, has_connection) = (&self.house, self.kind, self.open.is_some());
             let app = &self.host.app;
             match self.host.next(&self.bell, || has_connection && !house.wants_lines_to_leave(kind, app)) {
                 Next::Serve(call) => {
-                    // Whoever waits for room has waited longer: this line waits behind them for its next one.
+                    // Lines that wait for room have waited longer: this line gives its connection up and queues
+                    // behind them.
                     if self.pool().is_crowded_for(&self.host.app) {
                         (self.open, self.room) = (None, None);
                     }
@@ -182,7 +183,7 @@ impl Line {
         }
     }
 
-    /// Waits for the bell; false when the connection has rested long enough, or is closed.
+    /// Waits for the bell; false when the connection has been idle long enough, or is closed.
     async fn is_rung(&mut self, mut alarm: Pin<&mut Sleep>) -> bool {
         let idle_timeout = self.house.options().idle_timeout;
         let Some(open) = &mut self.open else { return false };
@@ -210,7 +211,7 @@ impl Line {
         let said = self.trigger_by(flight, path).await?;
         let is_sure_of_path = flight.address.dialect == Dialect::Orth;
         match &said {
-            // It was not even looked at, so it can be sent again.
+            // The executor did not look at the request, so it can be sent again.
             Said::No(reply) if reply.is_unknown_path() && !is_sure_of_path => {
                 let other = self.trigger_by(flight, path.other()).await?;
                 if !matches!(&other, Said::No(reply) if reply.is_unknown_path()) {
@@ -250,11 +251,11 @@ impl Line {
             }
             Err(reason) => Err(Failure::Unsent(reason)),
         };
-        // Whoever asked may have lost patience.
+        // The send fails if the caller has given up waiting.
         let _ = ask.answer.send(answer);
     }
 
-    /// Sends what is on paper, and reads the answer.
+    /// Sends the request in the buffer, and reads the answer.
     async fn exchange(&mut self, patience: Patience) -> Result<Answer, Failure> {
         loop {
             let mut link = self.link(patience.connect_by).await?;
@@ -268,11 +269,11 @@ impl Line {
                     return Ok(answer);
                 }
                 // A new connection is never stale.
-                Ok(Err(Trouble::Stale)) => continue,
-                Ok(Err(Trouble::Unwritten(reason))) => {
+                Ok(Err(LinkTrouble::Stale)) => continue,
+                Ok(Err(LinkTrouble::Unwritten(reason))) => {
                     Failure::Unsent(format!("cannot send to {label}: {reason}; it was not sent whole"))
                 }
-                Ok(Err(Trouble::Unanswered(reason))) => {
+                Ok(Err(LinkTrouble::Unanswered(reason))) => {
                     Failure::Unknown(format!("{label} gave no answer: {reason}"))
                 }
                 Err(_) if is_written => Failure::Unknown(format!("{label} gave no answer within {wait:?}")),
@@ -282,13 +283,13 @@ impl Line {
         }
     }
 
-    /// The connection at hand, or a new one.
+    /// The open connection, or a new one.
     async fn link(&mut self, connect_by: Instant) -> Result<Link, Failure> {
         if let Some(open) = self.open.take() {
             return Ok(open);
         }
         let label = &self.host.label;
-        let late = |_| Failure::Unsent(format!("no connection to {label} in time; nothing was sent"));
+        let late = |_| Failure::Crowded(format!("no connection to {label} in time; nothing was sent"));
         if self.room.is_none() {
             let room = timeout_at(connect_by, self.pool().room(&self.host.app)).await;
             self.room = Some(room.map_err(|_| crowded(label))?);
@@ -297,6 +298,7 @@ impl Line {
             Ok(stream) => Ok(Link::new(stream)),
             Err(Unconnected::Refused(refusal)) => Err(Failure::Unsent(refusal.to_string())),
             Err(Unconnected::Failed(reason)) => Err(Failure::Unsent(reason)),
+            Err(Unconnected::Late(reason)) => Err(Failure::Crowded(reason)),
         }
     }
 
@@ -305,7 +307,7 @@ impl Line {
     }
 }
 
-/// What is said of a call that found every connection in use.
+/// The failure of a call that found every connection in use.
 pub(super) fn crowded(label: &str) -> Failure {
     Failure::Crowded(format!("no connection to {label} was free in time; nothing was sent"))
 }
