@@ -1,4 +1,5 @@
-//! Loops beside the node's steps: they forget old answers, finish pauses, and compare clocks.
+//! Loops beside the node's steps: they forget old answers, finish pauses, compare clocks, and report dropped log
+//! lines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +10,16 @@ use punctual_node::ports::{Browse, Door};
 use tokio::sync::watch;
 
 use crate::clock;
+use crate::logs::{LineBudget, WINDOW};
 use crate::loops::Rounds;
 
-/// A difference to the cluster's clock that is worth a line in the log.
+/// The difference to the cluster's clock from which a line is logged.
 const SKEW_MS: i64 = 500;
 
 /// How often clocks are compared.
 const CLOCK_EVERY: Duration = Duration::from_secs(5);
 
-/// Forgets answers that were kept long enough, now and then.
+/// Forgets answers that were kept long enough, at intervals.
 pub(crate) async fn forget_answers(
     door: Arc<dyn Door>,
     every: Duration,
@@ -36,7 +38,7 @@ pub(crate) async fn forget_answers(
     }
 }
 
-/// Finishes pauses of apps that a crash, or a store that did not answer, cut in half.
+/// Finishes pauses of apps that were interrupted by a crash, or by a store that did not answer.
 pub(crate) async fn finish_pauses(
     rounds: Arc<Rounds>,
     browse: Arc<dyn Browse>,
@@ -51,12 +53,23 @@ pub(crate) async fn finish_pauses(
     }
 }
 
-/// By how much this machine's clock is ahead of the cluster's. Nothing is decided by it.
+/// Reports how many log lines were dropped, once for each window.
+pub(crate) async fn tell_left_out(budget: LineBudget, mut end: watch::Receiver<bool>) {
+    while !*end.borrow_and_update() {
+        tokio::select! {
+            () = clock::sleep(WINDOW) => {}
+            _ = end.changed() => {}
+        }
+        budget.tell();
+    }
+}
+
+/// By how much this machine's clock is ahead of the cluster's. No decision depends on it.
 pub(crate) fn skew(node: &Node) -> i64 {
     node.now().map_or(0, |now| clock::now().as_millis() - now.as_millis())
 }
 
-/// Says when this machine's clock and the database's disagree, and when they agree again.
+/// Logs when this machine's clock and the database's disagree, and when they agree again.
 pub(crate) async fn watch_clock(node: Arc<Node>, mut end: watch::Receiver<bool>) {
     let mut was_off = false;
     while !*end.borrow_and_update() {

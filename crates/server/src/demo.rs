@@ -1,5 +1,6 @@
-//! `punctual demo`: a node in a folder of its own that goes when it ends, with jobs, executors that do as if, runs that are
-//! to come, and a day of history that the node really lived through, on a fast clock, before anybody looks.
+//! `punctual demo`: a node in a temporary folder that is removed at the end, with jobs, simulated executors, runs
+//! that are to come, and a day of history that the node really lived through, on a fast clock, before the demo is
+//! shown.
 
 mod crew;
 mod jobs;
@@ -19,21 +20,22 @@ use toml::Value;
 
 use crate::clock::{self, Machine};
 use crate::config::{self, Config};
+use crate::logs::LineBudget;
 use crate::serve;
 
-/// What a person says about a demo.
+/// The options of a demo.
 pub(crate) struct Wish {
-    /// Where to listen; on any free port if not said.
+    /// Where to listen; any free port by default.
     pub(crate) listen: Option<String>,
     /// How many hours of history it begins with.
     pub(crate) hours: u32,
 }
 
 /// Serves a demo until a signal says stop.
-pub(crate) fn run(wish: &Wish) -> Result<(), String> {
+pub(crate) fn run(wish: &Wish, lines: LineBudget) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    // Before there is a folder: whoever is stopped in the middle takes it away.
+    // Before the folder exists, so that a demo that is stopped early removes it too.
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let folder = Folder::new()?;
     let listen = match &wish.listen {
@@ -59,7 +61,7 @@ pub(crate) fn run(wish: &Wish) -> Result<(), String> {
     tell(&format!("… {runs} things happened; stop it with Ctrl-C, and nothing of it is left"));
     let crew = crew::Crew::start(&runtime, &format!("http://{listen}"));
     runtime.spawn(stop.repeat());
-    let served = serve::run_after(config, told);
+    let served = serve::run_after(config, lines, told);
     crew.stop(&runtime);
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
@@ -84,7 +86,7 @@ impl Stop {
         }
     }
 
-    /// Says it again until the process ends: the node may not have listened yet when it was said first.
+    /// Repeats the signal until the process ends: the node may not have listened for it yet when it first came.
     async fn repeat(mut self) {
         self.said().await;
         loop {
@@ -103,7 +105,7 @@ fn configured(listen: &str, folder: &Path) -> Result<Config, String> {
     Ok(config::read(None, &BTreeMap::new(), &flags).map_err(|error| error.to_string())?.config)
 }
 
-/// A port that nobody listens on at the moment.
+/// A port that is free at the moment.
 fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
@@ -115,7 +117,7 @@ fn tell(text: &str) {
     eprintln!("{text}");
 }
 
-/// A folder that goes with the value.
+/// A folder that is removed when the value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

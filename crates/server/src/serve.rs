@@ -1,4 +1,4 @@
-//! Serving: opens the store, starts the node and its door, and ends them in order.
+//! Serving: opens the store, starts the node and its listener, and ends them in order.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,28 +16,29 @@ use crate::chores;
 use crate::config::Config;
 use crate::first::{self, First};
 use crate::keep::{self, Kept};
-use crate::listen::{self, Limits, Listener, Places};
+use crate::listen::{self, Listener, PlaceLimits, Places};
+use crate::logs::LineBudget;
 use crate::loops::Rounds;
 use crate::private;
 use crate::wiring::{self, Assembly, NodeIdentity};
 
-/// How long requests and connections have to end, once the runs have.
+/// How long requests and connections may take to end, after the runs.
 const DOOR_CLOSES_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long executors may take to hear that the node stops.
+/// How long executors may take to read that the node stops.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long giving back takes at most.
+/// How long giving back the shards may take.
 const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
-/// How often answers that were kept long enough are forgotten.
+/// How often old answers are forgotten.
 const FORGETS_EVERY: Duration = Duration::from_secs(600);
 
 /// How long an answer to a repeated request is kept.
 const ANSWERS_KEPT: Duration = Duration::from_secs(86_400);
 
-/// Files that are neither for connections of clients nor for calls to agents: calls to executors, the database, the data
-/// folder.
+/// Files that are used neither by connections of clients nor by calls to agents, but by calls to executors, the
+/// database and the data folder.
 const FILES_KEPT: usize = 1_024;
 
 const PANICKED: &str =
@@ -46,13 +47,17 @@ const PANICKED: &str =
 const DOOR_PANICKED: &str = "the listener, or what writes logs and forgets answers, panicked, so this process stops; the log says \
                              where. Start it again";
 
-/// Serves until a signal says stop, or something fails for good.
-pub(crate) fn run(config: Config) -> Result<(), String> {
-    run_after(config, Vec::new())
+/// Serves until a signal stops it, or something fails for good.
+pub(crate) fn run(config: Config, lines: LineBudget) -> Result<(), String> {
+    run_after(config, lines, Vec::new())
 }
 
-/// The same, after something that has happened already.
-pub(crate) fn run_after(config: Config, past: Vec<(Timestamp, Vec<Event>)>) -> Result<(), String> {
+/// The same, with events that have happened already.
+pub(crate) fn run_after(
+    config: Config,
+    lines: LineBudget,
+    past: Vec<(Timestamp, Vec<Event>)>,
+) -> Result<(), String> {
     private::begin();
     let files = raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -60,13 +65,14 @@ pub(crate) fn run_after(config: Config, past: Vec<(Timestamp, Vec<Event>)>) -> R
         .thread_name("punctual")
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    let served = runtime.block_on(serve(&config, past, files));
+    let served = runtime.block_on(serve(&config, lines, past, files));
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
 async fn serve(
     config: &Config,
+    lines: LineBudget,
     past: Vec<(Timestamp, Vec<Event>)>,
     files: Option<u64>,
 ) -> Result<(), String> {
@@ -87,18 +93,18 @@ async fn serve(
         assembly.events.push(&happened, at);
     }
     greet(&url, config, &first);
-    let served = live(config, listener, places, assembly, broken(&kept)).await;
+    let served = live(config, lines, (listener, places), assembly, broken(&kept)).await;
     if served.is_ok() {
         tracing::info!("stopped");
     }
     served
 }
 
-/// From the first step to the last.
+/// Runs the node from the first step to the last.
 async fn live(
     config: &Config,
-    listener: Listener,
-    places: Arc<Places>,
+    lines: LineBudget,
+    (listener, places): (Listener, Arc<Places>),
     assembly: Assembly,
     broken: impl Future<Output = String>,
 ) -> Result<(), String> {
@@ -110,6 +116,7 @@ async fn live(
     let mut doors = JoinSet::new();
     doors.spawn(listener.serve(site, places, ended.clone(), DOOR_CLOSES_WITHIN));
     doors.spawn(chores::watch_clock(node, ended.clone()));
+    doors.spawn(chores::tell_left_out(lines, ended.clone()));
     doors.spawn(chores::finish_pauses(Arc::clone(&rounds), browse, ended.clone()));
     doors.spawn(chores::forget_answers(door, FORGETS_EVERY, ANSWERS_KEPT, ended.clone()));
     doors.spawn(archive.write(logs, logbook, Arc::clone(&switch.natives), ended.clone()));
@@ -117,10 +124,10 @@ async fn live(
     tracing::info!("stopping: no new work is begun");
     stop.send_replace(true);
     rounds.nudge();
-    // First nothing is begun any more, then others may: no run is between the two.
+    // First this node begins nothing more, and only then do other nodes take over: no run can begin on both.
     while beginning.join_next().await.is_some() {}
     rounds.leave(LEAVES_WITHIN).await;
-    // What is on its way may end, and what it says is kept, as long as that takes no longer than agreed.
+    // Attempts that are on their way may end, and their reports are kept, for at most the configured time.
     let left = switch.drain(config.stop_within).await;
     if left > 0 {
         tracing::warn!(left, "some calls are still on their way and are given up; the next start finds them");
@@ -144,7 +151,7 @@ async fn close(
     while doors.join_next().await.is_some() {}
 }
 
-/// When a thread of the embedded store has panicked: what is said then.
+/// Resolves with a message when a thread of the embedded store has panicked.
 fn broken(kept: &Kept) -> impl Future<Output = String> + use<> {
     let embedded = kept.embedded.as_ref().map(|store| store.broken());
     async move {
@@ -156,8 +163,8 @@ fn broken(kept: &Kept) -> impl Future<Output = String> + use<> {
     }
 }
 
-/// Waits for a signal. A step, a door or a thread of the store that ends by itself has panicked, and a node without it would
-/// only look alive.
+/// Waits for a signal. A step, a listener or a thread of the store that ends by itself has panicked; a node without
+/// it would only look alive, so that ends the wait too.
 async fn wait_for_end(
     [beginning, steps]: [&mut JoinSet<()>; 2],
     doors: &mut JoinSet<()>,
@@ -175,7 +182,7 @@ async fn wait_for_end(
     }
 }
 
-/// Who this node is among the others.
+/// This node's addresses, and the secret that it shares with the other nodes.
 async fn identity(
     config: &Config,
     kept: &Kept,
@@ -216,9 +223,10 @@ fn greet(url: &str, config: &Config, first: &First) {
     tracing::info!(url, data = %config.data.display(), node = config.node.as_deref().unwrap_or(""), "serving");
 }
 
-/// How many connections may be open, by what is known about them. Each takes a file, and the rest of the node needs some:
-/// whoever waits for one that is not there is shut out with everybody else.
-fn limits(config: &Config, files: Option<u64>) -> Limits {
+/// How many connections may be open, by what is known about their clients. Each takes a file descriptor, and the rest
+/// of the node needs some: a client that waits for a descriptor that is not there is shut out together with all
+/// others.
+fn limits(config: &Config, files: Option<u64>) -> PlaceLimits {
     let room = files.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX));
     let room = room.saturating_sub(FILES_KEPT + config.calls_max()).max(room / 2);
     if room < config.connections {
@@ -228,10 +236,17 @@ fn limits(config: &Config, files: Option<u64>) -> Limits {
         );
     }
     let all = config.connections.min(room);
-    Limits::of(all, config.strangers, config.strangers_per_address, config.connections_per_token, config.kept)
+    PlaceLimits::of(
+        all,
+        config.strangers,
+        config.strangers_per_address,
+        config.connections_per_token,
+        config.kept,
+    )
 }
 
-/// As many files as the system allows: the default limit is often 1,024. How many that is; none if there is no limit.
+/// Raises the limit of open files to what the system allows, because the default is often 1,024. Returns the new
+/// limit; none if there is no limit.
 fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

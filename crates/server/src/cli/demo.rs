@@ -18,11 +18,12 @@ pub(crate) struct DemoArguments {
 }
 
 pub(crate) fn run(asked: &DemoArguments) -> Outcome {
-    if let Err(error) = logs::start("warn", LogFormat::Text) {
-        return Outcome::usage_error(error);
-    }
+    let lines = match logs::start("warn", LogFormat::Text) {
+        Ok(lines) => lines,
+        Err(error) => return Outcome::usage_error(error),
+    };
     let wish = demo::Wish { listen: asked.listen.clone(), hours: asked.hours };
-    match demo::run(&wish) {
+    match demo::run(&wish, lines) {
         Ok(()) => Outcome::default(),
         Err(error) => Outcome { messages: format!("error: {error}\n"), code: 1, ..Outcome::default() },
     }

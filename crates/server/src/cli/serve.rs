@@ -76,13 +76,14 @@ pub(crate) fn run(asked: &Serve) -> Outcome {
         Ok(read) => read,
         Err(error) => return Outcome::usage_error(error),
     };
-    if let Err(error) = logs::start(&config.log, config.log_format) {
-        return Outcome::usage_error(error);
-    }
+    let lines = match logs::start(&config.log, config.log_format) {
+        Ok(lines) => lines,
+        Err(error) => return Outcome::usage_error(error),
+    };
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    match serve::run(config) {
+    match serve::run(config, lines) {
         Ok(()) => Outcome::default(),
         Err(error) => Outcome { messages: format!("error: {error}\n"), code: 1, ..Outcome::default() },
     }

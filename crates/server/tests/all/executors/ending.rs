@@ -107,6 +107,17 @@ async fn an_end_of_nothing_that_we_know_is_taken_and_dropped() {
 }
 
 #[tokio::test]
+async fn results_that_name_nothing_do_not_fill_the_log() {
+    let stage = Stage::new().await;
+    for _ in 0..300 {
+        assert_eq!(stage.call_back(TOKEN, json!([{"handleCode": 200}])).await.status, 200);
+    }
+    let log = std::fs::read_to_string(stage.folder.path().join("log")).expect("the log");
+    let lines = log.lines().filter(|line| line.contains("results that name no attempt were dropped")).count();
+    assert!((1..=20).contains(&lines), "{lines} lines");
+}
+
+#[tokio::test]
 async fn nobody_ends_the_runs_of_an_app_whose_token_it_does_not_have() {
     let stage = Stage::new().await;
     for (app, token) in [("one", "the-token-of-one"), ("other", "the-token-of-other")] {
