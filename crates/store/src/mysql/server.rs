@@ -22,21 +22,27 @@ pub(super) struct Server {
     sync_binlog: String,
     buffer_pool: i64,
     max_connections: i64,
+    may_create_tables: bool,
 }
 
 impl Server {
     pub(super) async fn ask(line: &mut Line) -> Result<Server, Trouble> {
-        let script = Script::of(format!(
+        let mut script = Script::of(format!(
             "select version(), {DATABASE_NOW}, @@global.read_only, @@global.max_allowed_packet,
                     @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog,
-                    @@global.innodb_buffer_pool_size, @@global.max_connections, @@global.innodb_read_only"
+                    @@global.innodb_buffer_pool_size, @@global.max_connections, @@global.innodb_read_only,
+                    coalesce(database(), '')"
         ));
+        let granted = script.push("show grants");
         let said = line.ask(script).await?;
         let row =
             said[0].first().ok_or_else(|| StoreError::Unknown("the server says nothing of itself".into()))?;
         // MariaDB may answer words where MySQL answers numbers.
         let is_on = |cell| Ok::<bool, Trouble>(!matches!(row.string(cell)?.as_str(), "0" | "OFF" | "off"));
+        let grants: Vec<String> =
+            said[granted].rows.iter().map(|row| row.string(0)).collect::<Result<_, Trouble>>()?;
         Ok(Server {
+            may_create_tables: may_create_tables(&grants, &row.string(9)?),
             version: row.string(0)?,
             now: row.int(1)?,
             is_read_only: is_on(2)? || is_on(8)?,
@@ -68,6 +74,12 @@ impl Server {
         if self.is_read_only {
             return refuse(
                 "the database server is read-only, as a replica is: name the primary in the URL".into(),
+            );
+        }
+        if !self.may_create_tables {
+            return refuse(
+                "this user may not create tables in the database: grant it all privileges on the database"
+                    .into(),
             );
         }
         if self.max_packet < PACKET_MIN {
@@ -111,6 +123,22 @@ impl Server {
     }
 }
 
+/// Whether a user with these grants may create tables in a database. Grants that cannot be judged by their text, such as those
+/// of a role, are given the benefit of the doubt: opening the database finds out.
+fn may_create_tables(grants: &[String], database: &str) -> bool {
+    grants.iter().any(|grant| {
+        let Some((rights, place)) = grant.strip_prefix("GRANT ").and_then(|grant| grant.split_once(" ON "))
+        else {
+            return true;
+        };
+        let place = place.split(" TO ").next().unwrap_or_default().replace(['`', '\\'], "");
+        let is_here = place
+            .strip_suffix(".*")
+            .is_some_and(|name| name == "*" || name.contains('%') || name.eq_ignore_ascii_case(database));
+        is_here && rights.split(',').any(|right| matches!(right.trim(), "ALL PRIVILEGES" | "CREATE"))
+    })
+}
+
 /// The first three numbers of a version. Some servers put `5.5.5-` before their own, for old clients.
 fn number(version: &str) -> [u32; 3] {
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);
@@ -132,6 +160,27 @@ mod tests {
             sync_binlog: "1".into(),
             buffer_pool: 1 << 30,
             max_connections: 500,
+            may_create_tables: true,
+        }
+    }
+
+    #[test]
+    fn a_user_without_the_right_to_create_tables_is_told_so() {
+        let looker = Server { may_create_tables: false, ..server("8.0.36") };
+        assert!(matches!(looker.check(), Err(StoreError::Conflict(said)) if said.contains("grant it all")));
+        let usage = "GRANT USAGE ON *.* TO `u`@`%` IDENTIFIED BY PASSWORD '*2470'";
+        for (grant, may) in [
+            ("GRANT SELECT ON `jobs`.* TO `u`@`%`", false),
+            ("GRANT ALL PRIVILEGES ON `other`.* TO `u`@`%`", false),
+            ("GRANT CREATE ON `jobs`.`one` TO `u`@`%`", false),
+            ("GRANT CREATE VIEW, SELECT ON `jobs`.* TO `u`@`%`", false),
+            ("GRANT SELECT, CREATE ON `jobs`.* TO `u`@`%`", true),
+            ("GRANT ALL PRIVILEGES ON `Jobs`.* TO 'u'@'localhost'", true),
+            ("GRANT ALL PRIVILEGES ON `jo%`.* TO `u`@`%`", true),
+            ("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true),
+            ("GRANT `keeper`@`%` TO `u`@`%`", true),
+        ] {
+            assert_eq!(may_create_tables(&[usage.to_owned(), grant.to_owned()], "jobs"), may, "{grant}");
         }
     }
 

@@ -59,9 +59,13 @@ fn a_user_without_rights_is_told_to_be_granted_them() {
         let user = format!("u_{}", database.name);
         database.run(&format!("create user {user}@'%' identified by 'geheim'")).await;
         database.run(&format!("grant select on {}.* to {user}@'%'", database.name)).await;
-        let said = refusal(&with(&database.url(), "root@", &format!("{user}:geheim@")), options()).await;
+        let url = with(&database.url(), "root@", &format!("{user}:geheim@"));
+        let said = refusal(&url, options()).await;
+        let inspected = MySql::inspect(&url, &options()).await.unwrap();
         database.run(&format!("drop user {user}@'%'")).await;
         assert!(said.contains("grant it all privileges"), "{said}");
+        let told = inspected.refusal.expect("what opening says, doctor says");
+        assert!(told.contains("grant it all privileges"), "{told}");
     });
 }
 
