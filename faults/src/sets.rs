@@ -73,16 +73,14 @@ pub async fn absences(setup: &CampaignSetup) -> Result<CampaignReport, String> {
     .await
 }
 
-/// The database is killed for long and frozen, `rounds` times each, with a switch-over between the rounds. No node is
-/// touched, so no result that a node knows may be lost.
+/// The database is killed for long, frozen, and replaced by another server, `rounds` times each. No node is touched, so no
+/// result that a node knows may be lost.
 pub async fn outages(setup: &CampaignSetup, rounds: usize) -> Result<CampaignReport, String> {
     run(setup, async |campaign: &mut Campaign| {
-        for round in 0..rounds {
-            if round > 0 {
-                switches::switch_over(campaign).await?;
-            }
+        for _ in 0..rounds {
             servers::database(campaign, Away::KilledForLong).await?;
             servers::database(campaign, Away::Frozen).await?;
+            switches::switch_over(campaign).await?;
         }
         Ok(())
     })

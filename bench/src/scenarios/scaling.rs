@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::BenchSetup;
 use super::executors::COUNTING;
 use super::stage::{create_job, hand_over, launch, since_1970, whole};
@@ -138,8 +136,7 @@ async fn wait_for_shares(members: &mut [Member]) -> Result<(), BenchError> {
     for _ in 0..600 {
         let mut held = Vec::new();
         for member in &mut *members {
-            let stats = member.node.ask("GET", "/api/v1/stats", &Value::Null).await?;
-            held.push(stats["shards"].as_u64().unwrap_or(0));
+            held.push(member.node.shards_held().await?);
         }
         let is_whole = held.iter().sum::<u64>() == u64::from(SHARDS) && !held.contains(&0);
         same = if is_whole && held == last { same + 1 } else { 0 };

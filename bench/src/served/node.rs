@@ -166,8 +166,17 @@ impl Served {
 
     /// Number of runs that this node has closed as succeeded since it started.
     pub(crate) async fn succeeded(&mut self) -> Result<u64, BenchError> {
+        self.metric("punctual_runs_closed_total{outcome=\"succeeded\"} ").await
+    }
+
+    /// Number of shards that this node acts for.
+    pub(crate) async fn shards_held(&mut self) -> Result<u64, BenchError> {
+        self.metric("punctual_shards_held ").await
+    }
+
+    /// A metric of this node alone; 0 while it has none of that name.
+    async fn metric(&mut self, name: &str) -> Result<u64, BenchError> {
         let metrics = self.ask("GET", "/metrics", &Value::Null).await?;
-        let name = "punctual_runs_closed_total{outcome=\"succeeded\"} ";
         let line = metrics.as_str().and_then(|text| text.lines().find_map(|line| line.strip_prefix(name)));
         Ok(line.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
