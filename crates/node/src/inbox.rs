@@ -108,7 +108,7 @@ impl Node {
         let mut memory = self.memory();
         match hint {
             Hint::Carry { url, to } => {
-                // Only to whoever the store knows as a node: what goes there is not for everybody's eyes.
+                // Only to a node that the store knows: what is carried there is confidential.
                 let asker = memory.cluster.nodes.iter().find(|row| row.node == to && !row.address.is_empty());
                 let address = asker.map(|row| row.address.clone());
                 let reached = memory.executors.natives.reached_at(&url);
@@ -120,7 +120,7 @@ impl Node {
             Hint::Arrived(shard) => {
                 memory.inbox.has_arrivals = true;
                 memory.outbox.wakes.tend = true;
-                let whom = memory.whom_it_went_to(shard, boot, self.settings.renew_every);
+                let whom = memory.whom_it_went_to(shard, boot, self.settings.renew_every * 2);
                 drop(memory);
                 if let Some(node) = whom {
                     self.ports.peers.tell(node, Hint::Arrived(shard));
@@ -150,10 +150,10 @@ impl Node {
 }
 
 impl Memory {
-    /// The node that takes a shard which this one has just given away: until it looks at the store, another node goes on telling
-    /// this one.
-    fn whom_it_went_to(&self, shard: ShardId, boot: Boot, renew_every: Duration) -> Option<NodeId> {
-        let gave_back = self.cluster.gave_back_at.is_some_and(|at| boot.since(at) < renew_every);
+    /// The node that takes a shard which this one has just given away: another node goes on telling this one until its next
+    /// renewal is answered, which `span` has to cover.
+    fn whom_it_went_to(&self, shard: ShardId, boot: Boot, span: Duration) -> Option<NodeId> {
+        let gave_back = self.cluster.gave_back_at.is_some_and(|at| boot.since(at) < span);
         if gave_back && self.lease(shard).is_none() { self.whom_to_tell(shard) } else { None }
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::after::resolve;
 use super::jobs::shown;
-use super::{TAG, Wanted, by, job, ok};
+use super::{TAG, WantedVersions, by, job, ok};
 use crate::app::Front;
 use crate::body;
 use crate::caller::Caller;
@@ -28,7 +28,7 @@ use crate::table::{Answer, Call, Operation, Permission};
 
 const PLACE: (&str, &str) = ("Location", "Where the job is.");
 
-/// A patch that meets others is merged again.
+/// How often a patch that met another change is merged again.
 const TRIES: usize = 5;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -94,19 +94,11 @@ async fn made(front: &Front, caller: &Caller, definition: Definition, enabled: b
         changed => changed?,
     };
     (front.nudge)();
-    know_app(front, &app).await;
     let view = read_back(front, changed).await?;
     let place = format!("/api/v1/jobs/{}", view.id);
     let mut response = shown(front, StatusCode::CREATED, &view).await?;
     response.headers_mut().insert(header::LOCATION, place.try_into().expect("a path is plain text"));
     Ok(response)
-}
-
-/// Makes the app of a job, if this is its first.
-async fn know_app(front: &Front, app: &str) {
-    if let Err(error) = front.node.know_app(app).await {
-        tracing::warn!(app, %error, "the app of a job could not be written down; its next job or executor makes it");
-    }
 }
 
 fn taken(app: &str, name: &str) -> Problem {
@@ -131,7 +123,7 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
         return Err(Problem::field("", "the app in the path has a `/`, which stands between app and name"));
     }
     call.caller.check_app(&app)?;
-    let wanted = Wanted::read(&call.headers)?;
+    let wanted = WantedVersions::read(&call.headers)?;
     let value = body::json(&call.body)?;
     let view = front.browse.job_named(&app, &name).await?;
     let before = view.as_ref().map(|view| &view.definition);
@@ -157,7 +149,7 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
 }
 
 async fn patch(front: Arc<Front>, call: Call) -> Answer {
-    let wanted = Wanted::read(&call.headers)?;
+    let wanted = WantedVersions::read(&call.headers)?;
     let patch = body::json(&call.body)?;
     check_patch(&patch)?;
     let patch = patch.as_object().cloned().unwrap_or_default();
@@ -182,8 +174,8 @@ async fn patch(front: Arc<Front>, call: Call) -> Answer {
     }
     Err(Problem::conflict("the job is being changed by others; try again"))
 }
-/// What is read is the whole job, so what is wrong with the patch alone is looked for here: U+0000, and fields that
-/// removing would leave unknown.
+/// The merged job is checked as a whole, so faults of the patch alone are looked for here: U+0000, and unknown fields
+/// that are set to null.
 fn check_patch(patch: &Value) -> Result<(), Problem> {
     let faults = Faults::default();
     if let Some(object) = Spot::whole(patch, &faults).object() {
@@ -194,7 +186,7 @@ fn check_patch(patch: &Value) -> Result<(), Problem> {
     faults.unless(Some(()))
 }
 
-/// Gives a job another definition and state, if they are others.
+/// Gives a job another definition and state, if they differ.
 async fn replace(
     front: &Front,
     call: &Call,
@@ -224,14 +216,13 @@ async fn replace(
     };
     front.apps.forget(view.id);
     front.names.forget(view.id);
-    know_app(front, &app).await;
     front.wait_in_force(changed.change).await?;
     let view = read_back(front, changed).await?;
     shown(front, StatusCode::OK, &view).await
 }
 
-/// What has to happen to the state. A definition that a person changes wakes a job that had come to its end, unless
-/// they say that it is to be stopped.
+/// How the state changes. If a person changes the definition of a job that had come to its end, the job is enabled
+/// again, unless the change says that it is to be stopped.
 fn move_to(state: &JobState, enabled: Option<bool>, is_changed: bool) -> Option<JobMove> {
     let is_at_end =
         matches!(state, JobState::Stopped(StoppedReason::Finished | StoppedReason::Quarantined(_)));
@@ -244,7 +235,7 @@ fn move_to(state: &JobState, enabled: Option<bool>, is_changed: bool) -> Option<
     }
 }
 
-/// Why a change met another: the job was changed meanwhile, or its new name is taken.
+/// Why a write failed: the job was changed meanwhile, or its new name is taken.
 async fn why_not(
     front: &Front,
     view: &JobView,
@@ -261,7 +252,7 @@ async fn why_not(
 }
 
 async fn delete(front: Arc<Front>, call: Call) -> Answer {
-    let wanted = Wanted::read(&call.headers)?;
+    let wanted = WantedVersions::read(&call.headers)?;
     let view = job(&front, &call).await?;
     if let Some(wanted) = &wanted {
         wanted.check_job(&view)?;
@@ -291,7 +282,7 @@ fn understand(
     read(value, &Context { zones: &front.zones, now, before, place, check, allows_scripts })
 }
 
-/// The job as it was just written. Reading may be a little behind writing.
+/// The job as it was just written. Reads may be a little behind writes.
 pub(super) async fn read_back(front: &Front, changed: Changed) -> Result<JobView, Problem> {
     let ask = || async {
         let view = front.browse.job(changed.job).await?;
@@ -308,7 +299,7 @@ fn imagined(definition: Definition, enabled: bool) -> JobView {
     JobView { id: JobId(0), version: 1, state, definition, next_fire: None, shard, counts }
 }
 
-/// What a job would be.
+/// The answer to a dry run: the job as it would be.
 async fn planned(front: &Front, view: JobView) -> Answer {
     let now = front.now()?;
     let names = names_for(&*front.browse, std::iter::once(&view.definition)).await?;
@@ -325,7 +316,7 @@ async fn planned(front: &Front, view: JobView) -> Answer {
     }))
 }
 
-/// A warning if a job names a handler that none of the executors offers which are there now.
+/// A warning if a job names a handler that none of the present executors offers.
 fn unoffered(front: &Front, definition: &Definition) -> Option<String> {
     let Target::Executor(executor) = &definition.target else { return None };
     let view = front.executors.app(&definition.app)?;

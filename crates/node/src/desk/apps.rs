@@ -1,4 +1,4 @@
-//! Apps and executors: who comes, who goes, and what people set. A beat is in memory before it is kept, so that an
+//! Apps and executors: beats, goodbyes, and what people set. A beat is taken into memory before it is kept, so that an
 //! executor stays reachable while the store is away; it is answered only when it is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use calendar::Timestamp;
 use punctual_core::event::Event;
 use punctual_core::model::{AttemptOutcome, JobId, LogId, Text};
-use punctual_core::registry::{Addresses, App, Dialect, Executor, Health, Secret};
+use punctual_core::registry::{Addresses, App, Dialect, Health, RegisteredExecutor, Secret};
 
 use crate::Node;
 use crate::desk::DeskError;
@@ -70,7 +70,7 @@ pub struct Callback {
 const REGISTRY_MAX: usize = 100_000;
 
 impl Node {
-    /// An executor says that it is there. It counts from now on, and is answered when it is kept.
+    /// Takes the beat of an executor. It counts from now on, and is answered when it is kept.
     pub async fn beat(&self, beat: Beat) -> Result<(), DeskError> {
         if !self.has_room_for(&beat) {
             let said = "there are 100,000 executors registered, which is all this cluster keeps";
@@ -79,12 +79,12 @@ impl Node {
         }
         self.hear_beat(&beat);
         self.ports.apps.beat(vec![beat.clone()]).await?;
-        // What was read meanwhile could not know of it.
+        // A registry that was read meanwhile could not know of this beat.
         self.hear_beat(&beat);
         Ok(())
     }
 
-    /// Whether an executor is known, or one more may be.
+    /// Whether the executor is known, or the registry has room for one more.
     fn has_room_for(&self, beat: &Beat) -> bool {
         let registry = &self.memory().executors.registry;
         registry.executor(&beat.app, &beat.address).is_some() || registry.executor_count() < REGISTRY_MAX
@@ -97,18 +97,18 @@ impl Node {
         memory.note_changes(change.into_iter().collect(), now);
     }
 
-    /// An executor says that it goes; whether it was known. It gets nothing from now on.
+    /// Takes the goodbye of an executor; whether it was known. It is sent nothing from now on.
     pub async fn executor_left(&self, app: &str, address: &str) -> Result<bool, DeskError> {
         self.hear_goodbye(app, address);
         let was_known = self.ports.apps.leave(app, address).await?;
-        // What was read meanwhile may have brought it back.
+        // A registry that was read meanwhile may have brought the executor back.
         self.hear_goodbye(app, address);
         Ok(was_known)
     }
 
-    /// A native executor has a session with this node, offers these handlers (none: any), and holds this. Answers what of
-    /// that is over. Whatever it was given and does not hold is taken for not arrived. One that another node carries comes
-    /// only if it is not here already.
+    /// Opens a session of a native executor with this node: it offers these handlers (none: any) and holds these
+    /// claims. Returns the claims that are over. An attempt that it was given and does not hold counts as never
+    /// arrived. An executor that another node carries comes only if it is not here already.
     pub async fn native_came(
         &self,
         app: &str,
@@ -146,7 +146,7 @@ impl Node {
         let was_reached = self.memory().executors.natives.is_reached(&of);
         let went = self.memory().native_went(&of, session, is_final, now);
         if !went || !was_reached {
-            // It has another one; or it is not ours to see off.
+            // The executor has opened another session, or another node carried it here.
             return Ok(());
         }
         self.executor_left(app, url).await?;
@@ -168,7 +168,7 @@ impl Node {
     /// Creates or replaces an app; its version from now on.
     pub async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, DeskError> {
         let version = self.ports.apps.put_app(app.clone(), expected).await?;
-        // Whether it is paused is not for who puts it to say.
+        // The caller that puts an app does not decide whether it is paused.
         let paused = self.memory().executors.paused.get(&app.name).cloned();
         self.note_app(&AppRow { version, paused, ..app });
         Ok(version)
@@ -214,8 +214,8 @@ impl Node {
         Some(memory.view(app, &memory.busy_executors()))
     }
 
-    /// The tokens of those apps that have one of their own. Before the first look around, the store is asked: as long as
-    /// nobody can say who may speak for an app, nobody may.
+    /// The tokens of those apps that have one of their own. Before the first look around, the store is asked: as long
+    /// as the tokens are not known, no caller may speak for an app.
     pub async fn access_tokens(&self) -> Result<Arc<AccessTokens>, DeskError> {
         let known = self.memory().executors.tokens.clone();
         if let Some(tokens) = known {
@@ -225,15 +225,15 @@ impl Node {
         Ok(Arc::new(apps.into_iter().filter_map(|app| Some((app.name, app.access_token?))).collect()))
     }
 
-    /// Tells that somebody wanted to register, or to leave, and may not.
+    /// Tells that an executor wanted to register or to leave, and was refused.
     pub fn tell_refused(&self, app: &str, address: &str, reason: &str) {
         let text = |said: &str| Text::Owned(said.to_owned());
         let (app, address, reason) = (text(app), text(address), text(reason));
         self.memory().outbox.events.push(Event::RegistrationRefused { app, address, reason });
     }
 
-    /// The reports that callbacks mean, for [`Node::keep`]. What nobody knows, and what is of an app that `may` does not allow, is left out
-    /// and told.
+    /// The reports that callbacks mean, for [`Node::keep`]. A callback whose number is unknown, or whose app `may` does not
+    /// allow, is left out, and an event says so.
     pub async fn reports_of(
         &self,
         callbacks: &[Callback],
@@ -242,7 +242,7 @@ impl Node {
         let logs: BTreeSet<LogId> = callbacks.iter().map(|callback| callback.log).collect();
         let logs: Vec<LogId> = logs.into_iter().collect();
         let mut sent = Vec::new();
-        // In portions, so that what others want of the store comes in between.
+        // In portions, so that other callers of the store get their turn in between.
         for portion in logs.chunks(LOOKED_UP) {
             sent.extend(self.ports.store.sent(portion).await?);
         }
@@ -335,10 +335,12 @@ impl Memory {
     fn view(&self, app: &App, busy: &BTreeMap<SessionKey, usize>) -> AppView {
         let routable: Vec<&str> =
             self.executors.registry.routable(&app.name).map(|(address, _)| &**address).collect();
-        let place = |executor: &Executor| routable.iter().position(|address| **address == *executor.address);
-        let mut executors: Vec<&Executor> = self.executors.registry.executors(&app.name).collect();
+        let place = |executor: &RegisteredExecutor| {
+            routable.iter().position(|address| **address == *executor.address)
+        };
+        let mut executors: Vec<&RegisteredExecutor> = self.executors.registry.executors(&app.name).collect();
         executors.sort_by_key(|executor| place(executor).unwrap_or(usize::MAX));
-        let show = |executor: &Executor| ExecutorView {
+        let show = |executor: &RegisteredExecutor| ExecutorView {
             address: executor.address.to_string().into(),
             dialect: executor.dialect,
             beat_at: executor.last_beat,

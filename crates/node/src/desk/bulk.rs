@@ -1,5 +1,5 @@
-//! Changing many jobs by one wish, a few at a time. Each job is a change of its own, so what was stopped half way has done half,
-//! and nothing is half done.
+//! One command for many jobs, carried out for a few at a time. Each job is changed on its own, so a command that is
+//! stopped half way has changed some jobs, and no job by half.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::few::few_at_once;
 use super::{ByHand, DeskError};
 use crate::Node;
 
-/// How many jobs are dealt with at once: enough that a store writes them together, few enough that others get their turn.
+/// How many jobs are changed at once: enough that a store writes them together, few enough that others get their turn.
 const AT_ONCE: usize = 32;
 
 /// After how many jobs the steps are told to look.
@@ -32,7 +32,7 @@ pub enum BulkMove {
     Run,
 }
 
-/// A wish about many jobs, and how far it is carried out.
+/// A command for many jobs, and its progress.
 #[derive(Debug)]
 pub struct BulkChange {
     asked: BulkMove,
@@ -42,16 +42,16 @@ pub struct BulkChange {
     progress: Mutex<BulkProgress>,
 }
 
-/// How far it is.
+/// The progress of a command.
 #[derive(Clone, Debug, Default)]
 pub struct BulkProgress {
-    /// Jobs that were dealt with, well or not.
+    /// Jobs that were dealt with, whether changed or refused.
     pub done: u64,
     /// Those of them that were refused.
     pub refused_count: u64,
     /// The first of those, with the reason.
     pub refused: Vec<(JobId, String)>,
-    /// Why it ended early: the store did not answer, and the rest would fare no better.
+    /// Why the command ended early: the store did not answer, and the remaining jobs would fare no better.
     pub reason: Option<String>,
     /// The last change.
     pub latest: Option<ChangeId>,
@@ -63,12 +63,12 @@ impl BulkChange {
         BulkChange { asked, by, jobs, is_stopped: AtomicBool::new(false), progress: Mutex::default() }
     }
 
-    /// Ends it after what is under way.
+    /// Ends the command after the jobs that are under way.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// How far it is.
+    /// The progress so far.
     pub fn progress(&self) -> BulkProgress {
         self.state().clone()
     }
@@ -77,7 +77,7 @@ impl BulkChange {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what became of one job; how many there were.
+    /// Records the result of one job; returns how many jobs are done.
     fn note(&self, job: JobId, done: Result<Option<ChangeId>, DeskError>) -> u64 {
         let mut progress = self.state();
         match done {
@@ -99,8 +99,8 @@ impl BulkChange {
 }
 
 impl Node {
-    /// Carries a wish about many jobs out, until it is done, stopped, or the store does not answer. `nudge` lets the steps look
-    /// now and then.
+    /// Carries out a command for many jobs, until all are done, it is stopped, or the store does not answer. `nudge`
+    /// lets the steps look now and then.
     pub async fn change_jobs(&self, bulk: &BulkChange, nudge: &(dyn Fn() + Sync)) {
         let goes_on = |_: &JobId| !bulk.is_stopped.load(Ordering::Relaxed);
         let jobs = bulk.jobs.iter().copied().take_while(goes_on);

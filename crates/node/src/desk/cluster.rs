@@ -1,4 +1,4 @@
-//! The cluster as this node sees it, for people: who lives, and who acts for which shard.
+//! The cluster as this node sees it, for people: the living nodes, and the holder of each shard.
 
 use punctual_core::model::{Epoch, NodeId, ShardId, Text};
 
@@ -27,7 +27,7 @@ pub struct NodeView {
 pub struct ShardView {
     /// The shard.
     pub shard: ShardId,
-    /// Who acts for it.
+    /// The node that acts for it.
     pub owner: Option<NodeId>,
     /// The last epoch given for it.
     pub epoch: Epoch,
@@ -59,7 +59,7 @@ impl Node {
         others.chain([own]).collect()
     }
 
-    /// Wishes a node to give its shards back and take none until it is told to come back; whether it is known.
+    /// Asks a node to give its shards back and take none until it is told to come back; whether the node is known.
     pub fn drain(&self, node: NodeId) -> bool {
         if node == self.id() {
             self.hear(Hint::Drain);

@@ -1,27 +1,27 @@
-//! How many wait to be written. What waits lies in memory, so there is an end to it, and whoever comes then is to come again.
+//! The limit of one-shots that wait in memory to be written; beyond it callers are asked to come again (429).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::DeskError;
 
-/// How many runs may wait, of all who hand some over.
+/// How many runs may wait, of all callers together.
 const MOST: usize = 100_000;
 
-/// Those who hand over runs and wait for the answer.
+/// The runs that callers have handed over and that are not written yet.
 #[derive(Default)]
 pub(crate) struct Crowd(AtomicUsize);
 
-/// Room for so many, until somebody has waited long enough.
-pub(crate) struct Place<'c> {
+/// Room taken for `count` runs; dropping it gives the room back.
+pub(crate) struct CrowdPlace<'c> {
     crowd: &'c Crowd,
     count: usize,
 }
 
 impl Crowd {
-    /// Lets so many in; whoever comes first with any number.
-    pub(crate) fn enter(&self, count: usize) -> Result<Place<'_>, DeskError> {
+    /// Takes room for `count` runs. A caller that finds nothing waiting is let in with any number.
+    pub(crate) fn enter(&self, count: usize) -> Result<CrowdPlace<'_>, DeskError> {
         let before = self.0.fetch_add(count, Ordering::Relaxed);
-        let place = Place { crowd: self, count };
+        let place = CrowdPlace { crowd: self, count };
         if before > 0 && before.saturating_add(count) > MOST {
             return Err(DeskError::Busy(format!("{before} runs wait to be written").into()));
         }
@@ -29,7 +29,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for CrowdPlace<'_> {
     fn drop(&mut self) {
         self.crowd.0.fetch_sub(self.count, Ordering::Relaxed);
     }

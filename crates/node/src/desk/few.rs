@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Does something with each item, at most `max` at a time, and gives what came of it as each is done.
+/// Starts `work` for each item, at most `max` at a time, and hands each result to `done` as soon as it is there.
 pub(crate) async fn few_at_once<T, F: Future>(
     items: impl IntoIterator<Item = T>,
     max: usize,

@@ -1,28 +1,16 @@
-//! The first job of an app makes the app.
+//! The first job of an app makes the app: the store writes it with the job, and this node takes note of it.
 
-use super::DeskError;
 use crate::Node;
-use crate::ports::AppRow;
 
 impl Node {
-    /// An app that a job names is there from then on. A job is good without it: an executor that registers makes it too.
-    pub async fn know_app(&self, name: &str) -> Result<(), DeskError> {
+    /// Takes note of the app of a job that was written. If the store does not answer, the app is found with the next look at
+    /// the registry.
+    pub(super) async fn meet_app(&self, name: &str) {
         if self.app(name).is_some() {
-            return Ok(());
+            return;
         }
-        let row = AppRow {
-            name: name.to_owned().into(),
-            title: "".into(),
-            addresses: None,
-            access_token: None,
-            retention: None,
-            paused: None,
-            version: 0,
-        };
-        match self.put_app(row, Some(0)).await {
-            // It was made meanwhile, and is as it should be.
-            Ok(_) | Err(DeskError::Conflict(_)) => Ok(()),
-            Err(error) => Err(error),
+        if let Ok(Some(row)) = self.ports.apps.app(name).await {
+            self.note_app(&row);
         }
     }
 }

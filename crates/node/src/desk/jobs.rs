@@ -42,6 +42,7 @@ impl Node {
         let change = Change { job: None, definition, state: state.clone(), clock, by: by.clone(), at: now };
         let changed = self.ports.store.change(change).await?;
         self.note_changed(changed);
+        self.meet_app(&app).await;
         self.follow_own_app(&app, &state, changed, by).await
     }
 
@@ -89,12 +90,12 @@ impl Node {
         self.alter(job, version, definition, asked, by).await
     }
 
-    /// Whether a change is in force: no send begins any more under what was before.
+    /// Whether a change is in force: no send begins any more under the version before it.
     pub async fn is_in_force(&self, change: ChangeId) -> Result<bool, DeskError> {
         Ok(self.ports.store.is_in_force(change).await?)
     }
 
-    /// Stops a job that cannot or should not go on, unless somebody has stopped it already.
+    /// Stops a job that cannot or should not go on, unless it is stopped already.
     pub(crate) async fn stop_because(&self, job: JobId, reason: StoppedReason) -> Result<(), StoreError> {
         let by = Text::Borrowed("punctual");
         let is_enabled = |row: JobRow| row.state.is_enabled();
@@ -108,7 +109,7 @@ impl Node {
                 self.memory().outbox.events.push(Event::JobStopped { job, reason });
                 Ok(())
             }
-            // What made us stop it will be met again.
+            // The cause of the stop will be met again.
             Err(DeskError::Unknown(reason)) => Err(StoreError::Unknown(reason)),
             Err(_) => Ok(()),
         }
@@ -149,10 +150,11 @@ impl Node {
             match self.ports.store.change(change).await {
                 Ok(changed) => {
                     self.note_changed(changed);
+                    self.meet_app(&app).await;
                     return Ok((changed, (app, state)));
                 }
-                // The job may have been planned, or changed by somebody else, since it was read: then asking again helps. If it
-                // was not, its name is taken, or it would come after itself.
+                // The job may have been planned, or changed by another caller, since it was read: then another try
+                // helps. If its row is as it was read, its name is taken, or the job would come after itself.
                 Err(StoreError::Conflict(reason)) => {
                     let row = self.read_job(id).await?;
                     let is_as_it_was = before == (row.version, row.next_fire, row.planned);
@@ -182,7 +184,7 @@ impl Node {
         let state = match asked.clone() {
             Some(asked) => row.state.after(asked).ok_or_else(gone)?,
             None if row.state == JobState::Deleted => return Err(gone()),
-            // Whatever it was set aside for, the new definition is understood or refused.
+            // Whatever the job was stopped for, the new definition is understood or refused.
             None if matches!(
                 row.state,
                 JobState::Stopped(StoppedReason::Quarantined(_) | StoppedReason::Finished)
@@ -221,8 +223,8 @@ impl Node {
         Ok(Change { job: Some((id, version)), definition, state, clock, by, at: now })
     }
 
-    /// The state that a job may have while its app is perhaps paused. To start it is refused; whatever else would enable it
-    /// leaves it stopped until the app goes on.
+    /// The state that a job may have, given that its app may be paused. Starting the job is refused then; any other
+    /// change that would enable it leaves it stopped until the app goes on.
     async fn held(
         &self,
         state: JobState,

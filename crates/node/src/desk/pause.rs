@@ -3,8 +3,8 @@
 //! First the node writes that the app is paused, and then it stops the app's jobs, one change each. A command that enables a
 //! job looks at the app after its own write. So of the two, the later one sees the other, and no job slips through.
 //!
-//! The row of the app is the wish, and the jobs follow it: what a crash or a silent store cut in half, a node finishes
-//! ([`Node::finish_pauses`]). Resuming works the same way.
+//! The row of the app holds the wish, and the jobs follow it: where a crash or a silent store cut that short, a node
+//! finishes it ([`Node::finish_pauses`]). Resuming works the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -96,9 +96,9 @@ impl Node {
         Ok(app)
     }
 
-    /// Stops the enabled jobs of an app that was paused, or starts those of an app that was resumed which its pause has
-    /// stopped. Says how far it is after every page, and ends early when it is told that it is not wanted any more; then, as
-    /// after an error, a node finishes it later.
+    /// Stops the enabled jobs of an app that was paused, or starts the jobs of a resumed app that its pause had
+    /// stopped. Tells its progress after every page, and ends early when its caller says that it is not wanted any
+    /// more; then, as after an error, a node finishes it later.
     pub async fn follow_app(
         &self,
         browse: &dyn Browse,
@@ -111,7 +111,7 @@ impl Node {
         let filter =
             JobFilter { apps: Some(vec![app.to_owned()]), enabled: Some(is_paused), ..JobFilter::default() };
         let mut done = Following::default();
-        // What came while the jobs were read is found by the next round; the last finds nothing.
+        // Jobs that came while others were read are found by the next round; the last round finds none.
         let mut before = u64::MAX;
         while before != done.jobs {
             before = done.jobs;
@@ -134,10 +134,10 @@ impl Node {
         Ok(done)
     }
 
-    /// Finishes what was cut in half: jobs of paused apps that are enabled, and jobs that stand still for a pause that is
-    /// over. A node looks for both when it takes shards and when another node comes or goes, among the jobs of its own
-    /// shards, so that all nodes together have looked at all jobs. Like a step, it does one round and answers when it wants to
-    /// be called again.
+    /// Finishes pauses and resumptions that were cut short: jobs of paused apps that are enabled, and jobs that are
+    /// stopped for a pause that is over. A node looks for both when it takes shards and when another node comes or
+    /// goes, among the jobs of its own shards, so that all nodes together have looked at all jobs. Like a step, it does
+    /// one round and answers when it wants to be called again.
     pub async fn finish_pauses(&self, browse: &dyn Browse) -> Boot {
         let boot = self.boot();
         let Some(tenure) = self.unfinished() else { return boot.plus(LOOK_EVERY) };
@@ -178,7 +178,7 @@ impl Node {
             let filter = JobFilter { apps, enabled: Some(true), ..JobFilter::default() };
             self.finish_those(browse, &filter, true, by.clone(), is_ours).await?;
         }
-        // Nothing says of which app a resumption was cut, so every stopped job is looked at; that is once for each change of
+        // Nothing says which app's resumption was cut short, so every stopped job is looked at, once for each change of
         // the cluster.
         let resumed: BTreeSet<String> = names(others).collect();
         let filter = JobFilter { enabled: Some(false), ..JobFilter::default() };

@@ -25,31 +25,31 @@ const SHOWN_MAX: usize = 1_000;
 /// How many runs are written at once.
 const CHUNK: usize = 1_000;
 
-/// What a run by hand brings.
+/// What a caller sets for a run by hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByHand {
-    /// Instead of what the job has.
+    /// The payload, in place of the job's.
     pub payload: Option<Payload>,
-    /// The instant that it is for; now, if not said.
+    /// The instant that it is for; now, if none is given.
     pub fire_time: Option<Timestamp>,
-    /// The one executor that it is for; whichever the job's route names, if not said.
+    /// The one executor that may get it; any that the job's route chooses, if none is given.
     pub executor: Option<Text>,
 }
 
-/// A one-shot that is handed over.
+/// A one-shot that a caller submits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// The job it belongs to.
     pub job: JobId,
-    /// When; at once if not said, or past.
+    /// When it is due; at once if not said, or past.
     pub at: Option<Timestamp>,
-    /// What it brings.
+    /// Its payload.
     pub payload: Option<Payload>,
-    /// What makes a repetition of it a duplicate.
+    /// Its key: a later one-shot of the job with the same key is a duplicate.
     pub key: Option<Text>,
     /// Instead of the job's.
     pub priority: Option<u8>,
-    /// What else it has in place of the job's. The executor is not among it: that is for runs by hand.
+    /// What else it has in place of the job's. The executor is not among it: only a run by hand may name one.
     pub overrides: Overrides,
 }
 
@@ -242,7 +242,8 @@ impl Node {
             }
             let runs: Vec<NewRun> =
                 births.into_iter().zip(ids).map(|((job, birth), id)| birth.named(&job, id, shards)).collect();
-            // What a holder may have passed over already is left for it; the rest it will load by itself.
+            // A run that its holder's loading may have passed already is left for the holder; later runs it will load
+            // by itself.
             let soon = now.saturating_add(self.settings.load_ahead * 2);
             let is_left = |run: &&NewRun| run.due <= soon && !memory.cluster.held.contains_key(&run.shard);
             let left: Vec<_> =
@@ -263,7 +264,8 @@ impl Node {
                             continue;
                         }
                         if epoch.is_some() && memory.lease(run.shard).is_none() {
-                            // Given away meanwhile, and perhaps loaded by the next holder before this was written.
+                            // The shard was given away meanwhile, and the next holder may have loaded it before this
+                            // run was written.
                             moved.extend(memory.whom_to_tell(run.shard).map(|node| (node, run.id)));
                         }
                         memory.take_in_new(read, &run.into(), epoch);
@@ -339,7 +341,7 @@ impl Birth {
 
     fn named(self, job: &Job, id: RunId, shards: u16) -> NewRun {
         let Birth { origin, fire_time, due, decided, priority, payload, key, of, overrides } = self;
-        // What must be counted lives on its job's shard, and so does what (job, fire time) identifies.
+        // A run that a limit counts lives on its job's shard, and so does a run that (job, fire time) identifies.
         let is_home = job.is_limited() || origin.is_named_by_schedule();
         let shard = if is_home { home(job.id, shards) } else { spread(id, shards) };
         NewRun {

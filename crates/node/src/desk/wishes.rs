@@ -1,5 +1,5 @@
-//! Wishes about runs: that they end, or wait for another time. The holder of a run's shard carries them out; to another
-//! they are left as arrivals.
+//! Requests about runs: to cancel them, or to let them wait for another time. The holder of a run's shard carries them
+//! out; any other node leaves them to the holder as arrivals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::memory::{Memory, Run, RunLocation};
 use crate::ports::{ArrivalKind, Kill, RunRow, StoreError, Waiting};
 use crate::step::Ended;
 
-/// What became of a wish to cancel.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// It came in time: the run is closed as cancelled.
@@ -28,10 +28,10 @@ pub enum Cancelled {
     Asked,
 }
 
-/// Why a run ended that somebody wished to end.
+/// The reason of a run that was cancelled on request.
 const CANCELLED: &str = "cancelled";
 
-/// How far the clocks of two nodes may be apart for what one of them did to be recognised by the other.
+/// How far the clocks of two nodes may differ for one node to recognise what the other did.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(1);
 
 impl Node {
@@ -42,8 +42,8 @@ impl Node {
         Ok(became.get(&run).copied().unwrap_or(Cancelled::TooLate))
     }
 
-    /// Ends many runs, at the price of a few calls of the store. The answers are in the order of the runs; for one that is
-    /// not there it is too late.
+    /// Ends many runs, for a few calls of the store. The answers are in the order of the runs; for a run that does not
+    /// exist it is too late.
     pub async fn cancel_all(&self, runs: &[RunId]) -> Result<Vec<Cancelled>, DeskError> {
         let wanted: BTreeSet<RunId> = runs.iter().copied().collect();
         let rows = self.ports.store.fetch(&Vec::from_iter(wanted)).await?;
@@ -51,7 +51,8 @@ impl Node {
         Ok(runs.iter().map(|run| became.get(run).copied().unwrap_or(Cancelled::TooLate)).collect())
     }
 
-    /// Ends those of our shards; the holders of the others are asked to. What is not among the answers had ended.
+    /// Ends the runs of our shards; the holders of the others are asked to. A run that is not among the answers had
+    /// ended.
     pub(crate) async fn cancel_rows(
         &self,
         rows: Vec<RunRow>,
@@ -78,8 +79,8 @@ impl Node {
         Ok(became.get(&run).copied().unwrap_or(Cancelled::TooLate))
     }
 
-    /// Lets many one-shots wait, each for its own time, at the price of a few calls of the store. The answers are in the
-    /// order of the wishes; for one that is not there, or is no one-shot, it is too late.
+    /// Lets many one-shots wait, each for its own time, for a few calls of the store. The answers are in the order of
+    /// the requests; for a run that does not exist, or is no one-shot, it is too late.
     pub async fn reschedule_all(&self, wishes: &[(RunId, Timestamp)]) -> Result<Vec<Cancelled>, DeskError> {
         let wanted: BTreeMap<RunId, Timestamp> = wishes.iter().copied().collect();
         let rows = self.ports.store.fetch(&Vec::from_iter(wanted.keys().copied())).await?;
@@ -87,7 +88,8 @@ impl Node {
         Ok(wishes.iter().map(|(run, _)| became.get(run).copied().unwrap_or(Cancelled::TooLate)).collect())
     }
 
-    /// What became of wishes that were left for holders: whether they came in time, and none where that is not decided yet.
+    /// The results of requests that were left for holders: whether they came in time; none where that is not decided
+    /// yet.
     pub async fn rescheduled(
         &self,
         wishes: &[(RunId, Timestamp)],
@@ -108,8 +110,8 @@ impl Node {
         Ok(wishes.iter().map(became).collect())
     }
 
-    /// Puts off those of our shards; the holders of the others are asked to. What is not among the answers had ended, or
-    /// was on its way.
+    /// Lets the runs of our shards wait; the holders of the others are asked to. A run that is not among the answers
+    /// had ended, or was on its way.
     async fn reschedule_rows(
         &self,
         rows: Vec<RunRow>,
@@ -131,7 +133,7 @@ impl Node {
         Ok(became)
     }
 
-    /// Carries out wishes that runs of our shards end.
+    /// Carries out requests to end runs of our shards.
     pub(crate) async fn cancel_arrived(&self, runs: &[RunId]) -> Result<(), StoreError> {
         let wanted: BTreeSet<RunId> = runs.iter().copied().collect();
         let mut rows = self.ports.store.fetch(&Vec::from_iter(wanted)).await?;
@@ -139,8 +141,8 @@ impl Node {
         self.cancel_ours(&rows).await.map(drop)
     }
 
-    /// Ends open runs of shards that we hold: all in one call of the store, and then, one by one, those that have parts or are
-    /// being sent at this moment.
+    /// Ends open runs of shards that we hold: all in one call of the store, and then, one by one, those that have parts
+    /// or are being sent at this moment.
     async fn cancel_ours(&self, rows: &[RunRow]) -> Result<BTreeMap<RunId, Cancelled>, StoreError> {
         if rows.is_empty() {
             return Ok(BTreeMap::new());
@@ -152,7 +154,7 @@ impl Node {
         Ok(became)
     }
 
-    /// Ends runs in one call of the store. Which have to be seen to one by one.
+    /// Ends runs in one call of the store. Returns those that have to be ended one by one.
     async fn cancel_together(
         &self,
         rows: &[RunRow],
@@ -160,7 +162,7 @@ impl Node {
     ) -> Result<BTreeSet<RunId>, StoreError> {
         let close = self.cancelled(Text::Borrowed(CANCELLED))?;
         let deleted = Close { reason: Text::Borrowed(Skip::JobDeleted.name()), ..close.clone() };
-        // Until it is written, runs may be nowhere in memory.
+        // Until the write is done, these runs may be nowhere in memory.
         let _asking = self.asking();
         self.know_jobs(rows.iter().map(|row| row.waiting.job)).await?;
         let (mut ends, mut kills, mut ids) = (Vec::new(), Vec::new(), Vec::new());
@@ -211,7 +213,7 @@ impl Node {
         }
     }
 
-    /// Ends a run by wish, and its parts before it; or says that it could not be done yet.
+    /// Ends a run on request, and its parts before it; or says that it could not be done yet.
     pub(crate) async fn end_whole(&self, id: RunId, reason: Text) -> Result<Cancelled, StoreError> {
         let parts = self.ports.store.open_parts(id).await?;
         if parts.is_empty() {
@@ -230,13 +232,13 @@ impl Node {
         Ok(self.cancel_one(id, reason).await?.unwrap_or(Cancelled::Asked))
     }
 
-    /// Before it is sent it is closed, afterwards it is told to end too. None if a gate went through that is not known here
-    /// yet: then it cannot be ended before it is.
+    /// A run that was not sent is closed; one that was sent is told to end too. None if a gate was written that is not
+    /// known here yet: the run cannot be ended before it is.
     async fn cancel_one(&self, id: RunId, reason: Text) -> Result<Option<Cancelled>, StoreError> {
         let close = self.cancelled(reason)?;
-        // Until it is written the run may be nowhere in memory.
+        // Until the write is done, the run may be nowhere in memory.
         let _asking = self.asking();
-        // A gate may be on its way while we ask; then the second round knows that it went through.
+        // A gate may be on its way while the store is asked; the second round then knows that it was written.
         for _ in 0..3 {
             let rows = self.ports.store.fetch(&[id]).await?;
             let Some(row) = rows.first().filter(|row| !row.is_closed) else {
@@ -272,7 +274,7 @@ impl Node {
         Ok(Close { outcome: Outcome::Cancelled, reason, closed_at, range: None })
     }
 
-    /// Carries out wishes that runs of our shards wait; of two about one run, the later.
+    /// Carries out requests to let runs of our shards wait; of two about one run, the later.
     pub(crate) async fn reschedule_arrived(&self, wishes: &[(RunId, Timestamp)]) -> Result<(), StoreError> {
         let wanted: BTreeMap<RunId, Timestamp> = wishes.iter().copied().collect();
         let mut rows = self.ports.store.fetch(&Vec::from_iter(wanted.keys().copied())).await?;
@@ -280,7 +282,8 @@ impl Node {
         self.reschedule_ours(&rows, &wanted).await.map(drop)
     }
 
-    /// Puts off runs of shards that we hold, in one call of the store; those that were not sent.
+    /// Lets runs of shards that we hold wait, in one call of the store. Returns those that were not sent before, and
+    /// whether the request came in time.
     async fn reschedule_ours(
         &self,
         rows: &[RunRow],
@@ -306,7 +309,7 @@ impl Node {
         let stale: BTreeSet<RunId> = self.write_ends(ends).await?.into_iter().collect();
         let mut memory = self.memory();
         for (run, shard, at) in &moved {
-            // What lies behind our reach will be loaded in its time.
+            // A run beyond our reach will be loaded in its time.
             let place = Mark { due: *at, id: run.0 };
             if memory.cluster.held.get(shard).is_some_and(|held| place < held.reach) {
                 memory.look_up_later(*run);
@@ -341,7 +344,7 @@ impl Node {
 }
 
 impl Memory {
-    /// Takes a run into the hands of a wish that it waits; none if it was sent, or may have been.
+    /// Takes a run in hand to let it wait; none if it was sent, or may have been.
     fn put_off_by_wish(&mut self, row: &RunRow, at: Timestamp, term: Duration) -> Option<Ended> {
         let id = row.waiting.run;
         let known = self.loaded.runs.get(&id).copied();
@@ -383,8 +386,8 @@ impl Memory {
         }
     }
 
-    /// How a run ends by a wish: before it is sent it is closed, afterwards it is told to end too. None while its job is being
-    /// changed.
+    /// How a run ends on request: one that was not sent is closed, one that was sent is told to end too. None while its
+    /// job is being changed.
     fn end_by_wish(&mut self, row: &RunRow, close: &Close) -> Option<(Ended, Option<Kill>)> {
         let id = row.waiting.run;
         let run = self.loaded.runs.get(&id).copied().unwrap_or_else(|| Run::from(&row.waiting));
