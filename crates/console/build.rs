@@ -1,6 +1,6 @@
 //! Builds the console inside cargo's own folder, and writes a table of its files.
 //!
-//! `PUNCTUAL_UI_DIST` names a folder in which somebody else built it already.
+//! `PUNCTUAL_UI_DIST` names a folder with a console that is built already.
 #![expect(clippy::disallowed_methods, reason = "cargo tells build scripts everything by the environment")]
 #![expect(clippy::print_stderr, reason = "this is how build scripts speak")]
 
@@ -87,7 +87,7 @@ fn collect(folder: &Path, inside: &str, files: &mut Vec<String>) -> io::Result<(
     Ok(())
 }
 
-/// Writes only what changed, so that nothing is compiled for nothing.
+/// Writes a file only if it changed, so that nothing is compiled again for no reason.
 fn written(path: &Path, text: &str) -> Result<(), String> {
     if fs::read_to_string(path).is_ok_and(|before| before == text) {
         return Ok(());

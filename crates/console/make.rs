@@ -1,11 +1,11 @@
-//! Making the console with npm and Vite, in a folder that is nobody else's. Cargo's build script does it, and so does
-//! the test command, once for all its calls of cargo.
+//! Builds the console with npm and Vite, in a folder that nothing else uses. Cargo's build script does it, and so
+//! does the test command, once for all its calls of cargo.
 
 use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-/// What the console is made of; its tests are not in it, and neither is what npm installs.
+/// The sources of the console; neither its tests nor the packages of npm are among them.
 pub(crate) const SOURCES: &[&str] = &[
     "src",
     "public",
@@ -21,14 +21,15 @@ const NO_NPM: &str = "the console is built with npm (Node 20 or later), which ca
                       PUNCTUAL_UI_DIST to the folder of a console that was built elsewhere, or build with \
                       --no-default-features for a server without a console";
 
-/// What npm brings: what the build needs, or also what the tests of the console need.
+/// The packages of npm: those that the build needs, or also those that the console's tests need.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packages {
     Build,
     All,
 }
 
-/// Builds the sources in `home` inside `room`, into its folder `dist`. Does nothing if they were built there before.
+/// Builds the sources in `home` inside `room`, into its folder `dist`. Does nothing if the same sources were built
+/// there before.
 pub(crate) fn console(home: &Path, room: &Path, packages: Packages) -> Result<(), String> {
     let sources = SOURCES.iter().try_fold(SEED, |sum, name| digest(sum, &home.join(name)));
     let sources = sources.map_err(|error| format!("cannot read {}: {error}", home.display()))?;
@@ -52,7 +53,7 @@ pub(crate) fn console(home: &Path, room: &Path, packages: Packages) -> Result<()
     fs::write(&stamp, wanted).map_err(|error| said(&stamp, &error))
 }
 
-/// Puts what is named into the room anew, and installs what it needs.
+/// Copies the named sources into the room anew, and installs their packages.
 pub(crate) fn prepare(home: &Path, room: &Path, names: &[&str], packages: Packages) -> Result<(), String> {
     for name in names {
         let place = room.join(name);
@@ -61,7 +62,7 @@ pub(crate) fn prepare(home: &Path, room: &Path, names: &[&str], packages: Packag
     install(room, packages)
 }
 
-/// Installs packages, unless just those were installed before.
+/// Installs packages, unless the same ones were installed before.
 fn install(room: &Path, packages: Packages) -> Result<(), String> {
     let (lock, stamp) = (room.join("package-lock.json"), room.join("node_modules/.installed"));
     let mut wanted = fs::read(&lock).map_err(|error| said(&lock, &error))?;
@@ -70,8 +71,8 @@ fn install(room: &Path, packages: Packages) -> Result<(), String> {
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    // Not `npm ci`, which refuses a lock file that does not name the parts for every machine on earth; versions and sums
-    // are those of the lock file all the same.
+    // Not `npm ci`, which refuses a lock file that does not list the packages of every platform; the versions and
+    // checksums are those of the lock file all the same.
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]).args(fewer);
     run(npm.current_dir(room), "npm install")?;
@@ -123,7 +124,7 @@ fn entries(folder: &Path) -> io::Result<Vec<String>> {
 
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// A sum over a file, or over everything in a folder, names included.
+/// A checksum of a file, or of everything in a folder, names included.
 fn digest(sum: u64, path: &Path) -> io::Result<u64> {
     let sum = add(sum, path.file_name().unwrap_or_default().as_encoded_bytes());
     match path.is_dir() {
@@ -132,7 +133,7 @@ fn digest(sum: u64, path: &Path) -> io::Result<u64> {
     }
 }
 
-/// FNV-1a: it tells versions of a file apart, and guards nothing.
+/// FNV-1a: it tells versions of a file apart, and is not for security.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     add(SEED, bytes)
 }

@@ -1,4 +1,4 @@
-//! What the front door needs from the house, and what it keeps for itself.
+//! What the API needs from the rest of the node, and the state that it keeps itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +32,10 @@ use crate::router::RequestIds;
 use crate::session::Sessions;
 use crate::table::Permission;
 
-/// How long a person waits for a change to be in force everywhere.
+/// How long a caller waits for a change to be in force on every node.
 const IN_FORCE_WITHIN: Duration = Duration::from_millis(1_500);
 
-/// How often that is asked meanwhile.
+/// How often that is checked meanwhile.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Says what is wrong with a target: JSON pointers into the job (such as `/target/url`), and reasons.
@@ -50,7 +50,7 @@ pub struct App {
     pub browse: Arc<dyn Browse>,
     /// Where tokens and answers are kept.
     pub door: Arc<dyn Door>,
-    /// Where what attempts wrote is kept.
+    /// Where logs of attempts are kept.
     pub logs: Arc<dyn Logs>,
     /// The way to apps and executors.
     pub executors: Arc<dyn Executors>,
@@ -60,7 +60,7 @@ pub struct App {
     pub entropy: Arc<dyn Entropy>,
     /// Called after every command, so that the loops look at once.
     pub nudge: Arc<dyn Fn() + Send + Sync>,
-    /// Checks what only those who send can check: the address.
+    /// Checks what only the dispatch can check: the address of a target.
     pub check_target: Arc<CheckTarget>,
     /// The metrics as Prometheus text, with what the front door holds.
     pub metrics: Arc<dyn Fn(Load) -> String + Send + Sync>,
@@ -68,11 +68,11 @@ pub struct App {
     pub is_ready: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// The way to the other nodes.
     pub others: Arc<dyn Others>,
-    /// What other nodes show; none if there are none.
+    /// The secret that nodes show each other; none if there are no other nodes.
     pub peer_secret: Option<Digest>,
     /// How it behaves.
     pub settings: Settings,
-    /// What has happened.
+    /// The events of this node.
     pub events: EventLog,
 }
 
@@ -93,21 +93,22 @@ pub struct Settings {
     pub opens_document: bool,
     /// How many calls without a valid token one address may make in 15 minutes.
     pub strangers_max: u32,
-    /// What executors of apps without a token of their own show. Without it only those on the own machine are taken.
+    /// The access token of executors whose app has none of its own. Without it, only executors on this machine are
+    /// let in.
     pub access_token: Option<Secret>,
-    /// Whether executors of the own machine need no token where there is none.
+    /// Whether executors on this machine need no token where none is set.
     pub trusts_loopback: bool,
-    /// The proxies that are believed when they say for whom they call.
+    /// The proxies whose headers about the client are believed.
     pub proxies: Proxies,
     /// Whether an app may have the token that XXL-JOB ships with.
     pub allows_default_token: bool,
     /// Whether jobs may bring scripts.
     pub allows_scripts: bool,
-    /// For how long runs that have ended are kept; only told.
+    /// How long runs that have ended are kept; only shown.
     pub keeps_runs: Duration,
-    /// For how long keys of runs that have ended are kept; only told.
+    /// How long keys of runs that have ended are kept; only shown.
     pub keeps_keys: Duration,
-    /// The configuration of the node; only told.
+    /// The configuration of the node; only shown.
     pub configuration: Configuration,
 }
 
@@ -133,12 +134,12 @@ impl Default for Settings {
     }
 }
 
-/// What nodes show each other, as text.
+/// The token that nodes show each other, as text.
 pub fn peer_token(secret: &Digest) -> String {
     format!("pcn_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
 }
 
-/// The house, and what the front door remembers between requests.
+/// The parts of the node that the API uses, and what the API remembers between requests.
 pub(crate) struct Front {
     pub(crate) app: App,
     pub(crate) request_ids: RequestIds,
@@ -148,7 +149,7 @@ pub(crate) struct Front {
     pub(crate) apps: AppNames,
     pub(crate) document: Bytes,
     pub(crate) sessions: Sessions,
-    /// Every operation that people may ask for, and who may.
+    /// Every operation that people may ask for, and the permission that it needs.
     pub(crate) operations: Vec<(&'static str, Permission)>,
     pub(crate) names: JobNames,
     pub(crate) forecasts: Forecasts,
@@ -178,21 +179,21 @@ impl Front {
         Approach::of(parts.extensions.get().copied(), &parts.headers, proxies, *trusts_loopback)
     }
 
-    /// Whether this is what nodes of this cluster show.
+    /// Whether this is the token that nodes of this cluster show each other.
     pub(crate) fn is_peer(&self, shown: &str) -> bool {
         let expected = self.peer_secret.as_ref().map(peer_token);
         expected
             .is_some_and(|expected| verify_slices_are_equal(expected.as_bytes(), shown.as_bytes()).is_ok())
     }
 
-    /// What attempts wrote.
+    /// The logs of attempts.
     pub(crate) fn logbook(&self) -> Logbook {
         let node = Arc::clone(&self.node);
         let now = Arc::new(move || node.now());
         Logbook::new(Arc::clone(&self.browse), Arc::clone(&self.logs), Arc::clone(&self.executors), now)
     }
 
-    /// Waits until no send begins any more under what was before.
+    /// Waits until no node sends by the state before the change any more.
     pub(crate) async fn wait_in_force(&self, change: ChangeId) -> Result<(), Problem> {
         (self.nudge)();
         let late = clock::instant() + IN_FORCE_WITHIN;
@@ -201,15 +202,15 @@ impl Front {
                 return Ok(());
             }
             if clock::instant() >= late {
-                let said = "the change is written, but not every node has said that it follows it; it will, or \
-                            its lease ends. Repeating the request is safe";
+                let said = "the change is saved, but not yet confirmed by every node; it takes effect within one \
+                            lease term. Repeating the request is safe";
                 return Err(Problem::unavailable(said));
             }
             clock::sleep(ASK_EVERY).await;
         }
     }
 
-    /// Waits for something that another node was asked to do; none if it did not in time.
+    /// Waits for something that another node was asked to do; none if it was not done in time.
     pub(crate) async fn wait_for<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<Option<T>, Problem>
     where
         F: Future<Output = Result<Option<T>, Problem>>,

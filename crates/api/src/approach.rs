@@ -1,5 +1,5 @@
-//! How a call came: from this machine itself, or through it from elsewhere. A reverse proxy, a web page in a local
-//! browser and a job of this very node all connect from loopback, and none of them is the owner of the machine.
+//! How a request came: from this machine itself, or through it from elsewhere. A reverse proxy, a web page in a local
+//! browser and a job of this very node all connect from loopback, and none of them acts for the owner of the machine.
 
 use std::net::IpAddr;
 
@@ -11,10 +11,10 @@ use crate::caller::Peer;
 /// nodes of ours that call an agent for a job.
 const BORROWED: [&str; 6] = ["origin", "forwarded", "x-forwarded-for", "x-real-ip", "via", "punctual-run-id"];
 
-/// How the other headers of browsers begin.
+/// The common prefix of the other headers of browsers.
 const OF_BROWSERS: &str = "sec-fetch-";
 
-/// Where a call comes from.
+/// Where a request comes from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Approach {
     ip: Option<IpAddr>,
@@ -22,7 +22,7 @@ pub(crate) struct Approach {
 }
 
 impl Approach {
-    /// Where a call comes from, by the connection that it came over and what it says of others before it.
+    /// Where a request comes from, by its connection and by what its headers say about earlier hops.
     pub(crate) fn of(
         peer: Option<Peer>,
         headers: &HeaderMap,
@@ -34,7 +34,7 @@ impl Approach {
         Approach { ip: Some(proxies.caller(peer, headers)), is_local }
     }
 
-    /// Whether it was made on this machine, as far as this node believes that.
+    /// Whether it was made on this machine, as far as this node can trust that.
     pub(crate) fn is_local(self) -> bool {
         self.is_local
     }
@@ -44,7 +44,7 @@ impl Approach {
         self.ip
     }
 
-    /// The address that its calls without a valid token are counted for; none for what is local.
+    /// The address under which its calls without a valid token are counted; none for local requests.
     pub(crate) fn counted(self) -> Option<IpAddr> {
         self.ip.filter(|_| !self.is_local)
     }
@@ -54,7 +54,7 @@ fn is_borrowed(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| BORROWED.contains(&name.as_str()) || name.as_str().starts_with(OF_BROWSERS))
 }
 
-/// The proxies that are believed when they say for whom they call.
+/// The proxies whose headers about the client are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxies(Vec<(IpAddr, u8)>);
 
@@ -68,9 +68,9 @@ impl Proxies {
         self.0.iter().any(|(network, bits)| is_within(ip, *network, *bits))
     }
 
-    /// Who calls: the other end of the connection, or whoever the nearest of our proxies names that is none itself. What
-    /// stands further to the left was written by strangers. A proxy that passes on both headers cannot have written
-    /// both, so then neither is believed.
+    /// The address of the caller: the other end of the connection or, behind our proxies, the last address in the
+    /// header that is not one of them. Addresses further to the left were written by strangers. A proxy that passes
+    /// on both headers cannot have written both, so then neither is believed.
     fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.holds(peer) {
             return peer;
@@ -93,7 +93,7 @@ impl Proxies {
     }
 }
 
-/// The items of a header that is a list, however many times it is there.
+/// The items of a list header, also if it occurs several times.
 fn listed(headers: &HeaderMap, name: &str) -> Vec<String> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|one| one.trim().to_owned()).collect()

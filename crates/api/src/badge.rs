@@ -1,4 +1,4 @@
-//! Badges: what executors show at their doors, and how far that reaches.
+//! Badges: the credentials that executors show, and which apps they open.
 
 use http::HeaderMap;
 use punctual_core::registry::{Dialect, Secret};
@@ -8,13 +8,13 @@ use punctual_protocol::xxl::{ACCESS_TOKEN as CLASSIC, APP_NAME as APP, ORTH_ACCE
 use crate::approach::Approach;
 use crate::caller::bearer;
 
-/// The token that XXL-JOB ships with. Everybody knows it.
+/// The token that XXL-JOB ships with. It is public.
 pub const DEFAULT_TOKEN: &str = "default_token";
 
-/// Sent by pyxxl beside the usual one.
+/// Sent by pyxxl beside the usual header.
 const OLD: &str = "XXL-RPC-ACCESS-TOKEN";
 
-/// What an executor shows.
+/// The credentials of an executor.
 pub(crate) struct Badge {
     token: Option<String>,
     is_local: bool,
@@ -27,8 +27,8 @@ impl Badge {
         Badge { token, is_local: from.is_local() }
     }
 
-    /// Whether it lets in an executor of an app that has this token of its own, or none, where all others have `global`.
-    /// Where there is no token at all, only the own machine is trusted.
+    /// Whether it lets in an executor of an app with this token of its own, or without one, where all other apps use
+    /// `global`. Where no token is set at all, only this machine is trusted.
     pub(crate) fn covers(&self, own: Option<&Secret>, global: Option<&Secret>) -> bool {
         match own.or(global) {
             Some(secret) => self.token.as_deref().is_some_and(|token| secret.matches(token)),
@@ -38,13 +38,14 @@ impl Badge {
 
     /// Whether it lets in an executor of any app.
     pub(crate) fn covers_any(&self, own: &AccessTokens, global: Option<&Secret>) -> bool {
-        // Every token is compared, whatever the others said, so that nothing can be learned from how long it took.
+        // Every token is compared, whatever the result so far, so that the time it takes tells nothing about the
+        // tokens.
         let by_app = own.values().filter(|own| self.covers(Some(own), global)).count();
         by_app > 0 || self.covers(None, global)
     }
 }
 
-/// How an executor wants to be spoken to, by what it sends. An Orth executor without a token is known by its path only.
+/// The dialect of an executor, by its headers. An Orth executor without a token is recognized by its path only.
 pub(crate) fn dialect(headers: &HeaderMap, is_orth_path: bool) -> Dialect {
     let has = |name: &str| headers.contains_key(name);
     match () {
@@ -55,7 +56,7 @@ pub(crate) fn dialect(headers: &HeaderMap, is_orth_path: bool) -> Dialect {
     }
 }
 
-/// The app that an executor says it is of, beside the body.
+/// The app that an executor names in a header.
 pub(crate) fn app(headers: &HeaderMap) -> Option<&str> {
     text(headers, APP)
 }

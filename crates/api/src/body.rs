@@ -1,7 +1,8 @@
-//! Bodies: read up to a limit, refused by their length before a byte of them is kept, and given up when they dawdle.
+//! Bodies: read up to a limit, refused by their announced length before a byte of them is kept, and given up when
+//! they are too slow.
 //!
-//! The clock runs only while somebody waits for the body: a node that is busy with the last piece, or a store that is slow
-//! to take it, is no fault of the client.
+//! The clock runs only while the node waits for the body: the time that the node spends on the last piece, or that a
+//! slow store takes for it, is no fault of the client.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use crate::budget::Room;
 use crate::problem::Problem;
 
-/// How long the next piece of a body may take, once it is waited for.
+/// How long the next piece of a body may take, counted from when the node waits for it.
 pub(crate) const PIECE_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long a whole body may take, unless it is a stream.
@@ -25,7 +26,7 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(120);
 /// The same for an unauthenticated caller, whose few bytes take room from others.
 const STRANGER_WITHIN: Duration = Duration::from_secs(5);
 
-/// The media type of a stream of lines, asked and answered.
+/// The media type of a stream of lines, in requests and answers.
 pub(crate) const LINES: &str = "application/x-ndjson";
 
 /// The next piece of a body: none at its end, and a refusal if it breaks or does not come in time.
@@ -39,12 +40,12 @@ pub(crate) async fn next(body: &mut Body) -> Result<Option<Frame<Bytes>>, Proble
     }
 }
 
-/// What is said of a body that breaks off.
+/// The refusal of a body that breaks off.
 pub(crate) fn torn() -> Problem {
     Problem::malformed("the body ended before it was complete")
 }
 
-/// Reads a body of at most `max` bytes, for which there is room.
+/// Reads a body of at most `max` bytes, if the budget has room for it.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -73,7 +74,7 @@ async fn read_whole(mut body: Body, max: usize, room: &mut Room) -> Result<Bytes
         }
         room.hold(read.len() + data.len())?;
         if read.is_empty() && body.is_end_stream() {
-            // Most bodies are one piece, which is then not copied.
+            // Most bodies come in one piece, which is then not copied.
             return Ok(data);
         }
         read.extend_from_slice(&data);

@@ -1,6 +1,6 @@
-//! Budgets of memory: how many bytes of bodies and how many streams all callers hold together, and each of them alone.
+//! Memory budgets: how many bytes of bodies and how many streams all callers hold together, and each of them alone.
 //!
-//! What is held is counted in what was really read, not in what a request announces: an announcement costs nothing, so it
+//! Bytes count when they are read, not when a request announces them: an announcement costs the caller nothing, so it
 //! must not take room from others.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::problem::Problem;
 /// The longest body that is read from an unauthenticated caller.
 pub(crate) const STRANGER_BODY_MAX: usize = 4 << 10;
 
-/// How many bytes the unauthenticated requests of one network may hold together: one of them must not take the room of all.
+/// How many bytes the unauthenticated requests of one network may hold together, so that one network cannot take the
+/// room of all.
 const STRANGERS_OF_NETWORK_MAX: usize = 256 << 10;
 
 /// How many bytes all unauthenticated requests may hold together.
@@ -57,7 +58,7 @@ pub struct Load {
     pub callbacks_refused: u64,
 }
 
-/// Whose bytes they are.
+/// The owner of held bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     /// Unauthenticated requests from one network, if that is known.
@@ -66,7 +67,7 @@ pub(crate) enum Owner {
     Token(u32),
     /// Executors at one address.
     Executors(Option<IpAddr>),
-    /// The other nodes.
+    /// Other nodes.
     Peers,
 }
 
@@ -74,7 +75,7 @@ pub(crate) enum Owner {
 #[derive(Default)]
 pub(crate) struct Budgets {
     limits: Limits,
-    held: Mutex<Held>,
+    held: Mutex<BudgetHold>,
     bodies_refused: AtomicU64,
     streams_refused: AtomicU64,
     streams_ended: AtomicU64,
@@ -82,7 +83,7 @@ pub(crate) struct Budgets {
 }
 
 #[derive(Default)]
-struct Held {
+struct BudgetHold {
     bytes: usize,
     strangers: usize,
     by_owner: BTreeMap<Owner, usize>,
@@ -95,7 +96,7 @@ impl Budgets {
         Arc::new(Budgets { limits, ..Budgets::default() })
     }
 
-    /// Room for the bytes of one request; none is taken yet.
+    /// A budget for the bytes of one request; none are taken yet.
     pub(crate) fn room(self: &Arc<Budgets>, owner: Owner) -> Room {
         Room { budgets: Arc::clone(self), owner, bytes: 0 }
     }
@@ -125,7 +126,7 @@ impl Budgets {
         Ok(StreamPlace { budgets: Arc::clone(self), token })
     }
 
-    /// Counts a stream that ended with its token.
+    /// Counts a stream that ended because its token did.
     pub(crate) fn note_ended_stream(&self) {
         self.streams_ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -151,7 +152,7 @@ impl Budgets {
         }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+    fn held(&self) -> std::sync::MutexGuard<'_, BudgetHold> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,7 +181,7 @@ impl Budgets {
     fn refusal(&self, owner: Owner, own: usize, strangers: usize, all: usize) -> Option<Problem> {
         let max = match owner {
             Owner::Strangers(_) => STRANGERS_OF_NETWORK_MAX.min(self.limits.buffered_per_caller),
-            // What executors send is short, and a part of what a batch may be.
+            // Executors send short bodies, so they get a part of what a batch may take.
             Owner::Executors(_) => self.limits.buffered_per_caller / 4,
             _ => self.limits.buffered_per_caller,
         };
@@ -212,7 +213,7 @@ fn too_much(status: StatusCode, said: String) -> Problem {
     Problem::new(status, said).with(header::RETRY_AFTER, HeaderValue::from(1))
 }
 
-/// The bytes that one request holds; given back when it goes.
+/// The bytes that one request holds; given back when it is dropped.
 pub(crate) struct Room {
     budgets: Arc<Budgets>,
     owner: Owner,
@@ -220,12 +221,12 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Whether they are those of somebody unauthenticated.
+    /// Whether they belong to an unauthenticated caller.
     pub(crate) fn is_strangers(&self) -> bool {
         matches!(self.owner, Owner::Strangers(_))
     }
 
-    /// Sets the bytes held; where there is no room, the amount stays as it was.
+    /// Sets the number of bytes held; where there is no room, it stays as it was.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), Problem> {
         self.budgets.change(self.owner, self.bytes, bytes)?;
         self.bytes = bytes;
@@ -239,7 +240,7 @@ impl Drop for Room {
     }
 }
 
-/// The place of one stream; given back when it goes.
+/// The place of one stream; given back when it is dropped.
 pub(crate) struct StreamPlace {
     budgets: Arc<Budgets>,
     token: u32,

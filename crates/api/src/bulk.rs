@@ -16,18 +16,18 @@ use crate::caller::Caller;
 /// How many actions a node remembers.
 const KEPT_MAX: usize = 100;
 
-/// The actions of this node, of this run of the process.
+/// The actions of this node since its process started.
 #[derive(Default)]
 pub(crate) struct Bulks(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     last: u64,
-    works: BTreeMap<u64, Arc<Work>>,
+    works: BTreeMap<u64, Arc<BulkWork>>,
 }
 
 /// One action over many jobs.
-pub(crate) struct Work {
+pub(crate) struct BulkWork {
     id: u64,
     action: BulkAction,
     by: Text,
@@ -57,10 +57,10 @@ impl Bulks {
         action: BulkAction,
         jobs: Vec<JobName>,
         now: Timestamp,
-    ) -> Arc<Work> {
+    ) -> Arc<BulkWork> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.last += 1;
-        let work = Arc::new(Work {
+        let work = Arc::new(BulkWork {
             id: kept.last,
             action,
             by: caller.name.clone(),
@@ -84,18 +84,18 @@ impl Bulks {
         work
     }
 
-    /// How many go on.
+    /// How many actions are still running.
     pub(crate) fn running(&self) -> usize {
         self.kept().works.values().filter(|work| !work.is_over()).count()
     }
 
     /// An action that the caller may see.
-    pub(crate) fn get(&self, caller: &Caller, id: u64) -> Option<Arc<Work>> {
+    pub(crate) fn get(&self, caller: &Caller, id: u64) -> Option<Arc<BulkWork>> {
         self.kept().works.get(&id).filter(|work| work.is_seen_by(caller)).cloned()
     }
 
-    /// Those that the caller may see, the newest first.
-    pub(crate) fn all(&self, caller: &Caller) -> Vec<Arc<Work>> {
+    /// The actions that the caller may see, the newest first.
+    pub(crate) fn all(&self, caller: &Caller) -> Vec<Arc<BulkWork>> {
         self.kept().works.values().rev().filter(|work| work.is_seen_by(caller)).cloned().collect()
     }
 
@@ -104,8 +104,8 @@ impl Bulks {
     }
 }
 
-impl Work {
-    /// It names jobs, so it is for who asked, and for who reaches all of them.
+impl BulkWork {
+    /// It names jobs, so only its owner and callers that reach all jobs may see it.
     fn is_seen_by(&self, caller: &Caller) -> bool {
         caller.reaches_all() || caller.id == self.owner
     }
@@ -114,7 +114,7 @@ impl Work {
         self.ending().state != BulkState::Running
     }
 
-    /// Ends it after what is under way.
+    /// Ends it after the work that is under way.
     pub(crate) fn stop(&self) {
         self.change.stop();
     }
@@ -169,8 +169,8 @@ fn asked(action: BulkAction) -> BulkMove {
     }
 }
 
-async fn carry_out(front: Arc<Front>, work: Arc<Work>) {
-    // In a task of its own, so that a bug in it ends the action and not the knowledge of it.
+async fn carry_out(front: Arc<Front>, work: Arc<BulkWork>) {
+    // In a task of its own, so that a bug in the work ends the action but not the record of it.
     let changing = {
         let (front, work) = (Arc::clone(&front), Arc::clone(&work));
         tokio::spawn(async move { front.node.change_jobs(&work.change, &|| (front.nudge)()).await })

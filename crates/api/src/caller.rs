@@ -1,4 +1,4 @@
-//! Callers: who asks, how far their token reaches, and how often strangers may ask.
+//! Callers: which token a request shows, how far it reaches, and how often callers without a token may ask.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,26 +19,26 @@ use crate::problem::Problem;
 use crate::table::Permission;
 use crate::token::digest;
 
-/// The other end of a connection; whoever accepts it puts this into the request's extensions.
+/// The other end of a connection; the accept loop puts it into the extensions of each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) id: u32,
     pub(crate) name: Text,
     pub(crate) role: Role,
-    /// The apps whose jobs it may see and touch; all if there are none here.
+    /// The apps whose jobs it may see and touch; none here means all apps.
     pub(crate) apps: Option<Vec<String>>,
-    /// From when on what it showed opens nothing any more.
+    /// When its credential expires.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Whether a browser asks, by the cookie that it was given.
+    /// Whether a browser asks, with a session cookie.
     pub(crate) is_session: bool,
 }
 
 impl Caller {
-    /// Whoever asks for what is open to anybody.
+    /// The caller of an operation that needs no token.
     pub(crate) fn nobody() -> Caller {
         Caller {
             id: 0,
@@ -73,7 +73,7 @@ impl Caller {
         self.apps.is_none()
     }
 
-    /// The apps that a list may show: those it reaches, or the one that was asked for if that is among them.
+    /// The apps that a list may show: those it reaches, or only the requested one if it reaches that.
     pub(crate) fn apps_of(&self, asked: Option<&str>) -> Option<Vec<String>> {
         match asked {
             Some(app) if self.reaches(app) => Some(vec![app.to_owned()]),
@@ -119,21 +119,21 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
-/// How old the known tokens may be before they are read again.
+/// How old the cached tokens may be before they are read again.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// How old they may be for a token that is not among them, so that guesses do not become questions to the store.
+/// How old they may be for a token that is not among them, so that guesses do not become queries to the store.
 const FRESH_FOR_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// How old they may be when the store does not answer. Revoking must not wait for long, but a store that is away for
-/// a moment must not lock everybody out.
+/// How old they may be when the store does not answer. A revoked token must stop working soon, but a store that is
+/// away for a moment must not lock out every caller.
 const FRESH_WITHOUT_STORE: Duration = Duration::from_secs(30);
 
-/// The tokens, as they were last read.
+/// The tokens, as last read from the store.
 #[derive(Default)]
 pub(crate) struct Tokens {
     known: Mutex<Known>,
-    /// Held by the one who reads.
+    /// Held by the request that reads them.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -150,7 +150,7 @@ impl Known {
 }
 
 impl Tokens {
-    /// Who brings this token; nobody if it opens nothing.
+    /// The caller with this token; none if the token is unknown or expired.
     pub(crate) async fn caller(
         &self,
         door: &dyn Door,
@@ -171,7 +171,7 @@ impl Tokens {
         Ok(row.and_then(Caller::of))
     }
 
-    /// Reads the tokens again, unless somebody else just did.
+    /// Reads the tokens again, unless another request just did.
     async fn refresh(&self, door: &dyn Door, fresh: Duration) -> Result<(), StoreError> {
         let _reading = self.reading.lock().await;
         if self.known().is_younger_than(fresh) {
@@ -194,13 +194,13 @@ impl Tokens {
     }
 }
 
-/// The map is asked by the sum of a secret, which tells nothing about the secret; the last word has a comparison that
-/// takes equally long for everything.
+/// The lookup is by a digest of the secret, which tells nothing about the secret; the final comparison takes equally
+/// long for every value.
 fn find<'a>(known: &'a Known, digest: &Digest) -> Option<&'a TokenRow> {
     known.by_digest.get(digest).filter(|row| verify_slices_are_equal(&row.digest, digest).is_ok())
 }
 
-/// How long calls of strangers are counted.
+/// The window in which calls without a valid token are counted.
 const WINDOW: Duration = Duration::from_secs(15 * 60);
 
 /// How many addresses are counted at once.
@@ -211,7 +211,7 @@ const ADDRESSES_MAX: usize = 10_000;
 pub(crate) struct Strangers(Mutex<BTreeMap<IpAddr, (Instant, u32)>>);
 
 impl Strangers {
-    /// Counts a call without a valid token, and says what to answer it.
+    /// Counts a call without a valid token, and returns the refusal.
     pub(crate) fn refuse(&self, from: Approach, max: u32, detail: &str) -> Problem {
         match from.counted().map(network).and_then(|ip| self.count(ip, max, clock::instant())) {
             None => Problem::unauthenticated(detail),
@@ -229,7 +229,7 @@ impl Strangers {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= ADDRESSES_MAX && !counts.contains_key(&ip) {
             counts.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
-            // So many at once are no mistake of one of them: better to forget than to grow.
+            // So many addresses at once are no honest mistakes: better to forget the counts than to grow.
             if counts.len() >= ADDRESSES_MAX {
                 counts.clear();
             }
@@ -243,8 +243,8 @@ impl Strangers {
     }
 }
 
-/// The address by which callers are counted. Whoever has one of the newer kind has billions of them, so those of a network
-/// (/64) count as one.
+/// The address under which a caller is counted. An IPv6 user has billions of addresses, so those of one network (/64)
+/// count as one.
 pub fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         ip @ IpAddr::V4(_) => ip,

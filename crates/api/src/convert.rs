@@ -1,4 +1,4 @@
-//! Between the wire and the house: each file reads or shows one thing, and knows both languages.
+//! Between the wire and the model: each file reads or shows one kind of thing.
 
 pub(crate) mod app;
 pub(crate) mod apps;

@@ -1,4 +1,4 @@
-//! Credentials: what a request shows, so that a stream can ask again whether it still opens anything.
+//! Credentials: what a request shows, so that a stream can check again whether it is still valid.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::clock;
 use crate::problem::Problem;
 use crate::session;
 
-/// How often a stream asks whether its credential still counts. Known tokens are at most three seconds old, so a stream
-/// ends within five.
+/// How often a stream checks its credential. Cached tokens are at most three seconds old, so a stream ends within
+/// five.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What is said to a stream whose credential is over.
+/// The message to a stream whose credential is no longer valid.
 pub(crate) const OVER: &str = "the token or session was revoked or has expired; open the stream with another";
 
-/// What a request shows.
+/// The credential of a request.
 #[derive(Clone)]
 pub(crate) enum Credential {
     Nothing,
     Token(String),
-    /// The sealed text of a cookie.
+    /// The sealed text of a session cookie.
     Session(String),
 }
 
@@ -35,7 +35,7 @@ impl Credential {
         }
     }
 
-    /// The caller that shows it; none if it opens nothing.
+    /// The caller with this credential; none if it is not valid.
     pub(crate) async fn caller(&self, front: &Front) -> Result<Option<Caller>, Problem> {
         match self {
             Credential::Nothing => Ok(None),
@@ -44,7 +44,7 @@ impl Credential {
         }
     }
 
-    /// Waits until it opens nothing any more. A store that does not answer ends no stream, but the hour of expiry does.
+    /// Waits until the credential is no longer valid. A store that does not answer ends no stream, but expiry does.
     pub(crate) async fn over(&self, front: &Front, caller: &Caller) {
         loop {
             clock::sleep(LOOK_EVERY).await;

@@ -1,4 +1,4 @@
-//! Cursors: where the next page begins, in a form that invites nobody to build one.
+//! Cursors: where the next page begins, in an opaque form that clients do not build themselves.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,7 +17,7 @@ pub(crate) fn write_pair(list: char, first: i64, second: u64) -> String {
     URL_SAFE_NO_PAD.encode(format!("{list}{first},{second}"))
 }
 
-/// Where to go on, if the request says.
+/// Where to go on, if the request has a cursor.
 pub(crate) fn read(list: char, query: &Query) -> Result<Option<u64>, Problem> {
     read_as(list, query, |text| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?)
 }

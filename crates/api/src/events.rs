@@ -1,4 +1,4 @@
-//! Events as they are shown to callers, and what of them concerns an app or a job.
+//! Events as they are shown to callers.
 
 use calendar::Timestamp;
 use punctual_core::event::Event;
@@ -6,7 +6,7 @@ use punctual_core::registry::ChangeKind;
 use punctual_observe::job_of;
 use serde_json::{Value, json};
 
-/// An event's name and what it says.
+/// An event's name and its data.
 pub(crate) fn show(event: &Event, at: Timestamp) -> (&'static str, Value) {
     let (name, mut data) = told(event);
     data["at"] = json!(at.to_string());
@@ -81,7 +81,7 @@ fn told(event: &Event) -> (&'static str, Value) {
     }
 }
 
-/// Clients listen by name, so it is written out.
+/// Clients match these names, so they are spelled out here.
 fn happened_to(what: ChangeKind) -> &'static str {
     match what {
         ChangeKind::Joined => "executor.joined",

@@ -1,5 +1,5 @@
-//! The forecast: what is due in the next hours, by the schedules of jobs. It is arithmetic over clocks, never a look at
-//! runs; it takes no longer than its budget and says so if that was too short, and is told again for some seconds.
+//! The forecast: what is due in the next hours, by the schedules of jobs. It is computed from the clocks of jobs and
+//! reads no runs. It stops at its time limit and says so, and is cached for some seconds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,25 +16,25 @@ use crate::clock;
 use crate::convert::upcoming::walk;
 use crate::problem::Problem;
 
-/// For how long jobs are read, and for how long they are then asked.
+/// How long reading the jobs may take, and how long counting their fire times.
 const READS_FOR: Duration = Duration::from_millis(2_000);
 const COUNTS_FOR: Duration = Duration::from_millis(1_500);
 
-/// How old a forecast may be; an older one is told once more while the next is made.
+/// How old a forecast may be; an older one is given once more while the next is computed.
 const FRESH: Duration = Duration::from_secs(20);
 const STALE: Duration = Duration::from_secs(600);
 
-/// How many are kept: each set of apps and each number of hours has its own.
+/// How many forecasts are cached: one for each set of apps and number of hours.
 const KEPT_MAX: usize = 64;
 
 const BUSIEST: usize = 8;
 const NAMED: usize = 5;
 const DAY_HOURS: u32 = 24;
 
-/// Whose jobs, and for how many hours.
+/// Of which apps, and for how many hours.
 type Question = (Option<Vec<String>>, u32);
 
-/// Forecasts that were made, and the right to make one.
+/// Cached forecasts, and the right to compute one.
 #[derive(Default)]
 pub(crate) struct Forecasts {
     kept: Mutex<BTreeMap<Question, (Instant, Arc<Forecast>)>>,
@@ -109,12 +109,12 @@ async fn make(front: &Front, (apps, hours): &Question) -> Result<Forecast, Probl
     })
 }
 
-/// The time that is looked at, as seconds from the beginning of a stretch on.
+/// The time range of the forecast, in seconds from the start of a stretch.
 #[derive(Clone, Copy)]
 struct Span {
     now: Timestamp,
     until: Timestamp,
-    /// The first second, and how many there are.
+    /// The first second, and the number of seconds.
     first: i64,
     seconds: usize,
     /// How many seconds a stretch has.
@@ -143,14 +143,14 @@ impl Span {
 /// Jobs that fire at the same instants.
 struct Group {
     definition: Definition,
-    /// When it fires next, for a fixed delay, of which only its clock knows.
+    /// When it fires next; for a fixed delay only its clock knows.
     next_fire: Option<Timestamp>,
     count: u64,
     /// Some of them.
     named: Vec<(JobId, String, String)>,
 }
 
-/// Reads the jobs, those with the same schedule together; says whether the time was over before all were read.
+/// Reads the jobs, grouped by schedule; returns whether time ran out before all were read.
 async fn read(front: &Front, filter: &JobFilter) -> Result<(Vec<Group>, bool), Problem> {
     let late = clock::instant() + READS_FOR;
     let (mut groups, mut after): (BTreeMap<String, Group>, _) = (BTreeMap::new(), None);
@@ -174,7 +174,7 @@ fn gather(groups: &mut BTreeMap<String, Group>, job: JobView) {
     let is_hashed =
         matches!(&schedule.kind, ScheduleKind::Cron { expression, .. } if expression.contains('H'));
     let name = (id, definition.app.clone(), definition.name.clone());
-    // Where the name decides when it fires, or the clock does, each is alone.
+    // Where the job's name or its clock decides when it fires, the job is a group of its own.
     let alone = if is_hashed || schedule.is_delay() { id.0 } else { 0 };
     let key = format!("{alone} {schedule:?} {:?}", definition.windows);
     let group = groups.entry(key).or_insert(Group { definition, next_fire, count: 0, named: Vec::new() });
@@ -215,7 +215,7 @@ fn count(groups: &[Group], span: &Span, zones: &Zones) -> Counted {
     Counted { jobs, was_cut, buckets: stretches.collect(), busiest }
 }
 
-/// Counts when a group fires; says whether there was time for all of it.
+/// Counts the fire times of a group; returns whether there was time for all of them.
 fn tally(group: &Group, span: &Span, zones: &Zones, seconds: &mut [u32], late: Instant) -> bool {
     let count = u32::try_from(group.count).unwrap_or(u32::MAX);
     let mut add = |index: usize, times: u32| {
@@ -252,7 +252,7 @@ fn compile(group: &Group, span: &Span, zones: &Zones) -> Option<Job> {
     Job::compile(JobId(0), 1, span.now, JobState::Enabled, definition, vec![], zones).ok()
 }
 
-/// The seconds in which most is due, and more than one.
+/// The seconds in which the most runs are due, and more than one.
 fn busiest(seconds: &[u32]) -> Vec<usize> {
     let mut best: Vec<usize> = Vec::with_capacity(BUSIEST + 1);
     for (index, count) in seconds.iter().enumerate().filter(|(_, count)| **count > 1) {
@@ -266,7 +266,7 @@ fn busiest(seconds: &[u32]) -> Vec<usize> {
     best
 }
 
-/// Some of the jobs that fire in a second, as far as there is time to look for them.
+/// Some of the jobs that fire in a second, as many as are found in time.
 fn jobs_in(groups: &[Group], span: &Span, zones: &Zones, index: usize, late: Instant) -> Vec<DueJob> {
     let (from, to) = (span.second(index).max(span.now), span.second(index + 1));
     let mut found: Vec<DueJob> = Vec::new();
@@ -305,7 +305,7 @@ fn fires_in(group: &Group, span: &Span, zones: &Zones, from: Timestamp, to: Time
     count
 }
 
-/// What was handed over for the days to come, as the store counts it.
+/// One-shots submitted for the coming days, as the store counts them.
 async fn waiting(front: &Front, span: &Span) -> Result<Vec<WaitingDay>, Problem> {
     let days = RunId::day_of(span.now)..=RunId::day_of(span.until);
     let buckets = front.browse.storage().await?;

@@ -1,5 +1,5 @@
-//! The gate: every request to a known route goes through here. Who asks is settled on the operation that was matched,
-//! never on the text of a path.
+//! The gate: every request to a known route passes it. The caller is checked against the operation that was matched,
+//! never against the text of a path.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,10 +31,10 @@ use crate::{body, session};
 /// Whether an answer was read from a copy, because the database was away.
 const STALE: HeaderName = HeaderName::from_static("punctual-stale");
 
-/// How often it is looked whether the store is still there while somebody waits for it.
+/// How often a waiting request checks whether the store is away.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Lets a request through; but nobody waits for a store that is away. What was begun goes on by itself.
+/// Lets a request through, but stops waiting when the store is away. Work that was begun then goes on by itself.
 pub(crate) async fn admit(
     front: &Arc<Front>,
     operation: &Arc<Operation>,
@@ -59,7 +59,7 @@ fn away() -> Problem {
     Problem::unavailable("the database does not answer; what is stored is safe, and this node tries again")
 }
 
-/// Says so if an answer comes from a copy, which may be behind.
+/// Marks an answer that was read from a copy, which may be behind.
 fn mark(front: &Front, operation: &Operation, mut answer: Response) -> Response {
     if operation.method == Method::GET && operation.needs_store(false) && front.browse.is_copy() {
         answer.headers_mut().insert(STALE, HeaderValue::from_static("true"));
@@ -90,7 +90,7 @@ async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, 
         let said = "Idempotency-Key: a stream is answered while it is read; give its lines keys of their own";
         return Err(Problem::malformed(said));
     }
-    // Only who may ask again pays for a sum over the body.
+    // The body is hashed only for requests that may be repeated.
     let key = key.map(|key| (key, repeat::sum(&parts.method, &parts.uri, &body)));
     let request_id = request_id.to_owned();
     let call = Call {
@@ -111,20 +111,21 @@ async fn pass(front: &Arc<Front>, operation: &Arc<Operation>, request: Request, 
         None => carry_out(front, operation, call).await,
         Some((key, digest)) => {
             let (front, operation) = (Arc::clone(front), Arc::clone(operation));
-            // A key that is written down belongs to the work: a caller who hangs up in between would leave it open for a day.
+            // Storing the key belongs to the work: if the caller could interrupt the two, the key would stay open for
+            // a day.
             uncut(async move { repeat::once(&front, &operation, key, digest, call).await }).await
         }
     }
 }
 
-/// Who asks, if the operation allows them to.
+/// The caller, if the operation admits it.
 async fn caller_of(
     front: &Front,
     operation: &Operation,
     parts: &Parts,
     credential: &Credential,
 ) -> Result<Caller, Problem> {
-    // The router does not start with an operation that has none; if it did, nobody could use it.
+    // The router does not start with an operation that has no permission; if it did, only admins could use it.
     let permission = operation.permission.unwrap_or(Permission::Whole(punctual_protocol::Role::Admin));
     let is_asked_later = matches!(permission, Permission::Executor | Permission::Session);
     if permission == Permission::Open || is_asked_later || (operation.is_opened)(&front.settings) {
@@ -157,7 +158,7 @@ async fn caller_of(
     Ok(caller)
 }
 
-/// Moves the connection to its authenticated caller's places, and says whose budget its body counts against.
+/// Moves the connection to the places of its authenticated caller, and returns whose budget the body counts against.
 fn introduce(operation: &Operation, caller: &Caller, seat: Option<&Seat>, peer: Option<IpAddr>) -> Owner {
     let (owner, standing) = match operation.permission {
         Some(Permission::Peer) => (Owner::Peers, Standing::Peer),
@@ -174,7 +175,7 @@ async fn path_of(parts: &mut Parts) -> Result<BTreeMap<String, String>, Problem>
     Ok(params.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect())
 }
 
-/// Reads the body, or leaves it to be read where it is a stream.
+/// Reads the body; a stream is left to the handler.
 async fn take(
     front: &Front,
     operation: &Operation,

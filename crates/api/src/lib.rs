@@ -1,9 +1,9 @@
-//! The front door: REST, tokens, server-sent events, and the document that describes them.
+//! The API: REST, tokens, server-sent events, and the document that describes them.
 //!
-//! Every route is declared once, in a table of operations (`table.rs` and the files of `routes/`). From
-//! that table come the router, the check of permissions and the OpenAPI document. A request goes through the gate
-//! (`gate.rs`), which finds out who asks, checks parameters, reads the body and keeps answers that may be asked for again;
-//! then its handler reads it (`convert/`), asks the node, and shows what came of it.
+//! Every route is declared once, in a table of operations (`table.rs` and the files of `routes/`). The router, the
+//! check of permissions and the OpenAPI document are made from that table. A request passes the gate (`gate.rs`),
+//! which finds out the caller, checks parameters, reads the body and keeps answers that may be asked for again; then
+//! its handler reads it (`convert/`), calls the node, and shows the result.
 
 mod app;
 mod approach;

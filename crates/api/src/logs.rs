@@ -1,9 +1,9 @@
-//! What attempts wrote: kept, or asked of the executor that has it.
+//! The logs of attempts: kept in the store, or fetched from the executor that has them.
 //!
-//! Executors number lines from 1 and give them away page by page; few of them say when it is the last. So a log has ended
-//! when its attempt has and a page came back empty. What was written last may be readable only a moment after the end was
-//! reported, so that moment is waited for. Whoever reads it that far keeps it for those who come later, because executors
-//! forget.
+//! Executors number lines from 1 and give them page by page; few of them say which page is the last. So a log has
+//! ended when its attempt has ended and a page came back empty. The last lines may become readable only a moment
+//! after the end was reported, so that moment is waited for. The first read that reaches the end keeps the log for
+//! later reads, because executors forget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,19 +24,19 @@ use crate::problem::Problem;
 /// How much of a log is kept.
 const KEPT_MAX: usize = 1 << 20;
 
-/// How long after the end of an attempt its last lines can be read.
+/// How long after the end of an attempt its last lines are readable.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// So long after a run was sent it is no fault that there is no log of it.
+/// A missing log is no error for this long after the run was sent.
 const FIRST_LINE_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long after it nothing more will come.
+/// How long after the end of an attempt no more lines will come.
 const FINAL_AFTER: Duration = Duration::from_secs(5);
 
 /// How long fetching a whole log may take.
 const FETCH_WITHIN: Duration = Duration::from_secs(10);
 
-/// What attempts wrote.
+/// The logs of attempts.
 #[derive(Clone)]
 pub struct Logbook {
     browse: Arc<dyn Browse>,
@@ -45,11 +45,11 @@ pub struct Logbook {
     now: Now,
 }
 
-/// What time it is, as far as that is known.
+/// The current time, if it is known.
 pub type Now = Arc<dyn Fn() -> Option<Timestamp> + Send + Sync>;
 
 /// An attempt that went to an executor.
-struct Place {
+struct LogPlace {
     run: RunId,
     attempt: Attempt,
     log: LogId,
@@ -58,7 +58,7 @@ struct Place {
 }
 
 impl Logbook {
-    /// Reads from these.
+    /// A logbook over these ports.
     pub fn new(
         browse: Arc<dyn Browse>,
         logs: Arc<dyn Logs>,
@@ -73,7 +73,7 @@ impl Logbook {
         Ok(self.handler_of(job).await?.map(|(app, _)| app))
     }
 
-    /// The same with the job's handler. A deleted job is what it was last.
+    /// The same with the job's handler. A deleted job counts as what it was last.
     pub(crate) async fn handler_of(&self, job: JobId) -> Result<Option<(Text, String)>, StoreError> {
         let definition = match self.browse.job(job).await? {
             Some(view) => Some(view.definition),
@@ -105,7 +105,7 @@ impl Logbook {
         }
         let sends = self.browse.sends(view.id).await?;
         let sent = sends.into_iter().find(|sent| sent.attempt == attempt && !sent.executor.is_empty());
-        // What was never given to an executor has no other log than ours.
+        // An attempt that was never sent to an executor has only the log that this node tells.
         let Some(sent) = sent else { return Ok(told(view, attempt, from, None)) };
         let place = self.place(app, sent);
         if let Some(ended_at) = ended_at(view, attempt) {
@@ -120,15 +120,15 @@ impl Logbook {
         let page = self.executors.log(&place.address, place.log, place.sent_at, from).await;
         let (text, next) = match page {
             Ok(page) => (page.text, page.next.max(from)),
-            // Several know of no log before the first line is written.
+            // Several executors know of no log before the first line is written.
             Err(_) if self.since(place.sent_at) < FIRST_LINE_WITHIN => (String::new(), from),
             Err(reason) => return Err(Problem::unavailable(place.note(&reason))),
         };
         Ok(Log { text, next, end: false, attempt: Some(attempt.0) })
     }
 
-    /// Fetches the logs of all ended attempts of a run and keeps them, so that they are there when their executor is not.
-    /// How many were fetched; 0 if the run's job has no executors.
+    /// Fetches the logs of all ended attempts of a run and keeps them, so that they outlive their executor. Returns
+    /// how many were fetched; 0 if the run's job has no executors.
     pub async fn keep_all(&self, run: RunId) -> Result<usize, String> {
         let said = |error: StoreError| error.to_string();
         let Some(view) = self.browse.run(run).await.map_err(said)? else { return Ok(0) };
@@ -148,7 +148,7 @@ impl Logbook {
         Ok(count)
     }
 
-    fn place(&self, app: &Text, sent: SentRow) -> Place {
+    fn place(&self, app: &Text, sent: SentRow) -> LogPlace {
         let known = self.executors.app(app);
         let dialect = known.as_ref().and_then(|app| {
             let executor = app.executors.iter().find(|executor| executor.address == sent.executor)?;
@@ -159,36 +159,36 @@ impl Logbook {
         let is_listed = listed.is_some_and(|all| all.contains(&sent.executor));
         let address = Address {
             url: sent.executor,
-            // One that has gone most likely spoke as most do.
+            // An executor that has gone most likely spoke the common dialect.
             dialect: dialect.unwrap_or(Dialect::Classic),
             app: app.clone(),
             access_token: known.and_then(|app| app.row.access_token).filter(|_| is_known).map(Arc::new),
             is_known,
             is_listed,
         };
-        Place { run: sent.run, attempt: sent.attempt, log: sent.log, sent_at: sent.sent_at, address }
+        LogPlace { run: sent.run, attempt: sent.attempt, log: sent.log, sent_at: sent.sent_at, address }
     }
 
-    /// How long ago something was; for ever if nobody knows.
+    /// How long ago an instant was; for ever if the current time is not known.
     fn since(&self, at: Timestamp) -> Duration {
         let Some(now) = (self.now)() else { return Duration::MAX };
         let millis = now.as_millis().saturating_sub(at.as_millis());
         Duration::from_millis(u64::try_from(millis).unwrap_or(0))
     }
 
-    /// The whole log of an attempt that has ended. It is kept; for good, if nothing more can come.
-    async fn fetch_and_keep(&self, place: &Place, ended_at: Timestamp) -> Result<KeptLog, String> {
+    /// Fetches the whole log of an attempt that has ended and keeps it, marked complete if no more lines can come.
+    async fn fetch_and_keep(&self, place: &LogPlace, ended_at: Timestamp) -> Result<KeptLog, String> {
         let is_final = self.since(ended_at) >= FINAL_AFTER;
         let log = KeptLog { is_complete: is_final, ..self.fetch(place).await? };
-        // Who has nothing to say may have lost it, or say it later.
+        // An empty answer may mean that the log is lost, or that it comes later.
         if !log.text.is_empty() {
             self.keep(place, log.clone()).await;
         }
         Ok(log)
     }
 
-    /// The whole log, as far as it is kept.
-    async fn fetch(&self, place: &Place) -> Result<KeptLog, String> {
+    /// The whole log, up to the size that is kept.
+    async fn fetch(&self, place: &LogPlace) -> Result<KeptLog, String> {
         let late = clock::instant() + FETCH_WITHIN;
         let mut log = KeptLog { text: String::new(), next_line: 1, is_complete: false };
         while !log.is_complete {
@@ -203,21 +203,21 @@ impl Logbook {
         Ok(log)
     }
 
-    async fn keep(&self, place: &Place, log: KeptLog) {
+    async fn keep(&self, place: &LogPlace, log: KeptLog) {
         if let Err(error) = self.logs.keep_log(place.run, place.attempt, log).await {
             tracing::warn!(run = %place.run, %error, "a log could not be kept; it is fetched again when somebody asks");
         }
     }
 }
 
-impl Place {
+impl LogPlace {
     fn note(&self, reason: &str) -> String {
         let address = &self.address.url;
         format!("the executor {address} does not give the log of attempt {}: {reason}", self.attempt)
     }
 }
 
-/// Adds lines, as far as there is room; whether all of them had it.
+/// Appends lines while there is room; returns whether all of them fitted.
 fn append(log: &mut KeptLog, text: &str) -> bool {
     for line in text.split_inclusive('\n') {
         if log.text.len() + line.len() >= KEPT_MAX {
@@ -237,7 +237,7 @@ fn page_of(log: &KeptLog, attempt: Attempt, from: u64) -> Log {
     Log { text, next: log.next_line.max(from), end: true, attempt: Some(attempt.0) }
 }
 
-/// What we know ourselves, where the executor says nothing.
+/// What this node knows about an attempt, where the executor has no log.
 fn told(view: &RunView, attempt: Attempt, from: u64, note: Option<&str>) -> Log {
     let log = log::log(view, Some(attempt.0), from, note);
     Log { end: ended_at(view, attempt).is_some(), attempt: Some(attempt.0), ..log }

@@ -1,4 +1,4 @@
-//! The document: OpenAPI 3.1, made of the same table that makes the router.
+//! The OpenAPI 3.1 document, made from the table that the router is made from.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +24,8 @@ pub(crate) fn written(operations: &[Operation]) -> String {
     text
 }
 
-/// What is read and what is written differ in which fields must be there, so there are two generators. Where what is
-/// read refers to its types, it does so under a place of its own until it is known which of them need another name.
+/// Requests and answers differ in which fields are required, so there are two generators. References of request types
+/// use a prefix of their own until it is known which of the types need another name.
 struct Schemas {
     read: SchemaGenerator,
     written: SchemaGenerator,
@@ -66,8 +66,8 @@ fn described(operations: &[Operation]) -> Value {
     document
 }
 
-/// All types under one roof: one that comes out the same both ways is there once, one that does not is called `…Input`
-/// where it is read.
+/// All types in one place: a type that is the same in requests and answers occurs once; one that differs is called
+/// `…Input` in requests.
 fn joined(mut schemas: Schemas) -> (Map<String, Value>, BTreeSet<String>) {
     let mut all = schemas.written.take_definitions(true);
     let read = schemas.read.take_definitions(true);
@@ -94,7 +94,7 @@ fn joined(mut schemas: Schemas) -> (Map<String, Value>, BTreeSet<String>) {
     (all, differing)
 }
 
-/// Turns references to what is read into references to where it ended up.
+/// Rewrites references to request types to their final names.
 fn refer(value: &mut Value, differing: &BTreeSet<String>) {
     match value {
         Value::String(text) => {
@@ -204,7 +204,7 @@ fn responses(operation: &Operation, schemas: &mut Schemas) -> Value {
             .map(|(media, schema)| {
                 let described = match schema {
                     Some(schema) => json!({"schema": schema(&mut schemas.written).to_value()}),
-                    // What goes on and on has pieces, and OpenAPI 3.1 no word for them.
+                    // A stream has pieces, and OpenAPI 3.1 has no way to describe them.
                     None if *media == "text/event-stream" => json!({}),
                     None => json!({"schema": {"type": "string"}}),
                 };

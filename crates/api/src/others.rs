@@ -1,8 +1,8 @@
-//! The figures of all nodes: the node that is asked collects those of the others and adds its own.
+//! The figures of all nodes: the node that gets the request collects those of the others and adds its own.
 //!
-//! All others are asked at once, and within a second. A node that does not answer is left out and named, and is not asked
-//! again for some seconds, so that one silent node makes one answer slow and not all of them. Answers are kept for a second:
-//! a hundred consoles cost the cluster what one does.
+//! All others are asked at once, with a second to answer. A node that does not answer is left out and named, and is
+//! not asked again for some seconds, so that one silent node slows one answer and not all of them. Answers are cached
+//! for a second: a hundred consoles cost the cluster as much as one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,13 +28,13 @@ use crate::clock;
 /// How long a node may take to answer.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// For how long an answer is given again.
+/// How long an answer is cached.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// For how long a node that did not answer is not asked again.
+/// How long a node that did not answer is not asked again.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// How many questions are remembered with their answers.
+/// How many questions are cached with their answers.
 const QUESTIONS_MAX: usize = 64;
 
 /// The largest answer: the last runs of a whole page of jobs.
@@ -43,30 +43,30 @@ const ANSWER_MAX: usize = 4 << 20;
 /// Instants that make sense: from 1970 to the year 9999.
 const YEARS: std::ops::Range<i64> = 0..253_402_300_800_000;
 
-/// The way to other nodes, with what nodes show each other.
+/// The way to other nodes, authenticated by the peer secret.
 #[async_trait]
 pub trait Others: Send + Sync {
-    /// Posts JSON to another node, and gives its answer, which is refused if it is longer than this. Dropping the future ends
-    /// the connection.
+    /// Posts JSON to another node, and returns its answer, which is refused if it is longer than this. Dropping the
+    /// future ends the connection.
     async fn ask(&self, address: &str, path: &str, body: Bytes, max: usize) -> Result<Bytes, String>;
 
     /// Opens a stream of another node, after the event that was heard last.
     async fn listen(&self, address: &str, path: &str, last_id: Option<&str>) -> Result<Body, String>;
 }
 
-/// What the other nodes said.
+/// The answers of the other nodes.
 #[derive(Default)]
 pub(crate) struct NodeAnswers {
     pub(crate) figures: Vec<NodeFigures>,
     pub(crate) recent: BTreeMap<JobId, Vec<EndedRun>>,
     pub(crate) loads: Vec<PeerLoad>,
-    /// The names of those that did not answer.
+    /// The names of nodes that did not answer.
     pub(crate) missing: Vec<String>,
 }
 
 type Answered = Arc<OnceCell<(Instant, Arc<NodeAnswers>)>>;
 
-/// What was asked lately.
+/// Recent questions with their answers.
 #[derive(Default)]
 pub(crate) struct AllFigures {
     answers: Mutex<BTreeMap<PeerFiguresAsked, Answered>>,
@@ -75,7 +75,7 @@ pub(crate) struct AllFigures {
 }
 
 impl AllFigures {
-    /// What the other nodes say. Callers that ask the same at the same time share the answer.
+    /// Asks the other nodes. Callers with the same question at the same time share the answer.
     pub(crate) async fn gather(&self, front: &Front, asked: PeerFiguresAsked) -> Arc<NodeAnswers> {
         let others: Vec<NodeView> = front.node.nodes().into_iter().filter(|node| !node.is_self).collect();
         if others.is_empty() {
@@ -138,12 +138,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What people call a node.
+/// The name of a node, as people see it.
 pub(crate) fn name_of(node: &NodeView) -> String {
     if node.name.is_empty() { node.node.to_string() } else { node.name.to_string() }
 }
 
-/// The figures of one node, as they are told to another.
+/// The figures of this node, for another node.
 pub(crate) fn told(front: &Front, asked: &PeerFiguresAsked) -> PeerFigures {
     let rollup = front.events.rollup();
     let figures = asked.stretches.map(|stretches| rollup.figures(read_stretches(stretches)));
@@ -162,7 +162,7 @@ pub(crate) fn told(front: &Front, asked: &PeerFiguresAsked) -> PeerFigures {
     }
 }
 
-/// What this node has in hand.
+/// The load of this node.
 pub(crate) fn load(front: &Front) -> PeerLoad {
     let (loaded, running) = front.node.load_figures();
     let backlog = front.node.backlog();
@@ -196,7 +196,8 @@ fn tell_ended(ended: &EndedRun) -> PeerEnded {
     PeerEnded { run: run.0, outcome: outcome.name().into(), at: at.as_millis(), took_ms }
 }
 
-/// Reads what a node said. What is not an answer to the question is refused whole: half of it would be wrong figures.
+/// Reads a node's answer. An answer that does not match the question is refused whole: half of it would be wrong
+/// figures.
 fn understand(body: &[u8], asked: &PeerFiguresAsked) -> Result<PeerFigures, String> {
     let figures: PeerFigures = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let count = asked.stretches.map_or(0, |stretches| stretches.count as usize);

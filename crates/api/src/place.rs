@@ -1,9 +1,10 @@
-//! The place of a connection: strangers share few of them, and a connection on which somebody was authenticated moves to
-//! the places of callers or to those that are kept for executors and other nodes.
+//! The place of a connection: unauthenticated connections share few places. When a caller on a connection is
+//! authenticated, the connection moves to the places of callers, or to those that are kept for executors and other
+//! nodes.
 
 use std::sync::Arc;
 
-/// What was found out about the other end of a connection.
+/// What is known about the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It showed this token of the API.
@@ -20,8 +21,8 @@ pub trait Place: Send + Sync {
     fn introduce(&self, standing: Standing);
 }
 
-/// The place of a connection, in the extensions of its requests. The connection keeps its place for as long as one of
-/// these is there.
+/// The place of a connection, in the extensions of its requests. The connection keeps its place while one of these
+/// exists.
 #[derive(Clone)]
 pub struct Seat(pub Arc<dyn Place>);
 

@@ -1,4 +1,4 @@
-//! Refusals: the only place that knows which status says what.
+//! Refusals: the only place that maps them to status codes.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<FieldError>,
-    /// What is said beside the body.
+    /// A header of the answer.
     pub(crate) header: Option<Box<(HeaderName, HeaderValue)>>,
     /// Whether it may have been carried out all the same.
     pub(crate) may_be_done: bool,
@@ -86,7 +86,7 @@ impl Problem {
             .with(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
-    /// The fields that are wrong, all of them.
+    /// All fields that are wrong.
     pub(crate) fn invalid(errors: Vec<FieldError>) -> Problem {
         let detail = match &errors[..] {
             [one] if one.pointer.is_empty() => one.detail.clone(),
@@ -107,7 +107,7 @@ impl Problem {
         Problem { errors, ..Problem::malformed(detail) }
     }
 
-    /// The same refusal, about a place in what was asked.
+    /// The same refusal, with a pointer to its place in the request.
     pub(crate) fn at(mut self, pointer: impl Into<String>) -> Problem {
         if self.errors.is_empty() {
             self.errors.push(FieldError { pointer: pointer.into(), detail: self.detail.clone() });

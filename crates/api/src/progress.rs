@@ -1,7 +1,7 @@
-//! Work that takes a while, told while it goes on: line by line to who asks for lines, else as one answer at the end.
+//! Long work with progress: one line at a time for callers that accept lines, else one answer at the end.
 //!
-//! Who asked for lines and hangs up ends the work after what is under way. Work without a listener goes on to its end, as
-//! every command does.
+//! If a caller that asked for lines hangs up, the work ends after the page that is under way. Work without such a
+//! caller goes on to its end, as every command does.
 
 use std::future::Future;
 
@@ -17,23 +17,23 @@ use crate::problem::Problem;
 use crate::stream;
 use crate::table::{Answer, Call};
 
-/// How many lines wait for a slow reader. It misses those that come meanwhile, never the last.
+/// How many lines wait for a slow reader. Beyond that it misses lines, but never the last one.
 const LINES_UNREAD: usize = 16;
 
-/// Where work says how far it is.
+/// Where work reports its progress.
 pub(crate) struct Teller(Option<Sender<Bytes>>);
 
 impl Teller {
-    /// Says how far the work is; whether anybody still wants it.
+    /// Reports progress; returns whether the caller still listens.
     pub(crate) fn tell(&self, so_far: &impl Serialize) -> bool {
         let Some(lines) = &self.0 else { return true };
-        // A line that finds no place is followed by a better one.
+        // A line that finds no room is dropped: the next one says more.
         let _ = lines.try_send(line(&plain(so_far)));
         !lines.is_closed()
     }
 }
 
-/// Carries work out, and answers as the caller wants it.
+/// Carries work out, and answers in the form that the caller accepts.
 pub(crate) async fn told<T, W, F>(call: &Call, work: W) -> Answer
 where
     T: Serialize + Send,
@@ -55,13 +55,13 @@ where
             }
             Err(problem) => json!({"error": problem.shown(Some(&request_id))}),
         };
-        // Nobody reads any more: then nobody has to be told.
+        // An error means that the caller hung up, so there is no one left to tell.
         let _ = lines.send(line(&last)).await;
     });
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, LINES)], body).into_response())
 }
 
-/// Whether somebody takes lines and nothing else.
+/// Whether the caller accepts lines and nothing else.
 fn wants_lines(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut media = accepted.flat_map(|text| text.split(',')).map(|one| {

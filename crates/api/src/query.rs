@@ -1,4 +1,4 @@
-//! Query parameters: declared with their bounds, read by the declaration, refused by name.
+//! Query parameters: declared with their bounds, read by their declaration, refused by name.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::problem::Problem;
 #[derive(Clone, Copy)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ParamKind,
     pub(crate) about: &'static str,
 }
 
-/// What a parameter may say.
+/// The values of a parameter.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum ParamKind {
     /// 1 to 128 characters.
     Text,
-    /// From 1 to a number, and what it is if not said.
+    /// From 1 to `max`, and the default.
     Count { max: u32, usual: u32 },
     /// From 0 to a number.
     Index { max: u32 },
@@ -35,61 +35,64 @@ pub(crate) enum Kind {
     Time,
     /// A state of a run.
     State,
-    /// One of several words; the first if not said.
+    /// One of several words; the first is the default.
     Word(&'static [&'static str]),
     /// A number, or `app/name`.
     Job,
-    /// What an earlier page said.
+    /// The cursor of an earlier page.
     Cursor,
 }
 
 /// How many rows a page has at most.
 pub(crate) const PAGE_MAX: u32 = 1_000;
 
-pub(crate) const LIMIT: Param =
-    Param { name: "limit", kind: Kind::Count { max: PAGE_MAX, usual: 100 }, about: "How many rows at most." };
+pub(crate) const LIMIT: Param = Param {
+    name: "limit",
+    kind: ParamKind::Count { max: PAGE_MAX, usual: 100 },
+    about: "How many rows at most.",
+};
 pub(crate) const CURSOR: Param =
-    Param { name: "cursor", kind: Kind::Cursor, about: "`next_cursor` of the page before." };
+    Param { name: "cursor", kind: ParamKind::Cursor, about: "`next_cursor` of the page before." };
 pub(crate) const DRY_RUN: Param =
-    Param { name: "dry_run", kind: Kind::Flag, about: "Checks everything and writes nothing." };
+    Param { name: "dry_run", kind: ParamKind::Flag, about: "Checks everything and writes nothing." };
 
-impl Kind {
+impl ParamKind {
     pub(crate) fn schema(self) -> Value {
         match self {
-            Kind::Text => json!({"type": "string", "minLength": 1, "maxLength": 128}),
-            Kind::Count { max, usual } => {
+            ParamKind::Text => json!({"type": "string", "minLength": 1, "maxLength": 128}),
+            ParamKind::Count { max, usual } => {
                 json!({"type": "integer", "minimum": 1, "maximum": max, "default": usual})
             }
-            Kind::Index { max } => json!({"type": "integer", "minimum": 0, "maximum": max}),
-            Kind::Flag => json!({"type": "boolean", "default": false}),
-            Kind::Time => json!({"type": "string", "format": "date-time"}),
-            Kind::State => {
+            ParamKind::Index { max } => json!({"type": "integer", "minimum": 0, "maximum": max}),
+            ParamKind::Flag => json!({"type": "boolean", "default": false}),
+            ParamKind::Time => json!({"type": "string", "format": "date-time"}),
+            ParamKind::State => {
                 let names: Vec<_> = RunState::ALL.iter().map(|state| state.name()).collect();
                 json!({"type": "string", "enum": names})
             }
-            Kind::Word(words) => json!({"type": "string", "enum": words, "default": words[0]}),
-            Kind::Job => {
+            ParamKind::Word(words) => json!({"type": "string", "enum": words, "default": words[0]}),
+            ParamKind::Job => {
                 json!({"type": "string", "maxLength": 257, "pattern": "^([1-9][0-9]{0,9}|[^/]+/.+)$"})
             }
-            Kind::Cursor => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 100}),
+            ParamKind::Cursor => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": 100}),
         }
     }
 
     fn check(self, text: &str) -> Result<(), String> {
         match self {
-            Kind::Text => check_text(text),
-            Kind::Count { max, .. } => check_number(text, 1..=max),
-            Kind::Index { max } => check_number(text, 0..=max),
-            Kind::Flag => match text {
+            ParamKind::Text => check_text(text),
+            ParamKind::Count { max, .. } => check_number(text, 1..=max),
+            ParamKind::Index { max } => check_number(text, 0..=max),
+            ParamKind::Flag => match text {
                 "true" | "false" => Ok(()),
                 _ => Err("expected true or false".into()),
             },
-            Kind::Time => text.parse::<Timestamp>().map(|_| ()).map_err(|error| error.to_string()),
-            Kind::State => text.parse::<RunState>().map(|_| ()).map_err(|error| error.to_string()),
-            Kind::Word(words) if words.contains(&text) => Ok(()),
-            Kind::Word(words) => Err(format!("expected {}", words.join(" or "))),
-            Kind::Job => crate::convert::job_ref::JobRef::parse(text).map(|_| ()),
-            Kind::Cursor => Ok(()),
+            ParamKind::Time => text.parse::<Timestamp>().map(|_| ()).map_err(|error| error.to_string()),
+            ParamKind::State => text.parse::<RunState>().map(|_| ()).map_err(|error| error.to_string()),
+            ParamKind::Word(words) if words.contains(&text) => Ok(()),
+            ParamKind::Word(words) => Err(format!("expected {}", words.join(" or "))),
+            ParamKind::Job => crate::convert::job_ref::JobRef::parse(text).map(|_| ()),
+            ParamKind::Cursor => Ok(()),
         }
     }
 }
@@ -114,7 +117,7 @@ fn check_text(text: &str) -> Result<(), String> {
 pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Reads what the operation declares, and refuses anything else.
+    /// Reads the parameters that the operation declares, and refuses any other.
     pub(crate) fn read(uri: &Uri, known: &[Param]) -> Result<Query, Problem> {
         if uri.query().is_none() {
             return Ok(Query::default());
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
 
     fn read(query: &str) -> Result<Query, Problem> {
-        let known = [LIMIT, CURSOR, DRY_RUN, Param { name: "state", kind: Kind::State, about: "" }];
+        let known = [LIMIT, CURSOR, DRY_RUN, Param { name: "state", kind: ParamKind::State, about: "" }];
         Query::read(&format!("/x?{query}").parse().unwrap(), &known)
     }
 

@@ -1,8 +1,8 @@
-//! What happens at the other nodes, for the clients that listen here.
+//! Events of the other nodes, for clients that listen at this one.
 //!
-//! While a client listens, and for half a minute afterwards, this node listens to every other node and puts what it hears
-//! into its own ring, where clients read it with this node's numbers. A node hands on only what happened at itself, so nothing
-//! goes round in circles. Where something may have been missed, the ring gets a gap, and clients a `reset`.
+//! While a client listens, and for half a minute afterwards, this node listens to every other node and puts their
+//! events into its own ring, where clients read them under this node's numbers. A node hands on only its own events,
+//! so nothing goes round in circles. Where events may have been missed, the ring gets a gap, and clients a `reset`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,16 +22,16 @@ use tokio::time::{Instant, timeout};
 use crate::app::Front;
 use crate::clock;
 
-/// For how long a client that begins to listen waits for the other nodes. What is heard later begins with a gap.
+/// How long a client that begins to listen waits for the other nodes. A node that is heard later begins with a gap.
 const BEGINS_WITHIN: Duration = Duration::from_millis(700);
 
 /// How long this node goes on listening after its last client: a client whose connection was cut misses nothing.
 const LINGERS: Duration = Duration::from_secs(30);
 
-/// How often it looks which nodes live, and whether a client listens.
+/// How often the list of live nodes and the number of clients are checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often a node that has nothing to say says so.
+/// How often a node without events sends a sign of life.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
 
 /// How long a node may be silent.
@@ -56,11 +56,11 @@ struct Ears {
     clients: usize,
     /// Since when there is none.
     idle_since: Option<Instant>,
-    /// Set while it is listened: whether every node was tried.
+    /// Set while this node listens: whether every other node was tried.
     begun: Option<watch::Receiver<bool>>,
 }
 
-/// A client that listens. As long as there is one, the other nodes are listened to.
+/// A client that listens. While there is one, this node listens to the others.
 pub(crate) struct Listening(Arc<Mutex<Ears>>);
 
 impl Drop for Listening {
@@ -81,7 +81,7 @@ impl Relays {
     /// A client begins to listen. Waits until the other nodes are heard too, but not for long.
     pub(crate) async fn listen(&self, front: &Arc<Front>) -> Listening {
         let (listening, mut begun) = self.count(front);
-        // A node that is slower is heard after a gap.
+        // A slower node is heard after a gap.
         let _ = timeout(BEGINS_WITHIN, begun.wait_for(|is_begun| *is_begun)).await;
         listening
     }
@@ -97,11 +97,11 @@ impl Relays {
         let (begin, begun) = watch::channel(false);
         ears.begun = Some(begun.clone());
         drop(ears);
-        // A client that goes on where it was cut has missed what happened elsewhere since then.
+        // A client that resumes has missed the events of other nodes since it was cut off.
         if front.node.nodes().len() > 1 {
             front.events.push_gap();
         }
-        // Nothing was learned of changes elsewhere while nobody listened.
+        // Changes on other nodes were not heard while no client listened.
         front.apps.forget_all();
         let ears = Arc::clone(&self.0);
         tokio::spawn(attend(Arc::clone(front), ears, begin));
@@ -149,7 +149,7 @@ fn leave(front: &Front, relays: &mut BTreeMap<NodeId, Relay>, living: &BTreeSet<
         let lives = living.contains(node);
         if !lives {
             relay.task.abort();
-            // What it did last may not have been heard.
+            // Its last events may not have been heard.
             front.events.push_gap();
         }
         lives
@@ -158,7 +158,7 @@ fn leave(front: &Front, relays: &mut BTreeMap<NodeId, Relay>, living: &BTreeSet<
 
 async fn all_tried(relays: &BTreeMap<NodeId, Relay>) {
     for relay in relays.values() {
-        // It cannot fail for long: a relay that is gone is left out the next time.
+        // It cannot fail for long: a relay that has ended is left out the next time.
         let _ = relay.tried.clone().wait_for(|tried| *tried).await;
     }
 }
@@ -166,7 +166,7 @@ async fn all_tried(relays: &BTreeMap<NodeId, Relay>) {
 /// Listening to one node.
 struct Relay {
     task: AbortHandle,
-    /// Whether a first try was made, well or not.
+    /// Whether a first try was made, with success or without.
     tried: watch::Receiver<bool>,
 }
 
@@ -180,15 +180,15 @@ impl Relay {
     }
 }
 
-/// Hears one node.
+/// Listens to one node.
 struct Ear {
     front: Arc<Front>,
     name: String,
-    /// The event that was heard last; none if the next is after a gap.
+    /// The last event that was heard; none if a gap comes next.
     last: Option<String>,
     /// When the clients began to listen.
     began: Instant,
-    /// Whether nothing was missed since then: a client reads what it shows after that.
+    /// Whether no event was missed since then: a client reads the state that it shows after that.
     is_whole: bool,
     try_it: watch::Sender<bool>,
 }
@@ -242,7 +242,7 @@ impl Ear {
         }
     }
 
-    /// Nothing that such a node said last is believed to be whole.
+    /// Forgets the place in the stream: after garbled data, the last events cannot be trusted to be complete.
     fn garbled(&mut self, said: String) -> String {
         self.last = None;
         tracing::warn!(node = %self.name, said, "a node said something that is no event; it is listened to anew");
@@ -254,7 +254,7 @@ impl Ear {
         match said {
             PeerSaid::Begin { id, is_reset } => {
                 let goes_on = self.last.is_some() && !is_reset;
-                // Clients do not wait for longer than that.
+                // Clients have stopped waiting after that time.
                 let is_whole = self.is_whole && clock::since(self.began) < BEGINS_WITHIN;
                 if !goes_on && !is_whole {
                     self.miss();
@@ -285,22 +285,22 @@ impl Ear {
     }
 
     fn miss(&self) {
-        // What was missed may be that a job belongs to another app now.
+        // A missed event may have moved a job to another app.
         self.front.apps.forget_all();
         self.front.events.push_gap();
     }
 }
 
-/// A place in a stream, which goes back as a header.
+/// A place in a stream, which is sent back as a header.
 fn short(id: String) -> Result<String, String> {
     let is_plain = id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain { Ok(id) } else { Err("it named a place that is none".into()) }
 }
 
-/// An event as clients get it, with the node where it happened.
+/// An event as clients get it, with the name of its node.
 fn understand(event: PeerEvent, node: &str) -> Result<Elsewhere, String> {
     let PeerEvent { name, app, job, mut data, .. } = event;
-    // It becomes a line of its own in a stream of text.
+    // The name becomes a line of its own in a text stream.
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'.' || byte == b'_';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
         return Err("it named an event that is none".into());

@@ -1,6 +1,5 @@
-//! What an answer leaves unread of its request. A client with a kept connection is still writing when it is refused: its
-//! body is read past if it is short, so that the connection can be used again, and the answer says `Connection: close`
-//! where it cannot.
+//! The unread rest of a request. A client that is refused on a kept connection is still writing: a short body is read
+//! and dropped, so that the connection can be used again; otherwise the answer says `Connection: close`.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +15,22 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-/// How many bytes are read past, and for how long.
+/// How many bytes are read and dropped, and for how long.
 const PASSED_MAX: u64 = 2 << 20;
 const PASSED_WITHIN: Duration = Duration::from_secs(2);
 
 /// A request's body while the request is carried out.
 pub(crate) struct Remainder {
-    /// None where there is nothing to read past.
+    /// None where nothing is left to read.
     body: Option<Arc<Mutex<Body>>>,
-    /// Whether the client waits to be asked for the body, and has sent nothing of it.
+    /// Whether the client waits for a 100 (Continue), and has sent nothing of the body.
     is_held_back: bool,
 }
 
 impl Remainder {
     /// Lends the body of a request to its handler.
     pub(crate) fn lend(request: Request) -> (Request, Remainder) {
-        // HTTP/2 ends one request without the others.
+        // HTTP/2 can end one request without the others.
         let is_done = request.body().is_end_stream() || request.version() >= Version::HTTP_2;
         if is_done {
             return (request, Remainder { body: None, is_held_back: false });
@@ -43,9 +42,9 @@ impl Remainder {
         (lent, Remainder { body: Some(body), is_held_back })
     }
 
-    /// Reads past what is left, or lets the answer say that the connection ends.
+    /// Reads and drops what is left, or marks the answer with `Connection: close`.
     pub(crate) async fn settle(self, mut response: Response) -> Response {
-        // While the handler has it, it is a stream that is still being read.
+        // If the handler still has it, it is a stream that is being read.
         let Some(body) = self.body.and_then(Arc::into_inner) else { return response };
         let mut body = body.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_done = body.is_end_stream();
@@ -56,7 +55,7 @@ impl Remainder {
     }
 }
 
-/// Reads a body to its end without keeping it; false if it is too long or comes too slowly.
+/// Reads a body to its end and drops it; false if it is too long or too slow.
 pub(crate) async fn pass(body: &mut Body) -> bool {
     if body.size_hint().lower() > PASSED_MAX {
         return false;
@@ -75,7 +74,7 @@ pub(crate) async fn pass(body: &mut Body) -> bool {
     timeout(PASSED_WITHIN, reading).await.unwrap_or(false)
 }
 
-/// A body that is lent to a handler. Nothing waits for it: the lender looks at it only when this is dropped.
+/// A body that is lent to a handler. The lock is never contended: the lender takes it only after this is dropped.
 struct Lent(Arc<Mutex<Body>>);
 
 impl Lent {

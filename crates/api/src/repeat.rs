@@ -1,4 +1,4 @@
-//! Requests that may be repeated: a key makes the second one the first, and it gets the first one's answer.
+//! Repeatable requests: a second request with the same key is not carried out, but gets the answer of the first.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::table::{Answer, Call, Operation};
 /// The header that carries the key.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Says that an answer was given before.
+/// Marks an answer that was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The headers of an answer that are kept with it.
 const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
-/// What a repetition of a request with a secret answer is told.
+/// The refusal of a repeated request whose answer held a secret.
 const SHOWN_ONCE: &str = "the first request with this Idempotency-Key was carried out; its answer held a secret, so it was \
      shown once and not kept. If it was lost, revoke what it made, and ask again with a new key";
 
-/// The key of a request, if it brings one.
+/// The key of a request, if it has one.
 pub(crate) fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<RequestKey>, Problem> {
     let Some(value) = headers.get(KEY) else { return Ok(None) };
     let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
@@ -38,7 +38,7 @@ pub(crate) fn key_of(headers: &HeaderMap, caller: &Caller) -> Result<Option<Requ
     Ok(Some(RequestKey { by: format!("token:{}", caller.id).into(), key: key.to_owned().into() }))
 }
 
-/// The sum of what is asked.
+/// The digest of a request.
 pub(crate) fn sum(method: &Method, uri: &Uri, body: &[u8]) -> Digest {
     let mut context = Context::new(&SHA256);
     for part in [method.as_str(), uri.path(), uri.query().unwrap_or_default()] {
@@ -51,7 +51,7 @@ pub(crate) fn sum(method: &Method, uri: &Uri, body: &[u8]) -> Digest {
     digest
 }
 
-/// Carries out a request unless it was carried out before.
+/// Carries out a request, unless it was carried out before.
 pub(crate) async fn once(
     front: &Arc<Front>,
     operation: &Operation,
@@ -60,7 +60,7 @@ pub(crate) async fn once(
     call: Call,
 ) -> Answer {
     match begin(front, &key, digest).await? {
-        // What an older version kept of it is not shown either.
+        // An answer that an older version kept is not shown either.
         Some(_) if operation.answers_secret => return Err(Problem::conflict(SHOWN_ONCE)),
         Some(answer) => return Ok(answer),
         None => {}
@@ -69,7 +69,7 @@ pub(crate) async fn once(
     keep(front, key, answer, operation.answers_secret).await
 }
 
-/// The answer that was given before, if there is one; none if the request is to be carried out.
+/// The answer that was given before; none if the request has to be carried out.
 async fn begin(front: &Front, key: &RequestKey, digest: Digest) -> Result<Option<Response>, Problem> {
     match front.door.begin(key.clone(), digest, front.now()?).await? {
         Begun::New => Ok(None),
@@ -84,7 +84,7 @@ async fn begin(front: &Front, key: &RequestKey, digest: Digest) -> Result<Option
     }
 }
 
-/// Keeps an answer, or forgets the request if nothing was done. Of a secret answer only that it was given is kept.
+/// Keeps an answer, or forgets the request if it was not carried out. Of a secret answer only the fact is kept.
 async fn keep(front: &Front, key: RequestKey, answer: Answer, is_secret: bool) -> Answer {
     match answer {
         Ok(response) => {
@@ -98,7 +98,7 @@ async fn keep(front: &Front, key: RequestKey, answer: Answer, is_secret: bool) -
             }
             Ok(response)
         }
-        // Whether it was done is not known: as long as the key stays open, nobody does it twice.
+        // Whether it was carried out is not known: while the key stays open, a repetition is refused.
         Err(problem) if problem.may_be_done => Err(problem),
         Err(problem) => {
             if let Err(error) = front.door.answer(key, None).await {

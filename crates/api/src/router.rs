@@ -1,4 +1,4 @@
-//! The router: made of the table of operations, and refusing to start if that leaves anything open.
+//! The router: made from the table of operations. It refuses to start if an operation lacks a permission.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use crate::{gate, openapi, routes};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The routes of the front door. Refuses if one of them does not say who may use it, or if two have the same name.
-/// Whatever is not among them is answered with 404; a caller that has more to serve sets another fallback.
+/// The routes of the API. Refuses if an operation has no permission, or if two have the same name. Any other path is
+/// answered with 404; a server that has more to offer sets another fallback.
 pub fn router(app: App) -> Result<Router, String> {
     let operations = routes::all();
     check(&operations)?;
@@ -66,7 +66,7 @@ pub fn router(app: App) -> Result<Router, String> {
         let serve = move |request| serve(Arc::clone(&front), Arc::clone(&operations), request);
         router = router.route(path, any(serve));
     }
-    // What is no route of ours must not look like a door of executors.
+    // A path that is no route of ours must not look like a door of executors.
     let lost = Arc::clone(&front);
     router = router.route("/api/v1", any(move |request| nowhere(Arc::clone(&lost), request)));
     let doors = router.clone();
@@ -107,7 +107,7 @@ async fn serve(front: Arc<Front>, operations: Arc<[Arc<Operation>]>, request: Re
     remainder.settle(finish(answer, &request_id, name)).await
 }
 
-/// What matched no route. Executors whose configuration ends with a slash knock at doubled ones.
+/// Paths that match no route. Executors whose configured address ends with a slash send double slashes.
 async fn elsewhere(front: Arc<Front>, doors: Router, mut request: Request) -> Response {
     let Some(path) = doors::meant(request.uri().path()) else { return nowhere(front, request).await };
     *request.uri_mut() = path;
@@ -136,7 +136,7 @@ fn not_allowed(operations: &[Arc<Operation>]) -> Problem {
         .with(header::ALLOW, allow)
 }
 
-/// The number by which a request is found in the log: the caller's, if it is short and plain.
+/// The id of a request in the log: the caller's, if it is short and plain.
 fn request_id(front: &Front, request: &Request) -> String {
     let is_plain =
         |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -144,11 +144,11 @@ fn request_id(front: &Front, request: &Request) -> String {
     given.map_or_else(|| front.request_ids.next(), str::to_owned)
 }
 
-/// Numbers for requests that bring none. They are no secrets, so only where they begin is drawn.
+/// Ids for requests without one. They are no secrets, so only the first is drawn at random.
 pub(crate) struct RequestIds(AtomicU64);
 
 impl RequestIds {
-    /// So far apart that neighbours look different; odd, so that all numbers come before the first comes again.
+    /// Large, so that neighbours look different; odd, so that all numbers occur before the first repeats.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
     fn from(drawn: u64) -> RequestIds {

@@ -1,4 +1,4 @@
-//! The routes, one file per resource; and what their handlers have in common.
+//! The routes, one file per resource, and what their handlers share.
 
 mod after;
 mod apps;
@@ -38,7 +38,7 @@ use crate::convert::job_ref::JobRef;
 use crate::problem::Problem;
 use crate::table::{Call, Operation};
 
-/// The header with which jobs come.
+/// The header of answers with a job.
 const TAG: (&str, &str) = ("ETag", "The version of the job.");
 
 /// Every operation there is.
@@ -80,12 +80,12 @@ fn ok<T: Serialize>(value: &T) -> Response {
     json(StatusCode::OK, value)
 }
 
-/// Who asks, for the record.
+/// The name of the caller, for the record.
 fn by(caller: &Caller) -> Text {
     caller.name.clone()
 }
 
-/// The number in the path; whatever else stands there names nothing.
+/// The number in the path; any other text is not found.
 fn number(call: &Call) -> Result<u64, Problem> {
     let text = call.path.get("id").map(String::as_str).unwrap_or_default();
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -99,7 +99,8 @@ fn job_id(call: &Call) -> Result<JobId, Problem> {
     is_job.then_some(JobId(number as u32)).ok_or_else(|| Problem::not_found(format!("job {number}")))
 }
 
-/// The job in the path, if the caller may see it. One of another app is as absent as one that never was.
+/// The job in the path, if the caller may see it. A job of an app out of reach is answered like one that does not
+/// exist.
 async fn job(front: &Front, call: &Call) -> Result<JobView, Problem> {
     visible_job(front, &call.caller, job_id(call)?).await
 }
@@ -109,7 +110,7 @@ async fn visible_job(front: &Front, caller: &Caller, id: JobId) -> Result<JobVie
     view.ok_or_else(|| Problem::not_found(format!("job {id}")))
 }
 
-/// The job that somebody names, if the caller may see it.
+/// The job that a caller refers to, if the caller may see it.
 async fn named_job(front: &Front, caller: &Caller, named: &JobRef<'_>) -> Result<Option<JobView>, Problem> {
     let view = match (named, named.parts()) {
         (JobRef::Id(id), _) => front.browse.job(*id).await?,
@@ -137,7 +138,7 @@ async fn run(front: &Front, call: &Call) -> Result<RunView, Problem> {
     }
 }
 
-/// Whether the caller reaches a job, asked of the store and not of memory: this decides.
+/// Whether the caller reaches a job. Read from the store and not from the cache, because access is decided by it.
 async fn reaches_job(front: &Front, caller: &Caller, job: JobId) -> Result<bool, Problem> {
     let app = look_up(&*front.browse, job).await?;
     Ok(app.is_some_and(|app| caller.reaches(&app)))
@@ -149,22 +150,22 @@ fn etag(version: u64) -> String {
 }
 
 /// Which versions `If-Match` allows.
-enum Wanted {
+enum WantedVersions {
     Any,
     Versions(Vec<u64>),
 }
 
-impl Wanted {
-    fn read(headers: &HeaderMap) -> Result<Option<Wanted>, Problem> {
+impl WantedVersions {
+    fn read(headers: &HeaderMap) -> Result<Option<WantedVersions>, Problem> {
         let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
         let wrong = || Problem::malformed("If-Match: expected an ETag, such as \"3\", or *");
         let text = value.to_str().map_err(|_| wrong())?.trim();
         if text == "*" {
-            return Ok(Some(Wanted::Any));
+            return Ok(Some(WantedVersions::Any));
         }
         let version = |tag: &str| {
             let tag = tag.trim();
-            // A weak tag never matches strongly, but is none that cannot be read.
+            // A weak tag never matches strongly, but it is not malformed.
             if tag.starts_with("W/\"") {
                 return Some(u64::MAX);
             }
@@ -172,14 +173,14 @@ impl Wanted {
             digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
         };
         let versions: Option<Vec<u64>> = text.split(',').map(version).collect();
-        versions.map(|versions| Some(Wanted::Versions(versions))).ok_or_else(wrong)
+        versions.map(|versions| Some(WantedVersions::Versions(versions))).ok_or_else(wrong)
     }
 
     fn check(&self, what: &str, version: u64) -> Result<(), Problem> {
         match self {
-            Wanted::Any => Ok(()),
-            Wanted::Versions(versions) if versions.contains(&version) => Ok(()),
-            Wanted::Versions(_) => {
+            WantedVersions::Any => Ok(()),
+            WantedVersions::Versions(versions) if versions.contains(&version) => Ok(()),
+            WantedVersions::Versions(_) => {
                 Err(Problem::stale(format!("{what} has version {version} by now; read it again")))
             }
         }
@@ -194,24 +195,24 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Option<Wanted>, Problem> {
+    fn read(text: &str) -> Result<Option<WantedVersions>, Problem> {
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_MATCH, text.parse().unwrap());
-        Wanted::read(&headers)
+        WantedVersions::read(&headers)
     }
 
     #[test]
     fn if_match_is_read_as_tags_or_a_star() {
-        assert!(matches!(read("*"), Ok(Some(Wanted::Any))));
+        assert!(matches!(read("*"), Ok(Some(WantedVersions::Any))));
         for (text, expected) in
             [("\"3\"", vec![3]), ("\"3\", \"4\"", vec![3, 4]), ("W/\"3\"", vec![u64::MAX])]
         {
-            let Ok(Some(Wanted::Versions(versions))) = read(text) else { panic!("{text}") };
+            let Ok(Some(WantedVersions::Versions(versions))) = read(text) else { panic!("{text}") };
             assert_eq!(versions, expected);
         }
         for text in ["3", "\"x\"", "", "\"3", "\"-1\""] {
             assert_eq!(read(text).err().map(|problem| problem.status.as_u16()), Some(400), "{text}");
         }
-        assert!(matches!(Wanted::read(&HeaderMap::new()), Ok(None)));
+        assert!(matches!(WantedVersions::read(&HeaderMap::new()), Ok(None)));
     }
 }

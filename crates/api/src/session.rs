@@ -1,8 +1,9 @@
-//! Sessions: a token that was sealed into a cookie, so that a browser carries it and no script reads it.
+//! Sessions: a token sealed into a cookie, so that a browser carries it and no script can read it.
 //!
-//! A session is nothing of its own: whoever shows the cookie shows the token that is in it. So it reaches as far as the
-//! token, ends with it, and needs no row anywhere. The seal is made with what all nodes of a cluster know and nobody else
-//! does; without a token that knowledge makes no session, and without it a stolen cookie gives no token away.
+//! A session has no state of its own: showing the cookie is showing the token inside it. So it reaches as far as the
+//! token, ends with it, and needs no row in the store. The seal is made with a secret that only the nodes of the
+//! cluster know. That secret alone makes no session without a token, and a stolen cookie reveals no token without
+//! that secret.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -28,12 +29,12 @@ pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
 /// How many sessions that were ended early are remembered.
 const ENDED_MAX: usize = 10_000;
 
-/// Tells the seal of sessions from whatever else is made of the same secret.
+/// Separates the key of sessions from other keys that are derived from the same secret.
 const PURPOSE: &[u8] = b"punctual session 1";
 
 type Number = [u8; NONCE_LEN];
 
-/// What seals sessions, and those that were ended before their time.
+/// The key that seals sessions, and the sessions that were ended early.
 #[derive(Default)]
 pub(crate) struct Sessions {
     key: OnceCell<LessSafeKey>,
@@ -51,7 +52,7 @@ pub(crate) struct Session {
 }
 
 impl Sessions {
-    /// Makes sure that there is something to seal with.
+    /// Makes sure that there is a key to seal with.
     async fn key(&self, door: &dyn Door, entropy: &dyn Entropy) -> Result<&LessSafeKey, StoreError> {
         let make = async || {
             let mut drawn = Digest::default();
@@ -66,7 +67,7 @@ impl Sessions {
         self.key.get_or_try_init(make).await
     }
 
-    /// The text that stands for a token until an instant.
+    /// Seals a token until an instant.
     pub(crate) async fn seal(
         &self,
         door: &dyn Door,
@@ -85,7 +86,7 @@ impl Sessions {
         Ok(URL_SAFE_NO_PAD.encode([&number[..], &content].concat()))
     }
 
-    /// The session that a text stands for; none if it was not sealed here, or is over.
+    /// Opens a sealed session; none if it was not sealed here, or is over.
     pub(crate) async fn open(
         &self,
         door: &dyn Door,
@@ -97,7 +98,7 @@ impl Sessions {
         Ok(unseal(key, sealed).filter(|session| now < session.expires_at && !self.has_ended(&session.number)))
     }
 
-    /// Ends a session before its time. Other nodes are not told: who wants to be sure revokes the token.
+    /// Ends a session before its time. Other nodes are not told: a caller that needs certainty revokes the token.
     pub(crate) fn end(&self, session: &Session, now: Timestamp) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() >= ENDED_MAX {
@@ -125,15 +126,15 @@ fn unseal(key: &LessSafeKey, sealed: &str) -> Option<Session> {
     Some(Session { number, token: String::from_utf8(token.to_vec()).ok()?, expires_at })
 }
 
-/// What the cookie says.
+/// The value of the session cookie.
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let texts = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value).filter(|value| !value.is_empty())
 }
 
-/// The header that gives a browser the cookie, or takes it away if there is nothing to keep. How the browser sees this
-/// server is known only to it: behind a proxy that ends TLS it says `https` while we hear plain HTTP.
+/// The header that gives a browser the cookie, or takes it away if `sealed` is empty. Only the browser knows how it
+/// reaches this server: behind a proxy that ends TLS it says `https`, while we are asked over plain HTTP.
 pub(crate) fn set_cookie(headers: &HeaderMap, sealed: &str, lasts: Duration) -> HeaderValue {
     let origin = headers.get(header::ORIGIN).and_then(|value| value.to_str().ok());
     let is_secure = origin.is_some_and(|origin| origin.starts_with("https://"));
@@ -145,8 +146,8 @@ pub(crate) fn set_cookie(headers: &HeaderMap, sealed: &str, lasts: Duration) -> 
     HeaderValue::try_from(text).expect("a sealed session is plain text")
 }
 
-/// Refuses what a page of somebody else had a browser ask. A browser says where a request comes from; what says nothing
-/// is no browser, or one so old that the cookie's own rule has to do.
+/// Refuses requests that a page of another site made a browser send. A browser says where a request comes from; a
+/// request that does not say it comes from no browser, or from one so old that the cookie's own rule has to do.
 pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let is_ours = match (text("sec-fetch-site"), text("origin")) {

@@ -1,4 +1,4 @@
-//! Answers that go on: a body that is written piece by piece, as fast as it is read.
+//! Streamed answers: a body that is written piece by piece, as fast as it is read.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http_body::Frame;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// A body, and where its pieces are put. Whoever writes waits while `pieces` of them are unread, and learns from a
-/// failed send that nobody reads any more.
+/// A body, and the sender of its pieces. A send waits while `pieces` of them are unread, and fails once the reader is
+/// gone.
 pub(crate) fn open(pieces: usize) -> (Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel(pieces);
     (sender, Body::new(Pieces(receiver)))
@@ -31,7 +31,7 @@ impl http_body::Body for Pieces {
 
 /// One server-sent event.
 pub(crate) fn sent_event(id: Option<&str>, name: &str, data: &str) -> String {
-    // JSON has no line breaks outside of strings as we write it, and none inside of them either.
+    // JSON as we write it has no line breaks, neither inside of strings nor outside.
     match id {
         Some(id) => format!("id: {id}\nevent: {name}\ndata: {data}\n\n"),
         None => format!("event: {name}\ndata: {data}\n\n"),

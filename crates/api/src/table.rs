@@ -1,4 +1,4 @@
-//! Operations: what a route is, said once. The router, the permissions and the document are made of these.
+//! Operations: each route, declared once. The router, the permissions and the document are made from these.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,16 +21,16 @@ use crate::place::Seat;
 use crate::problem::Problem;
 use crate::query::{Param, Query};
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) type Answer = Result<Response, Problem>;
 
-/// What carries a request out.
+/// Carries a request out.
 pub(crate) type Handler = fn(Arc<Front>, Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Makes the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A request that went through the gate.
+/// A request that has passed the gate.
 pub(crate) struct Call {
     pub(crate) caller: Caller,
     /// The caller's credential, which long answers check again.
@@ -38,54 +38,53 @@ pub(crate) struct Call {
     pub(crate) path: BTreeMap<String, String>,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
-    /// The body as it was read; empty where the operation takes a stream and was given one.
+    /// The body; empty where the operation takes a stream and was given one.
     pub(crate) body: Bytes,
-    /// The body that is still to be read. Never locked: it is only there to be taken, but a body alone cannot be looked at
-    /// from two threads.
+    /// The body that is still to be read. Never locked: the mutex only makes it `Sync`, and the handler takes it out.
     pub(crate) stream: Option<Mutex<Body>>,
-    /// What the body takes of the memory that bodies may take.
+    /// The memory budget that the body takes from.
     pub(crate) room: Room,
     pub(crate) request_id: String,
     pub(crate) peer: Approach,
     /// The place of the connection; none where connections are not counted.
     pub(crate) seat: Option<Seat>,
-    /// The connection itself, for who wants to speak otherwise over it. Never locked, like the body.
+    /// The connection itself, for a handler that upgrades it. Never locked, like the body.
     pub(crate) upgrade: Option<Mutex<OnUpgrade>>,
 }
 
-/// Who may ask for something.
+/// The permission that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// Anybody.
+    /// None.
     Open,
     /// Tokens with this role, each for its apps.
     Role(Role),
     /// Tokens with this role that reach all apps.
     Whole(Role),
-    /// Executors, each for its app: whoever carries it out looks at their badge. Such a route is none of the document's,
-    /// and answers as executors expect it, refusals too.
+    /// Executors, each for its app: the handler checks their badge. Such a route is not in the document, and answers
+    /// in the way that executors expect, refusals too.
     Executor,
-    /// Executors that open a session, each for its app: whoever carries it out looks at what they show. No document can
-    /// say what is spoken then, so such a route is in none.
+    /// Executors that open a session, each for its app: the handler checks their credentials. OpenAPI cannot describe
+    /// the protocol of a session, so such a route is not in the document.
     Session,
-    /// Other nodes, by the secret that lies in the store. What they say is between them, so no document has it.
+    /// Other nodes, by the secret in the store. Their messages are internal, so such a route is not in the document.
     Peer,
 }
 
-/// What an operation takes.
+/// The body that an operation takes.
 #[derive(Clone, Copy)]
 pub(crate) enum Takes {
-    /// Nothing; a body is not looked at.
+    /// None; a body is ignored.
     Nothing,
     /// JSON, or nothing at all if it is optional.
     Json { schema: SchemaOf, media: &'static [&'static str], is_optional: bool },
     /// JSON, or a stream of lines.
     Batch { schema: SchemaOf, line: SchemaOf },
-    /// Whatever comes; whoever carries it out reads it.
+    /// Any body; the handler reads it.
     Anything,
 }
 
-/// One of the answers to a request that was carried out.
+/// One of the answers of a successful request.
 pub(crate) struct Answered {
     pub(crate) status: u16,
     pub(crate) about: &'static str,
@@ -101,16 +100,16 @@ pub(crate) struct Operation {
     pub(crate) tag: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) permission: Option<Permission>,
-    /// Settings that open it to anybody.
+    /// Settings that open it to callers without a token.
     pub(crate) is_opened: fn(&Settings) -> bool,
     pub(crate) query: &'static [Param],
     pub(crate) has_if_match: bool,
-    /// Whether it goes on where it was cut.
+    /// Whether its stream can be resumed where it was cut.
     pub(crate) is_resumed: bool,
-    /// Whether its answer must never be written down.
+    /// Whether its answer must never be stored.
     pub(crate) answers_secret: bool,
     pub(crate) takes: Takes,
-    /// The longest body; none for what the settings say.
+    /// The longest body; none for the one in the settings.
     pub(crate) body_max: Option<usize>,
     pub(crate) answers: Vec<Answered>,
     pub(crate) refusals: &'static [u16],
@@ -200,7 +199,7 @@ impl Operation {
         self
     }
 
-    /// Takes no longer body than this.
+    /// Limits the body to fewer bytes than the settings do.
     pub(crate) fn body_max(mut self, bytes: usize) -> Operation {
         self.body_max = Some(bytes);
         self
@@ -261,7 +260,7 @@ impl Operation {
         self
     }
 
-    /// Every status that refuses it: what can go wrong at the gate, and what its handler adds.
+    /// Every status that refuses it: those of the gate, and those that its handler adds.
     pub(crate) fn all_refusals(&self) -> Vec<u16> {
         let is_open = self.permission == Some(Permission::Open);
         let takes_body = !matches!(self.takes, Takes::Nothing);
@@ -286,25 +285,25 @@ impl Operation {
         all
     }
 
-    /// Whether a key makes a repetition of it the same request.
+    /// Whether an idempotency key makes a repetition the same request.
     pub(crate) fn has_idempotency(&self) -> bool {
-        // Who signs in is nobody yet, so there is nobody whose key it could be.
+        // A caller that signs in is not authenticated yet, so the key would belong to no token.
         let is_somebodys = !matches!(self.permission, Some(Permission::Peer | Permission::Open));
         self.method == Method::POST && !self.is_for_executors() && is_somebodys
     }
 
-    /// Whether it is a door of executors.
+    /// Whether it is a route of executors.
     pub(crate) fn is_for_executors(&self) -> bool {
         self.permission == Some(Permission::Executor)
     }
 
-    /// Whether it cannot be answered without the store; reading can, where there is a copy.
+    /// Whether it cannot be answered without the store; reads can, where there is a copy.
     pub(crate) fn needs_store(&self, has_copy: bool) -> bool {
         let is_peoples = matches!(self.permission, Some(Permission::Role(_) | Permission::Whole(_)));
         is_peoples && self.path.starts_with("/api/") && !(has_copy && self.method == Method::GET)
     }
 
-    /// Whether it can be described as a question and an answer.
+    /// Whether the document can describe it as a request and an answer.
     pub(crate) fn is_documented(&self) -> bool {
         let is_between_programs = matches!(self.permission, Some(Permission::Session | Permission::Peer));
         !self.is_for_executors() && !is_between_programs

@@ -1,4 +1,4 @@
-//! Tokens: how they are drawn, what is kept of them, and how admins come in who have none.
+//! Tokens: how they are drawn, what is stored of them, and how an admin without one gets in.
 
 use aws_lc_rs::digest::{SHA256, digest as sum};
 use base64::Engine;
@@ -8,13 +8,13 @@ use punctual_core::model::Text;
 use punctual_node::ports::{Digest, Door, Entropy, StoreError, TokenRow};
 use punctual_protocol::Role;
 
-/// Says to people and secret scanners what this is.
+/// Tells people and secret scanners what this is.
 const PREFIX: &str = "pct_";
 
-/// How many characters of the sum end a token.
+/// How many characters of the checksum end a token.
 const CHECK: usize = 6;
 
-/// A new token: the prefix, 32 random bytes, and a sum over both by which a scanner knows it from other text.
+/// A new token: the prefix, 32 random bytes, and a checksum over both by which scanners recognize it.
 pub fn mint(entropy: &dyn Entropy) -> String {
     let random: Vec<u8> = (0..4).flat_map(|_| entropy.bits().to_le_bytes()).collect();
     let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
@@ -28,19 +28,19 @@ fn checksum(text: &str) -> String {
     check
 }
 
-/// What is kept of a token.
+/// The digest of a token, which is stored in its place.
 pub fn digest(token: &str) -> Digest {
     let mut kept = Digest::default();
     kept.copy_from_slice(sum(&SHA256, token.as_bytes()).as_ref());
     kept
 }
 
-/// Makes a token an admin's if there is no token at all, and says whether it did.
+/// Stores a token as an admin's if there is no token at all, and returns whether it did.
 pub async fn add_first_admin(door: &dyn Door, token: &str, now: Timestamp) -> Result<bool, StoreError> {
     door.add_first_token(admin("admin", token, now)).await
 }
 
-/// Makes a token an admin's whatever tokens there are, and says its number.
+/// Stores a token as an admin's, whatever tokens there are, and returns its number.
 pub async fn add_admin(
     door: &dyn Door,
     name: &'static str,

@@ -1,7 +1,9 @@
-//! Commands that are carried out to their end, also when whoever asked hangs up: what is half done would have to be found again.
+//! Commands that are carried out to their end even if their caller hangs up: a command that is half done would have
+//! to be found and finished later.
 //!
-//! Whoever asks carries it out himself, and only if he goes away in the middle the rest becomes a task of its own. A task for
-//! every command would cost each of them two wake-ups, to begin and to be told.
+//! The task of the caller's request carries the command out itself. Only if that task is dropped in the middle, the
+//! rest becomes a task of its own. A task for every command would cost each of them two wake-ups: one to begin, one
+//! for the answer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -12,14 +14,14 @@ use tokio::runtime::Handle;
 
 use crate::problem::Problem;
 
-/// Carries out a command, whether or not its caller waits for the end. A panic is an answer like others.
+/// Carries out a command, whether or not its caller waits for the end. A panic becomes an error like any other.
 pub(crate) async fn uncut<T: Send + 'static>(
     work: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
     Uncut(Some(Box::pin(work))).await
 }
 
-/// Work until it is done.
+/// Work that is carried out to its end.
 struct Uncut<F: Future + Send + 'static>(Option<Pin<Box<F>>>);
 
 impl<T, F: Future<Output = Result<T, Problem>> + Send + 'static> Future for Uncut<F> {
@@ -40,7 +42,7 @@ impl<T, F: Future<Output = Result<T, Problem>> + Send + 'static> Future for Uncu
 
 impl<F: Future + Send + 'static> Drop for Uncut<F> {
     fn drop(&mut self) {
-        // Where the threads have ended, so has the node.
+        // Without a runtime the node is ending too.
         if let (Some(work), Ok(threads)) = (self.0.take(), Handle::try_current()) {
             threads.spawn(async move { drop(work.await) });
         }

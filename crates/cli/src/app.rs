@@ -11,8 +11,8 @@ use super::failure::Failure;
 use super::file::read_text;
 use super::lines;
 use super::reach::Reach;
-use super::session::{self, Session};
-use super::table::{Column, Table, cell, details};
+use super::session::{self, ClientSession};
+use super::table::{Column, TextTable, cell, details};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -143,7 +143,7 @@ pub fn run(arguments: AppArguments) -> Outcome {
     })
 }
 
-async fn list(session: &mut Session) -> Result<(), Failure> {
+async fn list(session: &mut ClientSession) -> Result<(), Failure> {
     let rows = session.client.list(Route::to(["apps"]), None).await?;
     session.print_rows(rows, "apps", |apps| {
         let columns = [
@@ -154,7 +154,7 @@ async fn list(session: &mut Session) -> Result<(), Failure> {
             Column::Whole("ADDRESSES"),
             Column::Whole("TOKEN"),
         ];
-        let mut table = Table::new(&columns);
+        let mut table = TextTable::new(&columns);
         for app in apps {
             let fields = ["/name", "/title", "/executors", "/routable"];
             let [name, title, executors, routable] = fields.map(|field| cell(app, field));
@@ -165,7 +165,7 @@ async fn list(session: &mut Session) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In a word, and whole.
+/// The addresses in one word, and in full.
 fn addresses(app: &Value) -> (String, String) {
     match app["addresses"].as_array() {
         Some(listed) => (format!("{} listed", listed.len()), cell(app, "/addresses")),
@@ -190,7 +190,7 @@ fn paused(app: &Value) -> String {
     format!("since {since}, by {by}{why}")
 }
 
-async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
+async fn get(session: &mut ClientSession, app: &str) -> Result<(), Failure> {
     let app = session.client.get(Route::to(["apps", app])).await?;
     if session.wants_json() {
         session.print_json(&app);
@@ -211,7 +211,7 @@ async fn get(session: &mut Session, app: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn executors(session: &mut Session, app: &str) -> Result<(), Failure> {
+async fn executors(session: &mut ClientSession, app: &str) -> Result<(), Failure> {
     let rows = session.client.list(Route::to(["apps", app, "executors"]), None).await?;
     session.print_rows(rows, "executors", |executors| {
         let columns = [
@@ -222,7 +222,7 @@ async fn executors(session: &mut Session, app: &str) -> Result<(), Failure> {
             Column::Whole("IN FLIGHT"),
             Column::Cut("HANDLERS"),
         ];
-        let mut table = Table::new(&columns);
+        let mut table = TextTable::new(&columns);
         for executor in executors {
             let fields = ["/address", "/dialect", "/last_beat", "/in_flight"];
             let [address, dialect, beat, in_flight] = fields.map(|field| cell(executor, field));
@@ -244,7 +244,7 @@ fn state(executor: &Value) -> &'static str {
 }
 
 impl Set {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let route = Route::to(["apps", &self.app]);
         let before = match session.client.get(route.clone()).await {
             Ok(before) => Some(before),
@@ -261,8 +261,8 @@ impl Set {
         Ok(())
     }
 
-    /// What was there, with what is said instead. The token and the retention are left out unless they are
-    /// spoken of: the server keeps them then.
+    /// The app as it was, with the given fields replaced. The token and the retention are left out unless they are
+    /// given: the server then keeps them.
     fn body(&self, before: Option<&Value>) -> Result<Value, Failure> {
         let old = |name: &str, none: Value| before.map_or(none, |before| before[name].clone());
         let mut body =
@@ -300,13 +300,13 @@ fn secret(path: &Path) -> Result<String, Failure> {
 }
 
 impl Pause {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         switch(session, &self.app, "pause", json!({"reason": self.reason})).await
     }
 }
 
-/// Pauses an app, or goes on with it, and says how many jobs that meant.
-async fn switch(session: &mut Session, app: &str, verb: &str, body: Value) -> Result<(), Failure> {
+/// Pauses or resumes an app, and says how many jobs that stopped or started.
+async fn switch(session: &mut ClientSession, app: &str, verb: &str, body: Value) -> Result<(), Failure> {
     let word = if verb == "pause" { "stopped" } else { "started" };
     let sentence = |told: &Value| format!("{} jobs {word}", told["jobs"].as_u64().unwrap_or_default());
     let done = lines::follow(session, Route::to(["apps", app, verb]), body, sentence).await?;
@@ -323,7 +323,7 @@ async fn switch(session: &mut Session, app: &str, verb: &str, body: Value) -> Re
 }
 
 impl Delete {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let question = format!("forget app {} with its executors", self.app);
         session.confirm(self.yes, &question)?;
         session.client.delete(Route::to(["apps", &self.app])).await?;

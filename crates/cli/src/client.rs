@@ -1,7 +1,7 @@
 //! The HTTP client of the command line.
 //!
-//! Each request has a connection of its own: a person's commands are few, and a connection that was never kept cannot
-//! be stale. Redirects are not followed, so a token goes nowhere but to the server that was named.
+//! Each request has a connection of its own: a person's commands are few, and a new connection cannot be stale.
+//! Redirects are not followed, so a token goes only to the server that the person named.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,12 +26,12 @@ use super::failure::Failure;
 use super::reach::Surroundings;
 use super::trust;
 
-/// How long a connection may take to come about, and a request to be answered.
+/// How long connecting may take, and how long an answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// A page of the largest runs that there can be stays below this.
+/// The largest page of runs stays below this.
 const ANSWER_MAX: usize = 2 << 30;
-/// As many rows as the server gives at once.
+/// The most rows that the server gives at once.
 const PAGE: usize = 1_000;
 
 const REPEATED: &str = "the server named the same next page twice, so the list cannot be read to its end";
@@ -39,11 +39,11 @@ const REPEATED: &str = "the server named the same next page twice, so the list c
 /// What a request carries: JSON, or a stream of lines.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A server, and what opens its door.
+/// A server, and the token for it.
 pub(crate) struct Client {
     base: Url,
     token: Option<HeaderValue>,
-    /// How servers are recognised, where the address says https.
+    /// How servers are authenticated, where the address says https.
     secured: Option<TlsConnector>,
     advice: Option<String>,
 }
@@ -65,7 +65,7 @@ impl Route {
         self
     }
 
-    /// A parameter that is left out if there is nothing to say.
+    /// A parameter that is left out if it has no value.
     pub(crate) fn with_any(self, name: &'static str, value: Option<impl ToString>) -> Route {
         match value {
             Some(value) => self.with(name, value),
@@ -103,7 +103,7 @@ impl Client {
         self.ask(Method::POST, route, Some(body), None).await
     }
 
-    /// Replaces what is there, or, with a version, only if it is still that one.
+    /// Replaces a resource; with a version, only if the resource still has that version.
     pub(crate) async fn put(
         &self,
         route: Route,
@@ -117,8 +117,8 @@ impl Client {
         self.ask(Method::DELETE, route, None, None).await
     }
 
-    /// All rows of a list over as many pages as it takes, up to `limit` of them. Without one, how long a page is stays
-    /// the server's choice.
+    /// All rows of a list over as many pages as it takes, up to `limit` rows. Without a limit, the server chooses the
+    /// size of a page.
     pub(crate) async fn list(&self, route: Route, limit: Option<usize>) -> Result<Rows, Failure> {
         let most = limit.unwrap_or(usize::MAX);
         let mut rows = Rows { items: Vec::new(), has_more: true };
@@ -141,7 +141,7 @@ impl Client {
         Ok(rows)
     }
 
-    /// Sends a stream, however long it takes, and hands over the answer as soon as it begins.
+    /// Sends a stream, however long it takes, and returns the answer as soon as it begins.
     pub(crate) async fn stream(
         &self,
         route: Route,
@@ -156,7 +156,7 @@ impl Client {
         Err(self.refusal(response.status(), &self.read(response).await?))
     }
 
-    /// Asks for something that takes a while, and hands over the answer as soon as it begins: lines that say how far it is.
+    /// Asks for long work, and returns the answer as soon as it begins: lines with the progress.
     pub(crate) async fn follow(&self, route: Route, body: Value) -> Result<Response<Incoming>, Failure> {
         let bytes = Full::new(Bytes::from(body.to_string())).map_err(|e| match e {}).boxed_unsync();
         let mut request = self.request(Method::POST, &route, Some("application/json"), bytes);
@@ -270,7 +270,7 @@ impl Client {
             false => self.unreachable(&chain(&error)),
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(socket)).await.map_err(broken)?;
-        // It ends with the answer, whose reader is told of every error; so nobody waits for it here.
+        // It ends with the answer, and the reader of the answer gets every error, so the task needs no join.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(broken)
     }
@@ -326,7 +326,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// An error and what brought it about.
+/// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |said, cause| format!("{said}: {cause}"))

@@ -1,11 +1,11 @@
-//! What time it is for the person at the command line, and waiting.
+//! The current time for the person at the command line, and waiting.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use calendar::Timestamp;
 use tokio::time::Sleep;
 
-/// What the machine's clock says.
+/// The time of the machine's clock.
 #[expect(clippy::disallowed_methods, reason = "a person's command begins now")]
 pub(crate) fn now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `punctual cron next | explain | check`: when an expression fires, what it means, whether it is one.
+//! `punctual cron next | explain | check`: when an expression fires, what it means, whether it is valid.
 
 use calendar::{Cron, CronError, Dialect, Gap, Overlap, Rule, Timestamp, Zone, Zones};
 use clap::{Args, Subcommand};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Outcome;
 use crate::clock;
 
-/// How much of an expression is repeated to people.
+/// How much of an expression is repeated in messages.
 const SHOWN: usize = 72;
 
 #[derive(Subcommand)]
@@ -141,7 +141,7 @@ impl Explain {
 }
 
 impl Check {
-    /// Whether it is valid is the question here, so with --json a refusal is an answer too.
+    /// The question is whether it is valid, so with --json a refusal is an answer too.
     fn answer(&self, now: Timestamp) -> Result<Outcome, Outcome> {
         let zone = self.question.zone()?;
         let expression = self.question.expression()?;
@@ -166,7 +166,7 @@ impl Question {
         Zones::bundled().get(&self.zone).map_err(Outcome::usage_error)
     }
 
-    /// The expression, if it is one: an option that does not exist, or an expression without quotes, gets advice.
+    /// The expression, if the argument can be one: an unknown option, or an expression without quotes, gets advice.
     fn expression(&self) -> Result<&str, Outcome> {
         if self.expression.starts_with("--") && !self.expression.contains(' ') {
             let option = &self.expression;
@@ -199,7 +199,7 @@ impl Question {
         of_rule.chain(self.missing_seed(cron).map(String::from)).collect()
     }
 
-    /// Without a seed every `H` falls on the same place, which is what it is there to avoid.
+    /// Without a seed every `H` falls on the same value, which is what `H` is there to avoid.
     fn missing_seed(&self, cron: &Cron) -> Option<&'static str> {
         let warning = "H falls where the empty seed puts it: pass --seed app/name to see a job's place";
         (cron.is_spread() && self.seed.is_none()).then_some(warning)
@@ -215,7 +215,7 @@ fn texts(times: &[Timestamp]) -> Vec<String> {
     times.iter().map(ToString::to_string).collect()
 }
 
-/// An instant in UTC and, elsewhere, on the wall.
+/// An instant in UTC and, in other zones, as wall time.
 fn line(at: Timestamp, zone: &Zone) -> String {
     match zone.name() {
         "UTC" => at.to_string(),
@@ -237,7 +237,7 @@ fn explanation(cron: &Cron, rule: &Rule, zone: &Zone, times: &[Timestamp], warni
     rows.iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect()
 }
 
-/// RFC 3339, or without an offset what the wall of the zone shows.
+/// RFC 3339, or, without an offset, a wall time in the zone.
 fn instant(text: &str, zone: &Zone) -> Result<Timestamp, Outcome> {
     let refuse = |error| {
         Outcome::usage_error(format!("--after: {error}, or 2026-03-08T07:00 on the wall of the zone"))
@@ -245,7 +245,7 @@ fn instant(text: &str, zone: &Zone) -> Result<Timestamp, Outcome> {
     text.parse().or_else(|error| zone.parse_wall(text).ok_or_else(|| refuse(error)))
 }
 
-/// The refusal, and the expression with the place underlined.
+/// The refusal, and the expression with the faulty part underlined.
 fn refusal(expression: &str, error: &CronError) -> Outcome {
     let skipped = error.column().saturating_sub(SHOWN / 2);
     let is_plain = |c: &char| !c.is_control();

@@ -1,4 +1,4 @@
-//! What changes between two jobs: the fields that differ, each with what it was and what it becomes.
+//! The difference between two jobs: the fields that differ, each with its old and new value.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::table::printable;
 
-/// A field that differs; on the side where it is not there, nothing.
+/// A field that differs; none on the side that does not have it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Change {
     path: String,
@@ -15,11 +15,11 @@ pub(crate) struct Change {
     after: Option<Value>,
 }
 
-/// Fields that are never shown, because they open doors.
+/// Fields that are never shown, because they are secrets.
 const SECRET: &str = "target.signing_secret";
 const HEADERS: &str = "target.headers.";
 
-/// The fields that differ, in order. Null is the same as not being there.
+/// The fields that differ, in order. Null counts as absent.
 pub(crate) fn between(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     compare("", Some(before), Some(after), &mut changes);
@@ -49,8 +49,8 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, changes: &
 }
 
 impl Change {
-    /// Secrets that may have been replaced by others: those that are written out in the job. Which of them, the server
-    /// does not show.
+    /// Secrets that may have changed: those that are written out in the job. The server does not show which of them
+    /// did.
     pub(crate) fn of_secrets(wanted: &Value) -> Vec<Change> {
         let (target, written) = (&wanted["target"], |value: &&Value| value.as_str().is_some());
         let headers = target["headers"].as_object().into_iter().flatten();
@@ -63,7 +63,7 @@ impl Change {
         });
         let mut replaced: Vec<Change> = replaced.collect();
         if replaced.is_empty() {
-            // The server sees a difference all the same, so it is one to be written.
+            // The server sees a difference that is not shown, so the job is written.
             let mask = || Some(Value::from(MASKED_SECRET));
             replaced.push(Change { path: SECRET.into(), before: mask(), after: mask() });
         }
@@ -93,7 +93,7 @@ impl Change {
     }
 }
 
-/// What is shown in the place of a field that is never shown.
+/// The text that is shown in place of a secret field.
 fn mask(path: &str) -> Option<&'static str> {
     if path == SECRET {
         return Some(MASKED_SECRET);
@@ -105,7 +105,7 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// What becomes of one job, in a line.
+/// What happens to one job, in a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Created,

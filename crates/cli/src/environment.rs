@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The variables that count: ours, and where people keep their files.
+/// The variables that are used: ours, and those that say where people keep their files.
 #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub fn variables() -> BTreeMap<String, String> {
     let is_ours = |name: &str| name.starts_with("PUNCTUAL_") || name == "HOME" || name == "XDG_DATA_HOME";
@@ -13,14 +13,14 @@ pub fn variables() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| is_ours(name)).collect()
 }
 
-/// The names of all our variables, whatever they hold: what programs that we start must not inherit.
+/// The names of all our variables, whatever their values: programs that we start must not inherit them.
 #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
 pub(crate) fn own_names() -> Vec<std::ffi::OsString> {
     let is_ours = |name: &std::ffi::OsString| name.as_encoded_bytes().starts_with(b"PUNCTUAL_");
     std::env::vars_os().map(|(name, _)| name).filter(is_ours).collect()
 }
 
-/// The folder for data when nobody says otherwise.
+/// The default folder for data.
 pub fn data_folder(variables: &BTreeMap<String, String>) -> PathBuf {
     if let Some(said) = variables.get("PUNCTUAL_DATA") {
         return PathBuf::from(said);

@@ -17,9 +17,9 @@ use super::{Outcome, trust};
 use crate::environment;
 use command::{Command, Endings};
 
-/// The handler that runs whatever it is sent.
+/// The handler that runs the command in its payload.
 const ANY: &str = "command";
-/// Longer than a command that was told to end has for it, so that its real end is reported.
+/// Longer than a command may take to end when it is told to, so that its real end is reported.
 const GRACE: Duration = Duration::from_secs(command::END_WITHIN.as_secs() + 5);
 
 #[derive(Args)]
@@ -68,8 +68,8 @@ pub struct ExecutorArguments {
     /// A file with commands (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Run what a payload says, {"command": ["prog", …]}, for the handler `command`: whoever may start runs of the app
-    /// may then do anything here
+    /// Run what a payload says, {"command": ["prog", …]}, for the handler `command`: every caller that may start runs
+    /// of the app may then do anything here
     #[arg(long)]
     allow_any: bool,
 }
@@ -109,7 +109,7 @@ fn serve(executor: Executor, endings: &Endings) -> Result<(), String> {
     })
 }
 
-/// The executor that was asked for, with a handler for each command.
+/// The executor as the arguments describe it, with a handler for each command.
 fn prepare(
     asked: &ExecutorArguments,
     variables: &BTreeMap<String, String>,
@@ -140,7 +140,7 @@ fn prepare(
     Ok(executor)
 }
 
-/// Where the nodes are, and what opens their doors.
+/// The addresses of the nodes, and the token for them.
 fn reach(asked: &ExecutorArguments, variables: &BTreeMap<String, String>) -> Result<Executor, String> {
     if asked.token.is_some() {
         return Err("a token on a command line is there for every user of the machine to read: \
@@ -182,7 +182,7 @@ fn tell(notice: Notice) {
 }
 
 fn say(what: &str) {
-    // There is nobody to tell that nobody can be told.
+    // If stderr is closed, there is no other place for the message.
     let _ = writeln!(io::stderr(), "{what}");
 }
 

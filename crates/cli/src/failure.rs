@@ -1,23 +1,23 @@
-//! Why a question to the server got no good answer, in words for people and an exit code for scripts.
+//! Why a request to the server failed, in words for people and an exit code for scripts.
 
 use http::StatusCode;
 use punctual_protocol::Problem;
 
-/// How much of an answer that nobody understands is shown.
+/// How much of an answer is shown that cannot be parsed.
 const SHOWN: usize = 200;
 
-/// One variant for each thing that the asker may do next.
+/// One variant for each thing that the caller may do next.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// Ask differently.
+    /// Correct the command.
     Usage(String),
-    /// Read what the server says.
+    /// Read the server's reason.
     Refused { status: u16, said: String },
     /// Try again later, or elsewhere.
     Unreachable(String),
-    /// Nothing that the asker could mend.
+    /// Nothing that the caller could mend.
     Broken(String),
-    /// Nothing at all: whoever read the output has read enough.
+    /// Nothing at all: the reader of the output has read enough.
     ReaderGone,
 }
 
@@ -34,7 +34,7 @@ impl Failure {
         Failure::Refused { status: 409, said: said.into() }
     }
 
-    /// What the server said no with. Proxies in between do not speak our dialect of no.
+    /// A refusal of the server. Proxies in between refuse in formats of their own.
     pub(crate) fn refused(status: StatusCode, body: &[u8]) -> Failure {
         let status_number = status.as_u16();
         let said = match serde_json::from_slice::<Problem>(body) {
@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// Whether the same question may have a better answer soon.
+    /// Whether the same request may succeed soon.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Failure::Unreachable(_) | Failure::Refused { status: 429 | 502..=504, .. })
     }
@@ -86,7 +86,7 @@ impl Failure {
     }
 }
 
-/// The detail, then a line for each field that is wrong; one that is the detail is not said again.
+/// The detail, then a line for each field that is wrong; a line that equals the detail is not repeated.
 pub(crate) fn in_words(problem: &Problem) -> String {
     let mut said = if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
     let lines = problem.errors.iter().map(|error| match error.pointer.as_str() {

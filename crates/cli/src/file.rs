@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::failure::Failure;
 
-/// The jobs of a file, and whether it is a list, which its answer then is too.
+/// The jobs of a file, and whether it is a list: then its answer is a list too.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Jobs {
+pub(crate) struct JobFile {
     pub(crate) jobs: Vec<Value>,
     pub(crate) is_list: bool,
 }
 
 /// The jobs in the file at `path`; `-` is stdin.
-pub(crate) fn read_jobs(path: &Path) -> Result<Jobs, Failure> {
+pub(crate) fn read_jobs(path: &Path) -> Result<JobFile, Failure> {
     let text = read_text(path)?;
     let format = match path.extension().and_then(|extension| extension.to_str()) {
         Some("json") => Format::Json,
@@ -38,7 +38,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", place(path))))
 }
 
-/// JSON that was given as it is, or as `@file`.
+/// JSON that was given directly, or as `@file`.
 pub(crate) fn json_argument(option: &str, text: &str) -> Result<Value, Failure> {
     let (text, place) = match text.strip_prefix('@') {
         Some(path) => (read_text(Path::new(path))?, format!("{option}: {}", self::place(Path::new(path)))),
@@ -78,7 +78,7 @@ fn parse(text: &str, format: Format) -> Result<Value, String> {
     }
 }
 
-/// TOML's dates become texts, as the API has them; what no JSON can say is left for the server to refuse.
+/// TOML's dates become texts, as the API has them; values that JSON cannot express are left for the server to refuse.
 fn as_json(value: toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::String(text),
@@ -94,11 +94,11 @@ fn as_json(value: toml::Value) -> Value {
 }
 
 /// One job, or many: an array, or everything under `job`.
-fn jobs_in(value: Value) -> Result<Jobs, String> {
+fn jobs_in(value: Value) -> Result<JobFile, String> {
     let jobs = match value {
-        Value::Array(jobs) => Jobs { jobs, is_list: true },
+        Value::Array(jobs) => JobFile { jobs, is_list: true },
         Value::Object(mut fields) => match fields.remove("job") {
-            Some(Value::Array(jobs)) if fields.is_empty() => Jobs { jobs, is_list: true },
+            Some(Value::Array(jobs)) if fields.is_empty() => JobFile { jobs, is_list: true },
             Some(_) if fields.is_empty() => return Err("`job` is a list: write [[job]]".into()),
             Some(_) => {
                 let other = fields.keys().next().cloned().unwrap_or_default();
@@ -107,7 +107,7 @@ fn jobs_in(value: Value) -> Result<Jobs, String> {
             None if fields.get("jobs").is_some_and(Value::is_array) => {
                 return Err("`jobs` is no field of a job; a list of jobs is written [[job]]".into());
             }
-            None => Jobs { jobs: vec![Value::Object(fields)], is_list: false },
+            None => JobFile { jobs: vec![Value::Object(fields)], is_list: false },
         },
         _ => return Err("a job is an object with name, app, schedule and target".into()),
     };
@@ -125,21 +125,21 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Jobs, String> {
+    fn read(text: &str) -> Result<JobFile, String> {
         parse(text, guess(text)).and_then(jobs_in)
     }
 
     #[test]
     fn one_job_is_one_job_in_either_format() {
         let expected =
-            Jobs { jobs: vec![json!({"name": "b", "schedule": {"kind": "manual"}})], is_list: false };
+            JobFile { jobs: vec![json!({"name": "b", "schedule": {"kind": "manual"}})], is_list: false };
         assert_eq!(read("name = \"b\"\n[schedule]\nkind = \"manual\"\n").unwrap(), expected);
         assert_eq!(read("\n {\"name\": \"b\", \"schedule\": {\"kind\": \"manual\"}}").unwrap(), expected);
     }
 
     #[test]
     fn many_jobs_are_a_list_in_either_format() {
-        let expected = Jobs { jobs: vec![json!({"name": "a"}), json!({"name": "b"})], is_list: true };
+        let expected = JobFile { jobs: vec![json!({"name": "a"}), json!({"name": "b"})], is_list: true };
         for text in [
             "[[job]]\nname = \"a\"\n[[job]]\nname = \"b\"\n",
             r#"[{"name": "a"}, {"name": "b"}]"#,

@@ -16,8 +16,8 @@ use super::failure::Failure;
 use super::file::json_argument;
 use super::reach::Reach;
 use super::run::{show as runs, wait};
-use super::session::{self, Session};
-use super::table::{Column, Table, cell, details};
+use super::session::{self, ClientSession};
+use super::table::{Column, TextTable, cell, details};
 
 #[derive(Args)]
 #[command(after_help = "A job is its id, or app/name.
@@ -200,7 +200,7 @@ pub fn run(arguments: JobArguments) -> Outcome {
 }
 
 impl List {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let route = Route::to(["jobs"])
             .with_any("app", self.app)
             .with_any("tag", self.tag)
@@ -212,7 +212,7 @@ impl List {
     }
 }
 
-fn table(jobs: &[Value]) -> Table {
+fn table(jobs: &[Value]) -> TextTable {
     let columns = [
         Column::Whole("ID"),
         Column::Cut("JOB"),
@@ -222,7 +222,7 @@ fn table(jobs: &[Value]) -> Table {
         Column::Whole("NEXT"),
         Column::Whole("LAST"),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for job in jobs {
         table.row([
             cell(job, "/id"),
@@ -256,7 +256,7 @@ fn schedule(job: &Value) -> String {
     }
 }
 
-async fn show(session: &mut Session, job: &JobReference) -> Result<(), Failure> {
+async fn show(session: &mut ClientSession, job: &JobReference) -> Result<(), Failure> {
     let job = find::job(&session.client, job).await?;
     if session.wants_json() {
         session.print_json(&job);
@@ -314,7 +314,12 @@ fn failures(job: &Value) -> String {
     }
 }
 
-async fn switch(session: &mut Session, jobs: &[JobReference], verb: &str, done: &str) -> Result<(), Failure> {
+async fn switch(
+    session: &mut ClientSession,
+    jobs: &[JobReference],
+    verb: &str,
+    done: &str,
+) -> Result<(), Failure> {
     for job in jobs {
         let id = find::id(&session.client, job).await?.to_string();
         let answer = session.client.post(Route::to(["jobs", &id, verb]), json!({})).await?;
@@ -327,7 +332,7 @@ async fn switch(session: &mut Session, jobs: &[JobReference], verb: &str, done: 
 }
 
 impl RunNow {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let mut body = json!({});
         if let Some(payload) = &self.payload {
             body["payload"] = json_argument("--payload", payload)?;
@@ -345,7 +350,7 @@ impl RunNow {
 }
 
 impl Next {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let id = find::id(&session.client, &self.job).await?.to_string();
         let route = Route::to(["jobs", &id, "next"]).with("count", self.count);
         let answer = session.client.get(route).await?;
@@ -363,7 +368,7 @@ impl Next {
 }
 
 impl History {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let id = find::id(&session.client, &self.job).await?.to_string();
         let rows = session.client.list(Route::to(["jobs", &id, "runs"]), Some(self.limit)).await?;
         session.print_rows(rows, "runs", runs::table);
@@ -372,7 +377,7 @@ impl History {
 }
 
 impl Delete {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let asked: Vec<String> = self.jobs.iter().map(ToString::to_string).collect();
         session.check_attended(self.yes, &format!("delete {}", asked.join(", ")))?;
         let mut doomed = Vec::new();

@@ -1,5 +1,5 @@
-//! The command line as a client: what people ask a server, and how its answers and refusals reach them. What serves, migrates
-//! and measures is in the binary.
+//! The command line as a client: commands that ask a server, and how its answers and refusals reach people. The
+//! commands that serve, migrate and measure are in the binary.
 //!
 //! Data goes to stdout, messages to stderr. Exit code 0 is ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not
 //! allowed.
@@ -26,12 +26,12 @@ pub mod trust;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What a command has to say: data, messages, and the exit code.
+/// The result of a command: data, messages, and the exit code.
 #[derive(Default)]
 pub struct Outcome {
-    /// What was asked for.
+    /// The data that was asked for.
     pub data: String,
-    /// What people are told beside it.
+    /// Messages for people.
     pub messages: String,
     /// The exit code.
     pub code: u8,
@@ -43,7 +43,7 @@ impl Outcome {
         Outcome { data, ..Outcome::default() }
     }
 
-    /// The command makes no sense.
+    /// A command that makes no sense.
     pub fn usage_error(message: impl std::fmt::Display) -> Outcome {
         Outcome { messages: format!("error: {message}\n"), code: 2, ..Outcome::default() }
     }
@@ -53,7 +53,7 @@ impl Outcome {
         self.messages.push_str(&format!("warning: {message}\n"));
     }
 
-    /// Writes it down, and ends with its code.
+    /// Writes it to stdout and stderr, and returns its exit code.
     pub fn tell(&self) -> ExitCode {
         let told = io::stderr()
             .write_all(self.messages.as_bytes())

@@ -1,4 +1,4 @@
-//! Answers that come line by line: what a stream was answered, and how far work is that takes a while.
+//! Answers that come line by line: those to a stream, and the progress of long work.
 
 use http::Response;
 use http::header::CONTENT_TYPE;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::{Client, Route};
 use super::failure::{Failure, in_words};
-use super::session::Session;
+use super::session::ClientSession;
 
 /// An answer line names at most 10,000 runs.
 const LINE_MAX: usize = 1 << 20;
@@ -51,16 +51,16 @@ impl Lines {
     }
 }
 
-/// Asks for something that takes a while, and shows on a terminal how far it is: a sentence for each line that comes. The
-/// last line is the answer; breaking off ends the work on the server after what is under way.
+/// Asks for long work, and shows its progress on a terminal: a sentence for each line that comes. The last line is
+/// the answer. If the command is interrupted, the server ends the work after the page that is under way.
 pub(crate) async fn follow(
-    session: &Session,
+    session: &ClientSession,
     route: Route,
     body: Value,
     sentence: impl Fn(&Value) -> String,
 ) -> Result<Value, Failure> {
     let response = session.client.follow(route, body).await?;
-    // A server from before this answers once, at the end.
+    // A server of an older version answers once, at the end.
     let is_one = response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != "application/x-ndjson");
     let mut lines = Lines::of(response);
     let style = ProgressStyle::with_template("{spinner} {msg}  ({elapsed})").expect("the template is right");
@@ -90,7 +90,7 @@ pub(crate) async fn follow(
     Err(session.client.unreachable(&format!("the answer broke off; so far, {far}")))
 }
 
-/// A line says how far it is, or why it ended.
+/// A line has the progress, or the reason why the work ended.
 fn read(line: &[u8]) -> Result<Value, Failure> {
     let told: Value = serde_json::from_slice(line)
         .map_err(|error| Failure::Broken(format!("the server's answer makes no sense: {error}")))?;

@@ -7,8 +7,8 @@ use super::Outcome;
 use super::client::Route;
 use super::failure::Failure;
 use super::reach::Reach;
-use super::session::{self, Session};
-use super::table::{Column, Table, cell};
+use super::session::{self, ClientSession};
+use super::table::{Column, TextTable, cell};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -59,19 +59,19 @@ pub fn run(arguments: NodeArguments) -> Outcome {
     })
 }
 
-async fn list(session: &mut Session) -> Result<(), Failure> {
+async fn list(session: &mut ClientSession) -> Result<(), Failure> {
     let nodes = session.client.list(Route::to(["nodes"]), None).await?;
     session.print_rows(nodes, "nodes", nodes_table);
     Ok(())
 }
 
-async fn shards(session: &mut Session) -> Result<(), Failure> {
+async fn shards(session: &mut ClientSession) -> Result<(), Failure> {
     let shards = session.client.list(Route::to(["shards"]), None).await?;
     session.print_rows(shards, "shards", shards_table);
     Ok(())
 }
 
-async fn tell(session: &mut Session, node: &str, wish: &str) -> Result<(), Failure> {
+async fn tell(session: &mut ClientSession, node: &str, wish: &str) -> Result<(), Failure> {
     let nodes = session.client.post(Route::to(["nodes", node, wish]), json!({})).await?;
     if session.wants_json() {
         session.print_json(&nodes);
@@ -84,8 +84,8 @@ async fn tell(session: &mut Session, node: &str, wish: &str) -> Result<(), Failu
     Ok(())
 }
 
-fn nodes_table(rows: &[Value]) -> Table {
-    let mut table = Table::new(&[
+fn nodes_table(rows: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[
         Column::Cut("NAME"),
         Column::Cut("ADDRESS"),
         Column::Whole("STATE"),
@@ -108,8 +108,8 @@ fn nodes_table(rows: &[Value]) -> Table {
     table
 }
 
-fn shards_table(rows: &[Value]) -> Table {
-    let mut table = Table::new(&[Column::Whole("SHARD"), Column::Whole("EPOCH"), Column::Cut("NODE")]);
+fn shards_table(rows: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[Column::Whole("SHARD"), Column::Whole("EPOCH"), Column::Cut("NODE")]);
     for row in rows {
         table.row([cell(row, "/shard"), cell(row, "/epoch"), cell(row, "/node")]);
     }

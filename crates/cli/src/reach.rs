@@ -1,4 +1,4 @@
-//! Where the server is, what opens its door, and how answers are wanted.
+//! The address of the server, the token for it, and the form of the output.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -44,7 +44,7 @@ pub struct Reach {
     no_color: Option<bool>,
 }
 
-/// Any text but an empty one says yes: that is the custom of NO_COLOR.
+/// Any text but an empty one means yes: that is the convention of NO_COLOR.
 fn is_said(text: &str) -> Result<bool, String> {
     Ok(!text.is_empty())
 }
@@ -56,19 +56,19 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Everything around a command that decides how it behaves.
+/// The surroundings of a command that decide how it behaves.
 pub(crate) struct Surroundings {
     pub(crate) url: Url,
     pub(crate) token: Option<String>,
-    /// How servers are recognised, where the address says https.
+    /// How servers are authenticated, where the address says https.
     pub(crate) secured: Option<TlsConnector>,
-    /// What to do when the server wants a token and we have none.
+    /// Advice for when the server wants a token and we have none.
     pub(crate) advice: Option<String>,
     pub(crate) output: Output,
     pub(crate) is_coloured: bool,
-    /// How wide the terminal is, where there is one.
+    /// The width of the terminal, if there is one.
     pub(crate) width: Option<usize>,
-    /// Whether there is somebody to ask.
+    /// Whether a person is at the terminal and can be asked.
     pub(crate) is_attended: bool,
 }
 
@@ -123,7 +123,7 @@ fn terminal() -> (bool, Option<usize>) {
     (true, size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0))
 }
 
-/// The address, which says how to speak and with whom.
+/// The address of the server, with http or https as its scheme.
 fn address(text: &str) -> Result<Url, Failure> {
     let refuse = |reason: &str| Failure::usage(format!("`{text}` is no address of a server: {reason}"));
     let example = "write it like http://127.0.0.1:7070";

@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::job::find::{self, JobReference};
 use super::job::span;
 use super::reach::Reach;
-use super::session::{self, Session};
+use super::session::{self, ClientSession};
 use crate::clock;
 
 #[derive(Args)]
@@ -92,7 +92,7 @@ Examples:
   punctual run log 4711 --attempt 2
   punctual run log 4711 --part 0
   punctual run log 4711 --follow")]
-    Log(log::Log),
+    Log(log::LogArguments),
     /// Say why a run ran, waits, was late or was skipped.
     #[command(after_help = "Examples:
   punctual run why 4711
@@ -148,7 +148,7 @@ struct Retry {
 
 /// An instant, or so long from now.
 #[derive(Args)]
-struct Moment {
+struct DueTime {
     /// At this instant (RFC 3339)
     #[arg(long, value_name = "T", conflicts_with = "after")]
     at: Option<String>,
@@ -171,7 +171,7 @@ pub fn run(arguments: RunArguments) -> Outcome {
     })
 }
 
-impl Moment {
+impl DueTime {
     fn text(&self) -> Option<String> {
         let from_now = |span: Span| clock::now().saturating_add(span.0).to_string();
         self.at.clone().or_else(|| self.after.map(from_now))
@@ -179,8 +179,8 @@ impl Moment {
 }
 
 impl Filter {
-    /// As a query has it. Names of jobs are looked up, so that a wrong one is found out.
-    async fn route(self, session: &Session) -> Result<Route, Failure> {
+    /// The filter as a query. Names of jobs are looked up, so that a wrong one is noticed.
+    async fn route(self, session: &ClientSession) -> Result<Route, Failure> {
         let job = self.job_id(session).await?;
         Ok(Route::to(["runs"])
             .with_any("job", job)
@@ -191,15 +191,15 @@ impl Filter {
             .with_any("key", self.key))
     }
 
-    async fn job_id(&self, session: &Session) -> Result<Option<u32>, Failure> {
+    async fn job_id(&self, session: &ClientSession) -> Result<Option<u32>, Failure> {
         match &self.job {
             Some(job) => find::id(&session.client, job).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// As a body has it.
-    async fn fields(&self, session: &Session) -> Result<Value, Failure> {
+    /// The filter as the fields of a body.
+    async fn fields(&self, session: &ClientSession) -> Result<Value, Failure> {
         let job = self.job_id(session).await?;
         let Filter { app, state, from, to, key, .. } = self;
         let mut fields = json!({"job": job, "app": app, "state": state, "from": from, "to": to, "key": key});
@@ -216,7 +216,7 @@ impl Filter {
 }
 
 impl List {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let route = self.filter.route(session).await?;
         let rows = session.client.list(route, Some(self.limit)).await?;
         session.print_rows(rows, "runs", show::table);
@@ -225,7 +225,7 @@ impl List {
 }
 
 impl Retry {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let made = session.client.post(wish(self.run, "retry"), json!({})).await?;
         wait::made(session, &made, &self.wait).await
     }
@@ -235,8 +235,8 @@ fn wish(run: u64, verb: &str) -> Route {
     Route::to(["runs", &run.to_string(), verb])
 }
 
-/// What became of a wish about a run. One that came too late is a conflict.
-fn tell_wish(session: &mut Session, run: u64, done: &Value, word: &str) -> Result<(), Failure> {
+/// Tells the result of a request about a run. One that came too late is a conflict.
+fn tell_wish(session: &mut ClientSession, run: u64, done: &Value, word: &str) -> Result<(), Failure> {
     if session.wants_json() && !done.is_null() {
         session.print_json(done);
     }

@@ -1,4 +1,4 @@
-//! One command's conversation: with the server on one side, with the person or script on the other.
+//! One command's session: the server on one side, the person or script on the other.
 
 use std::future::Future;
 use std::io::{self, BufRead, Write};
@@ -9,25 +9,25 @@ use super::Outcome;
 use super::client::{Client, Rows};
 use super::failure::Failure;
 use super::reach::{Output, Reach, Surroundings};
-use super::table::Table;
+use super::table::TextTable;
 
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     pub(crate) client: Client,
     pub(crate) surroundings: Surroundings,
     outcome: Outcome,
 }
 
-/// Opens a session, lets the command speak in it, and gathers what it had to say.
+/// Opens a session, lets the command use it, and collects its output.
 pub(crate) fn hold<C>(reach: &Reach, command: C) -> Outcome
 where
-    C: AsyncFnOnce(&mut Session) -> Result<(), Failure>,
+    C: AsyncFnOnce(&mut ClientSession) -> Result<(), Failure>,
 {
     let surroundings = match reach.surroundings() {
         Ok(surroundings) => surroundings,
         Err(failure) => return Outcome::default().failed(&failure),
     };
     let client = Client::new(&surroundings);
-    let mut session = Session { client, surroundings, outcome: Outcome::default() };
+    let mut session = ClientSession { client, surroundings, outcome: Outcome::default() };
     let done = block_on(command(&mut session));
     match done {
         Ok(()) => session.outcome,
@@ -49,7 +49,7 @@ impl Outcome {
     }
 }
 
-impl Session {
+impl ClientSession {
     pub(crate) fn wants_json(&self) -> bool {
         self.surroundings.output == Output::Json
     }
@@ -72,19 +72,19 @@ impl Session {
         self.print(text);
     }
 
-    /// Text that was laid out already.
+    /// Text that is laid out already.
     pub(crate) fn print_text(&mut self, text: &str) {
         self.outcome.data.push_str(text);
     }
 
-    /// Ends badly without having been refused anything, such as when a run failed.
+    /// Fails without a refusal, for example because a run failed.
     pub(crate) fn end_badly(&mut self, message: impl AsRef<str>) {
         self.say(message);
         self.outcome.code = 1;
     }
 
     /// A list: an array for programs, a table for people.
-    pub(crate) fn print_rows(&mut self, rows: Rows, what: &str, table: impl FnOnce(&[Value]) -> Table) {
+    pub(crate) fn print_rows(&mut self, rows: Rows, what: &str, table: impl FnOnce(&[Value]) -> TextTable) {
         if rows.has_more {
             let shown = rows.items.len();
             self.say(format!("the first {shown} {what}; --limit shows more"));
@@ -99,7 +99,7 @@ impl Session {
         self.print_text(&text);
     }
 
-    /// Hands over what was said so far, because the rest takes a while.
+    /// Writes the output so far, because the rest takes a while.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let told = io::stderr()
             .write_all(self.outcome.messages.as_bytes())
@@ -113,7 +113,7 @@ impl Session {
         })
     }
 
-    /// Refuses what would have to be asked for where nobody can answer.
+    /// Fails if the command needs a confirmation and there is no person to ask.
     pub(crate) fn check_attended(&self, is_confirmed: bool, question: &str) -> Result<(), Failure> {
         if is_confirmed || self.surroundings.is_attended {
             return Ok(());
@@ -121,7 +121,7 @@ impl Session {
         Err(Failure::Usage(format!("{question}: there is nobody to ask, so say it with --yes")))
     }
 
-    /// Goes on only if somebody said yes, here or in advance.
+    /// Goes on only if a person said yes, here or in advance.
     pub(crate) fn confirm(&mut self, is_confirmed: bool, question: &str) -> Result<(), Failure> {
         if is_confirmed {
             return Ok(());

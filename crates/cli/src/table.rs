@@ -15,14 +15,14 @@ pub(crate) enum Column {
 }
 
 /// Rows under headings.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    pub(crate) fn new(columns: &[Column]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
+impl TextTable {
+    pub(crate) fn new(columns: &[Column]) -> TextTable {
+        TextTable { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
@@ -96,14 +96,14 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Names and values below each other; what has no value is left out.
+/// Names and values below each other; names without a value are left out.
 pub(crate) fn details(pairs: &[(&str, String)]) -> String {
     let told = pairs.iter().filter(|(_, value)| !value.is_empty());
     let width = told.clone().map(|(name, _)| length(name)).max().unwrap_or(0) + 2;
     told.map(|(name, value)| format!("{name:<width$}{}\n", printable(value))).collect()
 }
 
-/// Text that moves no cursor and changes no colour, whoever wrote it.
+/// Text that moves no cursor and changes no colour, wherever it comes from.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -111,7 +111,7 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
-/// What stands at a JSON pointer, for a cell: text as it is, nothing for null.
+/// The value at a JSON pointer, for a cell: text as it is, nothing for null.
 pub(crate) fn cell(value: &Value, pointer: &str) -> String {
     match value.pointer(pointer) {
         None | Some(Value::Null) => String::new(),
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use Column::{Cut, Whole};
 
-    fn table(rows: &[[&str; 3]]) -> Table {
-        let mut table = Table::new(&[Whole("ID"), Cut("JOB"), Cut("REASON")]);
+    fn table(rows: &[[&str; 3]]) -> TextTable {
+        let mut table = TextTable::new(&[Whole("ID"), Cut("JOB"), Cut("REASON")]);
         rows.iter().for_each(|row| table.row(row.map(String::from)));
         table
     }

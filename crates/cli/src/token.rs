@@ -9,8 +9,8 @@ use super::client::Route;
 use super::failure::Failure;
 use super::job::span;
 use super::reach::Reach;
-use super::session::{self, Session};
-use super::table::{Column, Table, cell};
+use super::session::{self, ClientSession};
+use super::table::{Column, TextTable, cell};
 use crate::clock;
 
 /// What a server is asked about tokens.
@@ -76,7 +76,7 @@ pub fn run(reach: &Reach, command: TokenCommand) -> Outcome {
 }
 
 impl Create {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let mut body = json!({"name": self.name, "role": self.role.name()});
         if !self.apps.is_empty() {
             body["apps"] = json!(self.apps);
@@ -106,13 +106,13 @@ impl Role {
     }
 }
 
-async fn list(session: &mut Session) -> Result<(), Failure> {
+async fn list(session: &mut ClientSession) -> Result<(), Failure> {
     let rows = session.client.list(Route::to(["tokens"]), None).await?;
     session.print_rows(rows, "tokens", table);
     Ok(())
 }
 
-fn table(tokens: &[Value]) -> Table {
+fn table(tokens: &[Value]) -> TextTable {
     let columns = [
         Column::Whole("ID"),
         Column::Cut("NAME"),
@@ -121,14 +121,14 @@ fn table(tokens: &[Value]) -> Table {
         Column::Whole("CREATED"),
         Column::Whole("EXPIRES"),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let fields = ["/id", "/name", "/role", "/apps", "/created_at", "/expires_at"];
     tokens.iter().for_each(|token| table.row(fields.map(|field| cell(token, field))));
     table
 }
 
 impl Revoke {
-    async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         for id in self.ids {
             session.client.delete(Route::to(["tokens", &id.to_string()])).await?;
             session.say(format!("token {id} revoked"));

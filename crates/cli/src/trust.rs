@@ -1,4 +1,4 @@
-//! Which servers the command line believes to be who they say they are, and why it does not believe another.
+//! Which servers the command line trusts, and why it does not trust another.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, Error, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-/// Trusts Mozilla's list of authorities, and those in a file of the asker's own.
+/// Trusts Mozilla's list of authorities, and those in a file that the person names.
 pub fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = authorities {
@@ -35,7 +35,7 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     if certificates.is_empty() { Err("there is no certificate in it (PEM)".into()) } else { Ok(certificates) }
 }
 
-/// Why a server is not believed, and what helps; none if the network is to blame.
+/// Why a server is not trusted, and what helps; none if the network is to blame.
 pub(crate) fn doubt(error: &io::Error, host: &str) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let Error::InvalidCertificate(reason) = error else {
@@ -56,7 +56,8 @@ pub(crate) fn doubt(error: &io::Error, host: &str) -> Option<String> {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet; is the clock right?".into()
         }
-        // There is no variant for it, and it is what most instructions for certificates of one's own lead to.
+        // This error has no variant of its own, and it is the one that most instructions for self-signed certificates
+        // lead to.
         other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "its certificate is one of an authority (CA:TRUE), and servers need one of their own (CA:FALSE)".into()
         }

@@ -1,14 +1,14 @@
-//! The console: its files, carried in the binary, and how each of them is handed out.
+//! The console: its files, embedded in the binary, and how each of them is served.
 //!
-//! The console is a client of the REST API like any other; this crate knows nothing of what it shows.
+//! The console is a client of the REST API like any other; this crate knows nothing about what it shows.
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 /// A file of the console.
 pub(crate) struct Asset {
-    /// From the root of the site, without the first slash.
+    /// Its path from the root of the site, without the first slash.
     path: &'static str,
-    /// Changes with its bytes.
+    /// Its tag, which changes with its bytes.
     tag: &'static str,
     raw: &'static [u8],
     br: Option<&'static [u8]>,
@@ -20,11 +20,11 @@ include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 /// The page that every screen begins with.
 const INDEX: &str = "index.html";
 
-/// Where the files lie whose names change with their bytes.
+/// The folder of files whose names change with their bytes.
 const HASHED: &str = "assets/";
 
-/// Only what this server has itself: no code or style in the page, no other hosts, no frames, no forms to elsewhere,
-/// and no way from text to code.
+/// Only files of this server: no inline code or style, no other hosts, no frames, no forms to elsewhere, and no way
+/// to run text as code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
                       connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
@@ -36,8 +36,8 @@ pub fn file(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response
     is_read.then(|| find(path)).flatten().map(|asset| hand_out(asset, headers))
 }
 
-/// The page, if it is what a browser asks for: the root, or an address that a person went to. For whoever found nothing
-/// else under that address.
+/// The page, if a browser asks for it: at the root, or at an address that a person visits. The server calls this when
+/// it has nothing else at that address.
 pub fn page(method: &Method, path: &str, headers: &HeaderMap) -> Option<Response<&'static [u8]>> {
     let is_read = method == Method::GET || method == Method::HEAD;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -82,7 +82,7 @@ fn hand_out(asset: &Asset, headers: &HeaderMap) -> Response<&'static [u8]> {
     response
 }
 
-/// The smallest form that the caller can read.
+/// The smallest encoding that the client accepts.
 fn encoded(asset: &Asset, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
     let accepted =
         headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a browser gets, and what it does not.
+//! The files that a browser gets, and those that it does not.
 
 use super::*;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use calendar::Timestamp;
 
 use entry::{AppEntry, AppSnapshot};
-pub use executor::{Dialect, Executor, Health};
+pub use executor::{Dialect, Health, RegisteredExecutor};
 pub use secret::Secret;
 
 /// A named group of executors that offer the same handlers.
@@ -226,17 +226,17 @@ impl Registry {
     }
 
     /// All executors of an app, by address: those that beat, and those that people listed.
-    pub fn executors(&self, app: &str) -> impl Iterator<Item = &Executor> {
+    pub fn executors(&self, app: &str) -> impl Iterator<Item = &RegisteredExecutor> {
         self.apps.get(app).into_iter().flat_map(AppEntry::executors)
     }
 
     /// One executor.
-    pub fn executor(&self, app: &str, address: &str) -> Option<&Executor> {
+    pub fn executor(&self, app: &str, address: &str) -> Option<&RegisteredExecutor> {
         self.apps.get(app)?.executor(address)
     }
 
     /// The executors that are sent nothing until a probe reaches them, each with its app.
-    pub fn suspects(&self) -> impl Iterator<Item = (&App, &Executor)> {
+    pub fn suspects(&self) -> impl Iterator<Item = (&App, &RegisteredExecutor)> {
         let all =
             self.apps.values().flat_map(|entry| entry.executors().map(|executor| (&entry.app, executor)));
         all.filter(|(_, executor)| executor.health() == Health::Suspect)

@@ -9,7 +9,7 @@ use calendar::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use punctual_core::registry::{
-    Addresses, App, Beat, Change, ChangeKind, Dialect, Executor, Health, Registry, Snapshot,
+    Addresses, App, Beat, Change, ChangeKind, Dialect, Health, RegisteredExecutor, Registry, Snapshot,
 };
 
 const DEAD: Duration = Duration::from_secs(90);
@@ -238,7 +238,7 @@ proptest! {
                 prop_assert!(after == before || registry.version(app) != version);
                 prop_assert_eq!(beating(&registry, app), listener.beating(app));
             }
-            let all: Vec<&Executor> = APPS.into_iter().flat_map(|app| registry.executors(app)).collect();
+            let all: Vec<&RegisteredExecutor> = APPS.into_iter().flat_map(|app| registry.executors(app)).collect();
             let suspects = all.iter().filter(|executor| executor.health() == Health::Suspect).count();
             prop_assert_eq!(registry.suspects().count(), suspects);
             prop_assert_eq!(registry.executor_count(), all.len());

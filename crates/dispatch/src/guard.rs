@@ -1,13 +1,14 @@
 //! The guard: which addresses this node calls for other people. Pure decisions; `connect.rs` asks it before every
 //! connection, with the very address that it then connects to.
 //!
-//! Whoever may write a job may make a node of ours send requests. Without a guard that reaches everything that the
-//! node reaches: databases, dashboards, the cloud's credentials. So only public addresses are called by default.
+//! A person or program that may write a job can make a node of ours send requests. Without a guard, such a request
+//! reaches everything that the node reaches: databases, dashboards, the cloud's credentials. So only public addresses
+//! are called by default.
 //!
-//! Three things are easy to get wrong and are held here. A name is judged by every address that it has, and one bad
-//! one refuses it. An address is judged by what it leads to, so one that wraps another (mapped, translated,
-//! tunnelled) is unwrapped first. And whoever opens a whole range rarely thinks of the metadata service inside it,
-//! so that one has to be named by itself.
+//! Three things are easy to get wrong, and this module handles them. A name is judged by all of its addresses, and
+//! one bad address refuses the name. An address is judged by where it leads, so an address that wraps another
+//! (mapped, translated, tunnelled) is unwrapped first. And an operator who allows a whole range rarely thinks of the
+//! metadata service inside it, so the metadata service has to be named by itself.
 
 mod class;
 mod rule;
@@ -32,8 +33,8 @@ const METADATA_NAMES: &[&str] = &[
     "instance-data.ec2.internal",
 ];
 
-/// The one path of this node that a job may call. It is open to everybody, does nothing, and is what a first job on an
-/// empty node can call without a network.
+/// The one path of this node that a job may call. It needs no token and does nothing, so a first job on an empty node
+/// can call it without a network.
 pub(crate) const HEALTH: &str = "/healthz";
 
 /// Decides what may be called.
@@ -49,7 +50,7 @@ pub struct Guard {
 #[derive(Clone, Debug)]
 struct OwnDoors {
     listens_on: SocketAddr,
-    /// What it tells others, as far as that can be read.
+    /// The address that this node advertises to others, if it can be parsed.
     advertised: Option<(Host<String>, u16)>,
 }
 
@@ -72,8 +73,8 @@ impl OwnDoors {
         is_reached || self.advertised.as_ref().is_some_and(is_advertised)
     }
 
-    /// Whether what is sent to an address may reach the listener. One that listens everywhere has every address of the
-    /// machine, and those are the ones that a socket can be bound to.
+    /// Whether a request to an address may reach this node's listener. A listener on all addresses is reached by
+    /// every address of the machine, and those are the addresses that a socket can be bound to.
     fn listens_at(&self, address: IpAddr) -> bool {
         let own = self.listens_on.ip().to_canonical();
         address.is_loopback()
@@ -111,8 +112,8 @@ impl Guard {
         Guard { is_closed: true, ..self }
     }
 
-    /// The same without this node itself, which no rule can allow: a job that calls its own node would speak there as the
-    /// machine's owner.
+    /// The same guard, but it never allows this node itself, and no rule can allow it: a job that calls its own node
+    /// would speak there as the owner of the machine.
     #[must_use]
     pub fn apart_from(self, listens_on: SocketAddr, advertised: &str) -> Guard {
         let advertised = Url::parse(advertised)
@@ -121,13 +122,13 @@ impl Guard {
         Guard { own: Some(OwnDoors { listens_on, advertised }), ..self }
     }
 
-    /// The same with this node itself. Only for the question whether it is well: see [`HEALTH`].
+    /// The same guard with this node allowed again. Only for the health check: see [`HEALTH`].
     #[must_use]
     pub(crate) fn with_self(self) -> Guard {
         Guard { own: None, ..self }
     }
 
-    /// Judges what an address looks like before anybody is asked what it resolves to.
+    /// Judges what the url shows by itself, before a name server is asked.
     pub fn judge_url(&self, url: &Url) -> Result<(), Refusal> {
         judge_shape(url)?;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
@@ -140,8 +141,8 @@ impl Guard {
         }
     }
 
-    /// Judges all addresses of a host together: one that is refused refuses the host, because whoever controls the
-    /// name controls which of them is tried first.
+    /// Judges all addresses of a host together: one refused address refuses the host, because the owner of the name
+    /// decides which address is tried first.
     pub fn judge(&self, host: &Host<String>, port: u16, addresses: &[IpAddr]) -> Result<(), Refusal> {
         let name = match host {
             Host::Domain(name) => {
@@ -158,7 +159,7 @@ impl Guard {
         if self.own.as_ref().is_some_and(|own| own.has_name(&name, port)) {
             return Err(refusal_of_self(&name, port));
         }
-        // To ask a name server is to send a packet, too.
+        // Asking a name server sends a packet too.
         let is_held = |rule: &Rule| rule.holds_name(&name, port);
         if self.is_closed && !self.rules.iter().any(is_held) {
             return Err(refusal(&name, None, Class::Public));

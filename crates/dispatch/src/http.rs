@@ -51,14 +51,13 @@ pub struct Setup {
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// Where the ids of traces come from.
     pub entropy: Arc<dyn Entropy>,
-    /// Who is told how attempts ended, many at a time where there are many. It is called from a task and must not
-    /// block.
+    /// Called with the ends of attempts, many at a time under load. It is called from a task and must not block.
     pub sink: Sink,
 }
 
 /// The way to agents.
 ///
-/// When it is dropped, everything on its way is dropped with it, untold; [`Agents::drain`] first.
+/// Dropping it drops everything on its way without a report; call [`Agents::drain`] first.
 pub struct Agents {
     house: Arc<House>,
 }
@@ -69,13 +68,13 @@ impl Agents {
         Ok(Agents { house: House::new(setup)? })
     }
 
-    /// How many attempts are on their way or not told yet.
+    /// How many attempts are on their way or not reported yet.
     pub fn in_flight(&self) -> usize {
         self.house.ledger().count()
     }
 
-    /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left.
-    /// Whoever calls it sees to it that nothing more is sent.
+    /// Waits until nothing is on its way and every end is reported, at most for `bound`; returns how many attempts
+    /// are left. The caller has to make sure that nothing more is sent.
     pub async fn drain(&self, bound: Duration) -> usize {
         self.house.ledger().quiet(clock::instant() + bound.min(TIMEOUT_MAX)).await;
         self.in_flight()
@@ -120,7 +119,7 @@ impl Dispatch for Agents {
         self.house.tell(probes.into_iter().map(unheard).collect());
     }
 
-    /// What is told is told through memory, so there is nothing to forget.
+    /// Reports are handed over in memory, so there is nothing to forget.
     fn acknowledge(&self, _reports: Vec<Receipt>) {}
 }
 

@@ -1,9 +1,9 @@
-//! The way to where the work of jobs is done: HTTP agents (`http/`), executors that speak XXL-JOB's protocol (`xxl/`), and
-//! native executors with a session (`stream/`).
+//! Dispatch: how attempts reach HTTP agents (`http/`), executors that speak XXL-JOB's protocol (`xxl/`), and native
+//! executors with a session (`stream/`).
 //!
-//! [`Agents`] takes attempts, sends each at most once, and tells how it ended. [`Executors`] hands attempts over; how they
-//! ended the executor tells the API later. [`Switch`] chooses the way of each attempt. [`Guard`] decides which addresses are
-//! called at all. [`check`] says what is wrong with a request before it is kept.
+//! [`Agents`] takes attempts, sends each at most once, and reports how it ended. [`Executors`] hands attempts over;
+//! the executor later reports to the API how they ended. [`Switch`] chooses between them for each attempt. [`Guard`]
+//! decides which addresses may be called at all. [`check`] says what is wrong with a request before it is stored.
 
 mod clock;
 mod connect;
@@ -25,10 +25,10 @@ pub use stream::Natives;
 pub use switch::Switch;
 pub use xxl::Executors;
 
-/// No attempt is waited for longer; a sum of instants has to fit somewhere.
+/// The longest timeout of an attempt: the sum of it and the present instant has to be representable.
 const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// What comes of a probe that nobody answers.
+/// The result of a probe that was not answered.
 pub(crate) fn unheard(probe: Probe, reason: &str) -> Probed {
     match probe {
         Probe::Choose { run, attempt, .. } => {

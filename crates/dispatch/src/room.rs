@@ -1,7 +1,7 @@
 //! Room for connections, shared between apps: how many may be open in all, and which app gets the next one.
 //!
-//! Where room is scarce, the app that holds the fewest connections is served first. Where shares are kept, an app holds at
-//! most as many as are still free (a dynamic threshold with factor 1), so something is left for the next app.
+//! Where room is scarce, the app with the fewest connections is served first. Where shares are kept, an app holds at
+//! most as many as are still free (a dynamic threshold with factor 1), so that something is left for the next app.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use tokio::sync::Notify;
 use crate::http::ledger::locked;
 
 /// The name of an app.
-pub(crate) type App = Arc<str>;
+pub(crate) type AppName = Arc<str>;
 
 /// What one app may hold of the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// All of it: something else sees to it that no app takes too much.
+    /// All of it: another part of the node limits what each app takes.
     Whole,
     /// As much as is still free.
     OfFree,
@@ -29,20 +29,20 @@ pub(crate) struct Room {
 
 struct State {
     free: usize,
-    held: BTreeMap<App, usize>,
-    waiting: BTreeMap<App, VecDeque<Arc<Notify>>>,
+    held: BTreeMap<AppName, usize>,
+    waiting: BTreeMap<AppName, VecDeque<Arc<Notify>>>,
 }
 
 /// The right to have one connection. It is given back when it is dropped.
 pub(crate) struct Permit {
     room: Arc<Room>,
-    app: App,
+    app: AppName,
 }
 
 /// A line that waits for room.
-pub(crate) struct Waiting {
+pub(crate) struct RoomWaiting {
     room: Arc<Room>,
-    app: App,
+    app: AppName,
     bell: Arc<Notify>,
     is_over: bool,
 }
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    fn take(&mut self, app: &App) {
+    fn take(&mut self, app: &AppName) {
         self.free -= 1;
         *self.held.entry(Arc::clone(app)).or_default() += 1;
     }
@@ -74,10 +74,10 @@ impl State {
         }
     }
 
-    /// Serves lines that wait, as far as there is room.
+    /// Gives room to waiting lines while there is any.
     fn serve(&mut self, share: Share) {
         loop {
-            let may = |app: &&App| self.may_take(share, app);
+            let may = |app: &&AppName| self.may_take(share, app);
             let next = self.waiting.keys().filter(may).min_by_key(|app| self.held_by(app)).cloned();
             let Some(app) = next else { return };
             let Some(queue) = self.waiting.get_mut(&app) else { return };
@@ -100,7 +100,7 @@ impl Room {
     }
 
     /// Room for a connection of the app, or a place in the queue for it.
-    pub(crate) fn take(self: &Arc<Room>, app: &App) -> Result<Permit, Waiting> {
+    pub(crate) fn take(self: &Arc<Room>, app: &AppName) -> Result<Permit, RoomWaiting> {
         let mut state = locked(&self.state);
         if state.may_take(self.share, app) {
             state.take(app);
@@ -108,17 +108,18 @@ impl Room {
         }
         let bell = Arc::new(Notify::new());
         state.waiting.entry(Arc::clone(app)).or_default().push_back(Arc::clone(&bell));
-        Err(Waiting { room: Arc::clone(self), app: Arc::clone(app), bell, is_over: false })
+        Err(RoomWaiting { room: Arc::clone(self), app: Arc::clone(app), bell, is_over: false })
     }
 
-    /// Whether a connection of the app would help a line that waits: one of the same app, or any if nothing is free.
+    /// Whether closing a connection of the app would help a waiting line: one of the same app, or any if nothing is
+    /// free.
     pub(crate) fn is_crowded_for(&self, app: &str) -> bool {
         let state = locked(&self.state);
         state.waiting.contains_key(app) || state.free == 0 && !state.waiting.is_empty()
     }
 }
 
-impl Waiting {
+impl RoomWaiting {
     /// Waits until there is room.
     pub(crate) async fn permit(mut self) -> Permit {
         self.bell.notified().await;
@@ -127,7 +128,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for RoomWaiting {
     fn drop(&mut self) {
         if self.is_over {
             return;
@@ -164,7 +165,7 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    fn app(name: &str) -> App {
+    fn app(name: &str) -> AppName {
         name.into()
     }
 
@@ -190,7 +191,7 @@ mod tests {
         let state = locked(&room.state);
         assert_eq!((state.held_by("large"), state.held_by("small")), (2, 1));
         drop(state);
-        // It is given up before it was noticed, so the next one has it.
+        // It is given back before the waiting line noticed it, so the next line gets it.
         drop(small);
         assert_eq!(locked(&room.state).held_by("large"), 3);
         drop((large, kept));

@@ -7,10 +7,10 @@
 //! acknowledge ─► outbox ─► writer ─► kept
 //! ```
 //!
-//! Where an executor does not reach another node, this one carries for it ([`carry`]).
+//! Where an executor cannot reach another node, this node carries for it ([`carry`]).
 //!
-//! Everything goes in batches: the writer takes what has gathered while it wrote. How much an executor takes is counted
-//! by the node, which sends nothing beyond its credits; so an outbox is as short as those.
+//! Messages go in batches: the writer takes what has gathered while it was writing. The node counts an executor's
+//! credits and sends nothing beyond them, so an outbox never holds more runs than that.
 
 mod carry;
 mod hub;
@@ -51,7 +51,7 @@ pub struct Options {
     pub unread: Duration,
     /// How long a broken session may be resumed, for the executor to know.
     pub resume: Duration,
-    /// How often it is asked whether who let an executor in still would.
+    /// How often the reception is asked whether it would still let the executor in.
     pub check: Duration,
     /// How many sessions there may be.
     pub sessions_max: usize,
@@ -80,9 +80,10 @@ pub struct Setup {
     pub options: Options,
     /// What time it is.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Who is told. It is called from a task and must not block.
+    /// Called with what was heard. It is called from a task and must not block.
     pub sink: Sink,
-    /// Who keeps what attempts wrote, when they have ended; whether there is room for it. It must not block.
+    /// Called with the log of an attempt that has ended; returns whether there was room to keep it. It must not
+    /// block.
     pub keep: Arc<dyn Fn(RunId, Attempt, KeptLog) -> bool + Send + Sync>,
     /// This node's name.
     pub node: String,
@@ -93,30 +94,30 @@ pub struct Setup {
 /// Opens a WebSocket at the executors' door of the node at an address, as a node.
 pub type Dial = Arc<dyn Fn(Text) -> Dialling + Send + Sync>;
 
-/// What comes of it; or why nothing does.
+/// The WebSocket, or why there is none.
 pub type Dialling = Pin<Box<dyn Future<Output = Result<PeerSocket, String>> + Send>>;
 
 /// A WebSocket to another node.
 pub type PeerSocket = WebSocketStream<Box<dyn ByteStream>>;
 
-/// A connection, whatever it is made of.
+/// Any connection: plain, encrypted or in memory.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Who lets executors in, and sees them off.
+/// Lets executors in, and is told when they leave.
 #[async_trait]
 pub trait Reception: Send + Sync {
-    /// Lets an executor in, and answers what it holds that is over; or says why not. From then on it is known.
+    /// Lets an executor in and registers it. Returns those of its claims that are stale, or why it is refused.
     async fn welcome(&self, hello: &Hello) -> Result<Vec<Held>, Refusal>;
 
-    /// Whether whoever comes is another node that carries for an executor.
+    /// Whether the other end is a node that carries for an executor.
     fn is_carrier(&self) -> bool;
 
-    /// Whether it would be let in again, as far as its token goes.
+    /// Whether its token would still let it in.
     async fn is_welcome(&self, app: &str) -> bool;
 
-    /// Its session is over; after a goodbye it has nothing any more.
+    /// Its session is over; after a goodbye it holds no attempts any more.
     async fn farewell(&self, app: &str, url: &str, is_final: bool);
 }
 
@@ -126,7 +127,7 @@ pub struct Natives {
 }
 
 impl Natives {
-    /// Nobody is there yet.
+    /// Without sessions yet.
     pub fn new(setup: Setup) -> Natives {
         Natives { hub: Arc::new(Hub::new(setup)) }
     }
@@ -141,7 +142,8 @@ impl Natives {
         self.hub.has_room()
     }
 
-    /// Speaks with whoever is at the other end of a connection, until it ends. The WebSocket handshake is done.
+    /// Holds the session of an executor, or of a node that carries for one, until it ends. The WebSocket handshake is
+    /// done.
     pub fn attend<S>(&self, socket: S, reception: Arc<dyn Reception>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -150,18 +152,18 @@ impl Natives {
         self.hub.runtime().spawn(session::attend(hub, socket, reception));
     }
 
-    /// What an attempt that is still running wrote, from a line on; none if nothing is known of it. The lines, and the
-    /// number of the next.
+    /// What a running attempt has written so far, from a line on, and the number of the next line; none if the
+    /// attempt is not known here.
     pub fn log(&self, run: RunId, attempt: Attempt, from: u64) -> Option<(String, u64)> {
         self.hub.scrolls().read(run, attempt, from)
     }
 
-    /// Where nodes are, from now on: who has a session is told, and who opens one.
+    /// Sets the addresses of the nodes. Open sessions are told, and so is every session that opens later.
     pub fn know_nodes(&self, nodes: Vec<String>) {
         self.hub.know_nodes(nodes);
     }
 
-    /// What an attempt wrote that has ended is kept elsewhere.
+    /// The log of an ended attempt is kept elsewhere now.
     pub fn forget_log(&self, run: RunId, attempt: Attempt) {
         self.hub.scrolls().forget(run, attempt);
     }
@@ -182,13 +184,13 @@ impl Dispatch for Natives {
         self.hub.tell(heard);
     }
 
-    /// They are there by their session, and are not asked.
+    /// An executor with a session is known to be there, so it is not asked.
     fn probe(&self, probes: Vec<Probe>) {
         let unheard = |probe| Heard::Probed(unheard(probe, "an executor with a session is not asked"));
         self.hub.tell(probes.into_iter().map(unheard).collect());
     }
 
-    /// They say it when they open a session, so they are asked to open another.
+    /// Executors list their attempts when they open a session, so they are asked to open another.
     fn ask_for_holds(&self) {
         self.hub.end_all("say what you hold: shards were taken over");
     }

@@ -21,13 +21,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// How many attempts and questions are on their way or not told yet.
+    /// How many attempts and questions are on their way or not reported yet.
     pub fn in_flight(&self) -> usize {
         self.agents.in_flight() + self.executors.in_flight()
     }
 
-    /// Waits until nothing is on its way and everything is told, at most for `bound`; answers how many are left. What
-    /// executors have goes on, whether they have a session or not.
+    /// Waits until nothing is on its way and everything is reported, at most for `bound`; returns how many are left.
+    /// Attempts that executors have accepted go on, with a session or without.
     pub async fn drain(&self, bound: Duration) -> usize {
         let (agents, executors) = tokio::join!(self.agents.drain(bound), self.executors.drain(bound));
         agents + executors
@@ -36,7 +36,7 @@ impl Switch {
 
 impl Dispatch for Switch {
     fn send(&self, sends: Vec<Dispatched>) {
-        // The usual case, in which nothing is sorted.
+        // The usual case, without sorting.
         if sends.iter().all(|run| has_session(run.address.as_deref())) {
             return self.natives.send(sends);
         }

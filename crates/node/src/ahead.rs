@@ -1,7 +1,8 @@
-//! What runs bring, fetched a moment before they are due: so nothing has to be read between the due time and the send.
+//! Payloads of runs, fetched a moment before the runs are due, so that nothing has to be read between due time and
+//! send.
 //!
-//! It is a cache with a bound. What is not here when its run is due is fetched then; and what a run brings never changes,
-//! so nothing here grows old.
+//! It is a bounded cache. A payload that is not in it when its run is due is fetched then. Payloads never change, so no
+//! entry goes stale.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use crate::ports::{Boot, StoreError};
 /// How long before it is due a run's payload is fetched.
 const AHEAD: Duration = Duration::from_millis(500);
 
-/// So many payloads are held, and about so many bytes of them.
+/// The limits of the cache: payloads, and about as many bytes.
 const RUNS_MAX: usize = 10_000;
 const BYTES_MAX: usize = 16 << 20;
 
-/// How many runs are looked at to find those: not all of them bring something.
+/// How many runs are looked at to find those: not every run has a payload.
 const LOOKED_AT_MAX: usize = 2 * RUNS_MAX;
 
-/// How many are read at once: they may be long.
+/// How many payloads are read at once: they may be long.
 const CHUNK: usize = 500;
 
 /// Payloads of runs that are due in a moment.
@@ -31,9 +32,9 @@ const CHUNK: usize = 500;
 pub(crate) struct Ahead {
     payloads: FxHashMap<RunId, Payload>,
     bytes: usize,
-    /// When it is looked again for what is due in a moment.
+    /// When to look again for runs that are due in a moment.
     look_at: Boot,
-    /// Whether there was more than could be held: then it is looked again as soon as half of it is gone.
+    /// Whether more was found than fits: then the next look comes as soon as half of the cache is used up.
     has_more: bool,
 }
 
@@ -68,7 +69,7 @@ impl Ahead {
 }
 
 impl Memory {
-    /// When payloads are to be fetched, if anything is in the wheel.
+    /// When payloads are to be fetched, if the wheel holds any run.
     pub(crate) fn fetches_at(&self, boot: Boot) -> Option<Boot> {
         let due = self.loaded.wheel.next_due()?;
         if self.loaded.ahead.has_more && self.loaded.ahead.is_half_empty() {
@@ -93,7 +94,7 @@ impl Memory {
         soon
     }
 
-    /// Takes what was fetched; which runs it was not fetched of.
+    /// Moves cached payloads into `payloads`; returns the runs that have none in the cache.
     pub(crate) fn take_ahead(
         &mut self,
         runs: Vec<RunId>,
@@ -107,7 +108,7 @@ impl Memory {
         missing
     }
 
-    /// Keeps what a run brings, if it is due in a moment and nobody has taken it meanwhile.
+    /// Keeps the payload of a run that is due in a moment, unless a step has taken the run meanwhile.
     pub(crate) fn bring_ahead(&mut self, id: RunId, payload: &Payload, now: Timestamp) {
         let soon = now.saturating_add(AHEAD);
         let is_waiting =
@@ -120,7 +121,7 @@ impl Memory {
 }
 
 impl Node {
-    /// Fetches what those runs bring that are due in a moment.
+    /// Fetches the payloads of the runs that are due in a moment.
     pub(crate) async fn fetch_ahead(&self) -> Result<(), StoreError> {
         let boot = self.boot();
         let (now, soon) = {

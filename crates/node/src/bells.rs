@@ -1,4 +1,5 @@
-//! One bell for each step. What a bell is belongs to whoever runs the loops; which are to be rung is known here.
+//! One bell for each step. The program that runs the loops decides what a bell is; this module knows which are to be
+//! rung.
 
 use crate::Wakes;
 

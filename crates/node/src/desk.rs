@@ -1,6 +1,6 @@
-//! The desk: what people and programs ask for. Each command checks, writes, then puts it into memory or tells whoever
-//! holds the shard. A command whose answer means "from now on" says with which change it is in force
-//! ([`Node::is_in_force`]); whoever answers the person asks that first.
+//! The desk: commands of people and programs. Each command checks, writes, then puts the result into memory or tells
+//! the node that holds the shard. A command whose answer means "from now on" says with which change it is in force
+//! ([`Node::is_in_force`]); the layer that answers the caller asks that first.
 
 mod apps;
 mod bulk;
@@ -35,18 +35,18 @@ pub enum DeskError {
     /// There is no such job or run.
     #[error("{0} is not there")]
     NotFound(Text),
-    /// It is not in a state for that, or somebody else changed it first.
+    /// The job or run is not in a state for that, or another command changed it first.
     #[error("{0}")]
     Conflict(Text),
-    /// What was asked makes no sense: where, and why.
+    /// The request makes no sense: where, and why.
     #[error("{pointer}: {reason}")]
     Invalid {
-        /// A JSON pointer into what was asked.
+        /// A JSON pointer into the request.
         pointer: Text,
         /// What is wrong and what would be right.
         reason: Text,
     },
-    /// More was brought than is written at once; nothing was, and later it may be.
+    /// Too much was handed over at once. Nothing was written, and the same request may succeed later.
     #[error("too much at once: {0}")]
     Busy(Text),
     /// There is no room; try again later.
@@ -55,18 +55,18 @@ pub enum DeskError {
     /// The store cannot be used at the moment; nothing was done, and asking again is safe.
     #[error("the store cannot be used at the moment, and nothing was done: {0}")]
     Away(Text),
-    /// The store did not answer; whether it was done is not known, and asking again is safe.
+    /// The store did not answer. The command may have been carried out or not; asking again is safe.
     #[error("the store did not answer: {0}")]
     Unknown(Text),
 }
 
 impl DeskError {
-    /// Whether the same may be taken later.
+    /// Whether the same command may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, DeskError::Busy(_) | DeskError::Full(_) | DeskError::Away(_) | DeskError::Unknown(_))
     }
 
-    /// The same error of a command that had written something before: what was done is not known any more.
+    /// The same error of a command that had already written something: what was done is then not known.
     pub(crate) fn after_others(self) -> DeskError {
         match self {
             DeskError::Away(reason) => DeskError::Unknown(reason),

@@ -1,10 +1,10 @@
-//! Doubt: attempts that an executor may have lost. It is asked before anything is concluded, and what it says counts only
-//! as far as it can be believed.
+//! Doubt: attempts that an executor may have lost. The executor is asked before anything is concluded, and its answer
+//! counts only as far as it can be believed.
 //!
 //! - It says that it has a run of the job: no doubt.
 //! - It says that it has none, twice: lost, if it has ever been seen to tell the difference, or if it was away since the
-//!   attempt was sent, or if nobody knows whether the attempt was sent at all. Some executors always say that they are
-//!   idle, and those are not believed.
+//!   attempt was sent, or if it is not known whether the attempt was sent at all. Some executors always say that they
+//!   are idle, and those are not believed.
 //! - To learn whether it tells the difference, it is asked about a young attempt once, before anything is in doubt.
 //! - It does not answer for long, or is no longer registered and does not answer: lost.
 
@@ -67,7 +67,7 @@ impl Doubts {
         self.away.insert(url.clone(), now);
     }
 
-    /// An attempt goes to an executor: unless that was seen to tell the truth, it is asked soon.
+    /// Notes that an attempt goes to an executor, which is asked about it soon unless it was seen to tell the truth.
     pub(crate) fn plan_lesson(&mut self, url: &Text, at: Timestamp) -> bool {
         let is_new = !self.honest.contains(url) && !self.lessons.contains_key(url);
         if is_new {
@@ -188,7 +188,7 @@ impl Memory {
         let mut ids: Vec<RunId> = self.in_flight.flights.iter().filter_map(of).collect();
         ids.sort_unstable();
         if has == Some(true) {
-            // What it was just taken for losing, and nobody has written yet, it may have after all.
+            // An attempt that was just taken for lost, and whose loss is not written yet, may be there after all.
             ids.iter().for_each(|id| self.take_for_alive(*id));
         }
         ids.into_iter().filter_map(|id| Some((id, self.doubt(id, has, now, patience)?))).collect()

@@ -117,8 +117,8 @@ impl Jobs {
 }
 
 impl Node {
-    /// Reads the jobs among these that are not known. They are current when this returns; whoever acts on one later looks
-    /// again whether it still is known, because it may have changed or made room for others.
+    /// Reads the jobs among these that are not known. They are current when this returns. A caller that acts on one
+    /// later has to check that it is still known, because it may have changed or made room for others.
     pub(crate) async fn know_jobs(&self, ids: impl IntoIterator<Item = JobId>) -> Result<(), StoreError> {
         let ids: BTreeSet<JobId> = ids.into_iter().collect();
         let ids: Vec<JobId> = ids.into_iter().collect();
@@ -149,7 +149,7 @@ impl Node {
         });
         let mut memory = self.memory();
         let outcome = answer.map(|mut known| {
-            // What changed while the rows were on their way is asked for again.
+            // Jobs that changed while their rows were on their way are read again.
             known.retain(|id, _| !memory.jobs.reads.is_stale(read, *id));
             known.into_iter().for_each(|(id, known)| memory.jobs.insert(id, known));
         });
@@ -172,7 +172,7 @@ impl Node {
         Job::compile(id, version, changed_at, state, definition, children, &self.zones)
     }
 
-    /// Sets a job aside whose row makes no sense, so that the others run on. Its clock was read as it is given here.
+    /// Quarantines a job whose row makes no sense, so that the others run on. Its clock was read as it is given here.
     pub(crate) async fn quarantine(
         &self,
         clock: &crate::ports::ClockRow,
@@ -198,7 +198,7 @@ impl Node {
             })
             .await;
         match changed {
-            // Somebody changed it first; the next look sees what they made of it.
+            // Another caller changed the job first; the next look reads the new row.
             Err(StoreError::Conflict(_)) => Ok(()),
             Err(error) => Err(error),
             Ok(_) => {

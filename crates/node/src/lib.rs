@@ -85,7 +85,7 @@ pub struct Node {
     settings: Settings,
     zones: Arc<Zones>,
     memory: Mutex<Memory>,
-    /// The same as in memory, for those who want to know nothing else.
+    /// The same value as in memory, for callers that need nothing else.
     time: SharedTime,
     crowd: Crowd,
     cancels: Cancels,
@@ -97,7 +97,7 @@ pub struct Node {
 /// The golden ratio in 64 bits: multiplying by it spreads neighbouring numbers over the whole range.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How much later than expected a store that does not answer is away.
+/// How long a renewal has to be overdue for the store to count as away.
 pub(crate) const AWAY_AFTER: Duration = Duration::from_secs(2);
 
 impl Node {
@@ -147,12 +147,12 @@ impl Node {
         memory.trusted_now(boot).is_some() && !memory.cluster.has_left
     }
 
-    /// Whether it may act, and has asked who is there.
+    /// Whether it may act, and has asked which executors are there.
     pub fn is_ready(&self) -> bool {
         self.is_in() && self.memory().agenda.looked_at.is_some()
     }
 
-    /// Whether the store has not answered for longer than it should: what is asked of it now is not worth waiting for.
+    /// Whether the store has not answered for longer than it should: a request that needs it is not worth waiting for.
     pub fn is_store_away(&self) -> bool {
         let boot = self.boot();
         let memory = self.memory();
@@ -191,7 +191,7 @@ impl Node {
         })
     }
 
-    /// Says that something is being asked for that may be nowhere in memory, until what this returns is dropped.
+    /// Notes that runs are being asked for that may be nowhere in memory, until the value returned here is dropped.
     pub(crate) fn asking(&self) -> Asking<'_> {
         self.memory().inbox.asking += 1;
         Asking(self)

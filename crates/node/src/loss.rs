@@ -18,8 +18,8 @@ use crate::seek::{Parts, Seekers};
 use crate::settings::{Planted, Settings};
 use crate::wakes::Wakes;
 
-/// How long after an outage of the store the nodes that come back have to settle what they know. A node may find out by a
-/// question that it waits 5 s for, and then has to connect, renew and settle.
+/// How long after an outage of the store the nodes that come back have to settle what they know. A node may notice the
+/// end of the outage by a question that it waits 5 s for, and then has to connect, renew and settle.
 pub(crate) const RETURNING: Duration = Duration::from_secs(7);
 
 impl Memory {
@@ -47,7 +47,7 @@ impl Memory {
         }
     }
 
-    /// The same as forgetting each of them. With a million loaded that would keep everybody waiting for a second.
+    /// The same as forgetting each of them, which would block every step for a second with a million loaded runs.
     fn forget_all_runs(&mut self) {
         self.loaded.reads.touch_all();
         for (id, flight) in mem::take(&mut self.in_flight.flights) {
@@ -100,7 +100,7 @@ impl Memory {
     }
 
     /// After a panic that may have left anything here half updated: a new incarnation begins. It takes along the time,
-    /// the reports that are not settled yet, and the sessions of executors, which nobody would open anew.
+    /// the reports that are not settled yet, and the sessions of executors, which would not be opened anew.
     pub(crate) fn start_over(&mut self, id: NodeId, settings: &Settings) {
         let mut fresh = Memory::new(id, settings);
         fresh.time = self.time.clone();
@@ -138,8 +138,8 @@ impl Memory {
         }
     }
 
-    /// A run comes back whose call this node has kept in flight all the time, while its shard was lost: it goes on as if
-    /// nothing had been.
+    /// The shard of a run comes back whose call this node has kept in flight meanwhile: the run goes on as if nothing
+    /// had happened.
     pub(crate) fn fly_on(&mut self, id: RunId) -> bool {
         let Some(run) = self.loaded.runs.get(&id).copied() else { return false };
         let Some(flight) = self.in_flight.outlived.remove(&id).filter(|flight| flight.attempt == run.attempt)

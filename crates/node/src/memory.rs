@@ -135,8 +135,8 @@ impl Memory {
         self.take(read, waiting, held, is_doubtful);
     }
 
-    /// Takes in a run that surely nobody has sent, if the shard is held as it was then: we have written it, or called it
-    /// back, under this epoch.
+    /// Takes in a run that certainly has not been sent, if the shard is held as it was then: this node has written the
+    /// run, or called it back, under this epoch.
     pub(crate) fn take_in_new(&mut self, read: Read, waiting: &Waiting, epoch: Option<Epoch>) {
         let Some(held) = self.cluster.held.get(&waiting.shard).copied() else { return };
         if epoch == Some(held.epoch) {
@@ -178,7 +178,7 @@ impl Memory {
         self.outbox.wakes.fire = true;
     }
 
-    /// What the wheel pushed out is in the store only, and so is everything behind its mark.
+    /// Runs that the wheel pushed out are in the store only, and so is every run behind its mark.
     fn drop_pushed_out(&mut self) {
         let dropped = self.loaded.wheel.take_dropped();
         for id in dropped {
@@ -187,7 +187,7 @@ impl Memory {
         self.keep_below_mark();
     }
 
-    /// Forgets an open run that is in the store only from now on.
+    /// Forgets an open run that is only in the store from now on.
     fn let_lie(&mut self, id: RunId) {
         if self.loaded.runs.get(&id).is_some_and(|run| run.flags.may_be_gated) {
             self.loaded.unsure.insert(id);
@@ -221,7 +221,7 @@ impl Memory {
             run.flags.may_repeat = true;
             run.flags.has_unread_past = true;
             run.flags.has_gate = true;
-            // The gate is that of an earlier attempt; this one may have gone out without.
+            // The gate is that of an earlier attempt; this one may have been sent without.
             run.flags.is_doubtful = ready_at < held.inherited;
             self.loaded.insert(&open.run, run);
             self.wait_between(id);
@@ -269,7 +269,7 @@ impl Memory {
         self.outbox.wakes.fire = true;
     }
 
-    /// After a write whose fate is unknown: what it may have written is read again.
+    /// After a write whose outcome is unknown: what it may have written is read again.
     pub(crate) fn read_again(&mut self, shard: ShardId, from: Timestamp) {
         if let Some(held) = self.cluster.held.get_mut(&shard) {
             held.loaded = held.loaded.min(Mark { due: from, id: 0 });
@@ -339,7 +339,7 @@ impl Memory {
         matches!(job.definition.target, Target::Http(_))
     }
 
-    /// Lets go of a run that a step had in its hands: it is due as before, or waits for its time as before.
+    /// Lets go of a run that a step had in hand: it is due as before, or waits for its time as before.
     pub(crate) fn let_go(&mut self, id: RunId, now: Timestamp) {
         let Some(run) = self.in_hand(id) else { return };
         if run.ready_at <= now {
@@ -405,8 +405,8 @@ impl Memory {
         self.outbox.wakes.reap = true;
     }
 
-    /// An executor that calls back is asked about a young attempt. It may be killed and started anew soon after, and then
-    /// it is believed that it has none only if it once said that it has one.
+    /// Plans a question about a young attempt to an executor that calls back. The executor may be restarted soon after,
+    /// and then it is believed to have nothing only if it once said that it has a run.
     fn plan_lesson(&mut self, flight: &Flight) {
         let callers_back = flight.address.as_ref().filter(|address| address.dialect != Dialect::Native);
         let Some(url) = callers_back.map(|address| address.url.clone()) else { return };
@@ -450,7 +450,7 @@ impl Memory {
         Some(flight)
     }
 
-    /// A run as its job is asked about it. A part is wanted as far as what it is a part of.
+    /// A run as its job is asked about it. A part is judged by the origin of its whole.
     pub(crate) fn candidate(&self, id: RunId, run: &Run) -> Candidate {
         let whole = self.loaded.parts.get(id).and_then(|known| self.loaded.runs.get(&known.whole));
         Candidate { origin: whole.map_or(run.origin, |whole| whole.origin), ..run.candidate() }
@@ -458,7 +458,7 @@ impl Memory {
 
     // --- forgetting ---
 
-    /// Forgets a run: it is closed, or somebody else's, or only in the store.
+    /// Forgets a run: it is closed, or held by another node, or only in the store.
     pub(crate) fn forget(&mut self, id: RunId) {
         self.loaded.reads.touch(id);
         self.land(id);
@@ -491,7 +491,7 @@ impl Memory {
         self.loaded.wheel.mark().is_some() && self.loaded.wheel.room() * 4 >= self.loaded.wheel_capacity
     }
 
-    /// A place of a job became free: the first that waits asks again.
+    /// A place of a job became free: the first run that waits for it asks again.
     pub(crate) fn promote(&mut self, job: JobId) {
         self.call_parked(job, false);
         let Some(active) = self.loaded.active.get_mut(&job) else { return };

@@ -1,11 +1,11 @@
-//! Native executors, as the node sees them: who has a session here, how much it takes, what it says it holds; and runs
+//! Native executors, as the node sees them: their sessions here, how much they take, what they say they hold; and runs
 //! that wait until one of them takes more.
 //!
-//! Who an executor is, its app and its address say together: addresses are chosen by executors, and one of another app that
-//! has chosen the same is somebody else.
+//! App and address together identify an executor: executors choose their addresses, and an executor of another app that
+//! has chosen the same address is a different one.
 //!
-//! An executor is there by its session. What it was given is its own until it reports, or says that it never got it, or
-//! stays away for longer than a broken connection may last.
+//! An executor is there as long as it has a session. It has what it was given until it reports, or says that it never
+//! got it, or stays away for longer than a broken connection may last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) const NATIVE: &str = "native:";
 pub(crate) struct Native {
     /// Which session of all that were ever opened here.
     session: SessionId,
-    /// How many runs more it takes from us now.
+    /// How many more runs it takes from us now.
     room: u32,
     /// What it offers; none if it takes everything.
     handlers: Option<Arc<FxHashSet<Text>>>,
@@ -64,7 +64,7 @@ pub struct Claim {
     pub token: Token,
 }
 
-/// An executor that has no session here, and had something.
+/// An executor that had attempts and has no session here.
 #[derive(Clone, Debug)]
 struct Absence {
     since: Timestamp,
@@ -86,21 +86,21 @@ pub(crate) struct Comer {
 #[derive(Debug, Default)]
 pub(crate) struct Natives {
     here: FxHashMap<SessionKey, Native>,
-    /// Executors whose session is broken, or that nobody has seen since we took over.
+    /// Executors whose session is broken, or that have not been seen since this node took shards over.
     absent: FxHashMap<SessionKey, Absence>,
-    /// What executors said they have, of what was not known here to be on its way.
+    /// Attempts that executors claim and that were not known here to be on their way.
     claims: FxHashMap<RunId, (Claim, Arc<Address>)>,
-    /// Until when executors may say what they hold, after shards were taken over.
+    /// Until when executors may list their claims, after shards were taken over.
     listening_until: Option<Boot>,
-    /// Runs that wait for that.
+    /// Runs that wait for that time to end.
     unclaimed: Vec<RunId>,
-    /// Whether somebody who waits may find room that was given and not taken.
+    /// Whether unused credit exists, so that runs that wait for credit should be tried again.
     has_spare: bool,
-    /// When executors may be told again how many wait for them.
+    /// When executors may be told again how many runs wait for them.
     wants_from: Boot,
     /// Executors that are there and have no session here, and since when.
     unreached: FxHashMap<SessionKey, Timestamp>,
-    /// When others may be asked again to carry for those.
+    /// When other nodes may be asked again to carry for those.
     carried_from: Boot,
     sessions: u64,
 }
@@ -117,7 +117,7 @@ impl Natives {
         self.here.contains_key(of)
     }
 
-    /// Whether it has a session with this very node.
+    /// Whether the executor has a session with this very node.
     pub(crate) fn is_reached(&self, of: &SessionKey) -> bool {
         self.here.get(of).is_some_and(|native| !native.is_carried)
     }
@@ -135,12 +135,12 @@ impl Natives {
         self.here.get(&SessionKey::from(address))
     }
 
-    /// Whether nobody has a session.
+    /// Whether no executor has a session.
     pub(crate) fn is_empty(&self) -> bool {
         self.here.is_empty()
     }
 
-    /// That everybody who has a session with this very node is there.
+    /// The beats of all executors that have a session with this very node.
     pub(crate) fn beats(&self) -> Vec<Beat> {
         let reached = self.here.iter().filter(|(_, native)| !native.is_carried);
         let mut reached: Vec<&SessionKey> = reached.map(|(of, _)| of).collect();
@@ -153,12 +153,12 @@ impl Natives {
         reached.into_iter().map(beat).collect()
     }
 
-    /// Whether one takes another run; those that are not native are asked elsewhere.
+    /// Whether the executor takes another run; those that are not native are asked elsewhere.
     pub(crate) fn has_room(&self, address: &Address) -> bool {
         address.dialect != Dialect::Native || self.at(address).is_some_and(|native| native.room > 0)
     }
 
-    /// Whether one may have a run for this handler from us.
+    /// Whether the executor may have a run for this handler from us.
     pub(crate) fn offers(&self, address: &Address, handler: &str) -> bool {
         let of = |native: &Native| native.offers(handler);
         address.dialect != Dialect::Native || self.at(address).is_some_and(of)
@@ -178,7 +178,7 @@ impl Natives {
         }
     }
 
-    /// Takes places of an executor for another node that it is carried to; how many there were.
+    /// Takes places of an executor for another node that it is carried to; returns how many there were.
     pub(crate) fn lend(&mut self, of: &SessionKey, runs: u64) -> u32 {
         let Some(native) = self.here.get_mut(of) else { return 0 };
         let lent = native.room.min(u32::try_from(runs).unwrap_or(u32::MAX));
@@ -186,7 +186,7 @@ impl Natives {
         lent
     }
 
-    /// Who says that it has a run, and which attempt.
+    /// The attempt of this run that an executor claims, and the executor.
     pub(crate) fn claim(&self, id: RunId) -> Option<&(Claim, Arc<Address>)> {
         self.claims.get(&id)
     }
@@ -195,12 +195,12 @@ impl Natives {
         self.claims.retain(|_, (_, address)| SessionKey::from(&**address) != *of);
     }
 
-    /// A run is over, or somebody else's.
+    /// Forgets the claim of a run that is over, or held by another node.
     pub(crate) fn forget(&mut self, id: RunId) {
         self.claims.remove(&id);
     }
 
-    /// Forgets what executors said they have of some runs.
+    /// Forgets the claims of some runs.
     pub(crate) fn forget_claims(&mut self, of: impl Fn(&RunId) -> bool) {
         self.claims.retain(|id, _| !of(id));
     }
@@ -215,7 +215,7 @@ impl Natives {
         self.listening_until.is_some_and(|until| boot < until)
     }
 
-    /// When that ends, if somebody waits for it.
+    /// When that time ends, if a run waits for it.
     pub(crate) fn listened(&self) -> Option<Boot> {
         self.listening_until.filter(|_| !self.unclaimed.is_empty())
     }
@@ -229,7 +229,7 @@ impl Natives {
             .map(|since| since.saturating_add(settings.resume))
     }
 
-    /// Those that the other nodes have not been asked for yet.
+    /// The absent executors that the other nodes have not been asked for yet.
     pub(crate) fn missing(&mut self) -> Vec<Text> {
         let unasked = self.absent.iter_mut().filter(|(_, absence)| !absence.is_asked);
         let mut missing: Vec<Text> = unasked
@@ -245,7 +245,7 @@ impl Natives {
 }
 
 impl Flight {
-    /// Whether this executor has it.
+    /// Whether this executor has the attempt.
     fn is_at(&self, of: &SessionKey) -> bool {
         self.address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url)
     }
@@ -257,15 +257,15 @@ impl Memory {
         crew.iter().filter(|address| self.executors.natives.offers(address, handler)).cloned().collect()
     }
 
-    /// Whether a run of the job may have been sent to a native executor without being written down. It is not known of
-    /// apps whose executors are not known.
+    /// Whether a run of the job may have been sent to a native executor without a gate. Where the executors of its app
+    /// are not known, it may have been.
     pub(crate) fn may_have_gone_ungated(&self, job: &Job) -> bool {
         let may = job.executor().is_some() && !job.must_be_gated();
         let mut known = self.executors.registry.executors(&job.definition.app).peekable();
         may && (known.peek().is_none() || known.any(|executor| executor.dialect == Dialect::Native))
     }
 
-    /// Chooses an executor for a run; a native one has a place less from now on.
+    /// Chooses an executor for a run; a native executor has one place less from now on.
     pub(crate) fn choose_for(&mut self, id: RunId, address: Arc<Address>) {
         if address.dialect == Dialect::Native {
             self.executors.natives.take(&address);
@@ -273,7 +273,7 @@ impl Memory {
         self.loaded.chosen.insert(id, address);
     }
 
-    /// Takes that back.
+    /// Takes the choice back.
     pub(crate) fn unchoose(&mut self, id: RunId) {
         if let Some(address) =
             self.loaded.chosen.remove(&id).filter(|address| address.dialect == Dialect::Native)
@@ -282,7 +282,7 @@ impl Memory {
         }
     }
 
-    /// An executor came, or came back. Whatever it was given and does not hold never arrived.
+    /// An executor came, or came back. An attempt that it was given and does not hold never arrived.
     pub(crate) fn native_came(&mut self, comer: Comer, holds: &[Claim], now: Timestamp) -> SessionId {
         let Comer { address, handlers, is_carried } = comer;
         let of = SessionKey::from(&*address);
@@ -299,7 +299,7 @@ impl Memory {
         for (id, _) in missing.collect::<Vec<_>>() {
             match before {
                 None if !is_carried => self.report_unsent(id, now),
-                // Its old session may still bring it something; and who carries speaks of a moment that has passed.
+                // The old session may still deliver it, and a relaying node's list of claims may be stale.
                 _ => self.take_for_lost(id, Text::Borrowed("the executor does not have it"), now),
             }
         }
@@ -316,12 +316,12 @@ impl Memory {
         let (found, left) = unclaimed.into_iter().partition(|id| held.contains_key(id));
         self.executors.natives.unclaimed = left;
         Vec::into_iter(found).for_each(|id| self.seek_again(id));
-        // Who stranded because nobody had a session may have found somebody.
+        // Runs that wait because no executor had a session may go to this one.
         self.recall(&of.app);
         session
     }
 
-    /// An executor's session is over. One that said goodbye has nothing any more, others may come back.
+    /// An executor's session is over. One that said goodbye has nothing any more; any other may come back.
     pub(crate) fn native_went(
         &mut self,
         of: &SessionKey,
@@ -334,7 +334,7 @@ impl Memory {
         }
         let Some(native) = self.executors.natives.here.remove(of) else { return false };
         if native.is_carried {
-            // Whoever carried it may do so again at once.
+            // The node that carried it may do so again at once.
             self.executors.natives.unreached.insert(of.clone(), Timestamp::MIN);
             self.executors.natives.carried_from = Boot::default();
         }
@@ -351,14 +351,14 @@ impl Memory {
     pub(crate) fn native_drains(&mut self, of: &SessionKey) {
         if let Some(native) = self.executors.natives.here.get_mut(of) {
             native.room = 0;
-            // It offers nothing, so nobody waits for it either.
+            // It offers nothing, so no run waits for it either.
             native.handlers = Some(Arc::default());
             self.recall_stalled(&of.app);
         }
     }
 
-    /// Executors that others are to carry for us: those that are there and did not come here, for a while or while somebody
-    /// waits for them.
+    /// Executors that other nodes are asked to carry for us: they are there and have had no session here, for a while
+    /// or while a run waits for an executor of their app.
     pub(crate) fn uncarried(&mut self, boot: Boot, now: Timestamp, patience: Duration) -> Vec<Text> {
         if boot < self.executors.natives.carried_from || self.cluster.held.is_empty() {
             return Vec::new();
@@ -391,7 +391,7 @@ impl Memory {
         asked
     }
 
-    /// An executor takes more: those who wait for it ask again, the first of them first.
+    /// An executor takes more: runs that wait for it ask again, the first of them first.
     pub(crate) fn credit(&mut self, of: &SessionKey, more: u32) {
         let Some(native) = self.executors.natives.here.get_mut(of) else { return };
         native.room = native.room.saturating_add(more);
@@ -399,8 +399,8 @@ impl Memory {
         self.outbox.wakes.fire |= self.loaded.seekers.stalled_count() > 0;
     }
 
-    /// Where there is room, the first who wait for it ask again. Not all of them take it, so it is looked at again as long
-    /// as somebody was found.
+    /// Lets runs ask again that wait for an executor with free places, the first of them first. Not every run takes its
+    /// place, so the search is repeated as long as it finds runs.
     pub(crate) fn call_stalled(&mut self) {
         if !std::mem::take(&mut self.executors.natives.has_spare) || self.loaded.seekers.stalled_count() == 0
         {
@@ -419,8 +419,8 @@ impl Memory {
         }
     }
 
-    /// How many wait for each executor that has taken all it gave credits for. Not said again and again: who waits is
-    /// counted anew each time.
+    /// How many runs wait for each executor that has used up its credit. It is not said at every call, because the runs
+    /// are counted anew each time.
     pub(crate) fn wants(&mut self, boot: Boot) -> Vec<(SessionKey, u64)> {
         if self.loaded.seekers.stalled_count() == 0 || boot < self.executors.natives.wants_from {
             return Vec::new();
@@ -436,8 +436,8 @@ impl Memory {
         wants
     }
 
-    /// When that is to be said again. It may have been lost, or heard by somebody who had nothing to give just then, so it
-    /// is said as long as it is so.
+    /// When the executors are told again. A message may have been lost, or have come when the executor had no credit to
+    /// give, so it is repeated as long as runs wait.
     pub(crate) fn next_want(&self) -> Option<Boot> {
         let is_wanting = self.loaded.seekers.stalled_count() > 0
             && self.executors.natives.here.values().any(|native| native.room == 0);
@@ -452,7 +452,7 @@ impl Memory {
         self.loaded.seekers.stall(job, app, handler, only, rank);
     }
 
-    /// Lets a run wait until executors had time to say whether they have it.
+    /// Lets a run wait until executors had time to claim it.
     pub(crate) fn wait_for_claims(
         &mut self,
         id: RunId,
@@ -464,7 +464,7 @@ impl Memory {
         self.seek(id, app, true, now, patience);
     }
 
-    /// Nobody claimed these in time.
+    /// Ends the time for claims, once it is up: the runs that no executor has claimed ask again.
     pub(crate) fn end_listening(&mut self, boot: Boot) {
         if self.executors.natives.listening_until.is_some_and(|until| boot >= until) {
             self.executors.natives.listening_until = None;
@@ -473,14 +473,14 @@ impl Memory {
         }
     }
 
-    /// The executor that says it has this very attempt.
+    /// The executor that claims this very attempt.
     pub(crate) fn claim_of(&mut self, id: RunId, run: &Run, job: &Job) -> Option<(Claim, Arc<Address>)> {
         if self.executors.natives.claims.is_empty() {
             return None;
         }
         let (claim, address) = self.executors.natives.claims.remove(&id)?;
         let flags = run.flags;
-        // Only what an earlier holder may have sent, and only by an executor of the job's own app.
+        // Only an attempt that an earlier holder may have sent, and only an executor of the job's own app.
         let may_be = flags.is_doubtful || flags.may_be_gated || flags.has_gate;
         let is_its = job.executor().is_some() && address.app == job.definition.app;
         let is_so =
@@ -497,8 +497,8 @@ impl Memory {
         }
     }
 
-    /// What executors had that stayed away for too long is lost; unless another node has a session with them, for then they
-    /// have it still, and say there how it ends.
+    /// Gives up the attempts of executors that stayed away for too long; unless another node has a session with such an
+    /// executor: then it still has them, and reports their ends there.
     pub(crate) fn lose_absent(&mut self, now: Timestamp, settings: &RegistrySettings) {
         let is_over = |absence: &Absence| passed(absence.since, now) >= settings.resume;
         let over = self.executors.natives.absent.iter().filter(|(_, absence)| is_over(absence));
@@ -524,7 +524,7 @@ impl Memory {
         }
     }
 
-    /// The attempts that an executor has, by what is known here.
+    /// The attempts that this node knows an executor to have.
     fn flights_at(&self, of: &SessionKey) -> Vec<(RunId, Attempt)> {
         let flights = self.in_flight.flights.iter().filter(|(_, flight)| flight.is_at(of));
         let mut flights: Vec<_> = flights.map(|(id, flight)| (*id, flight.attempt)).collect();
@@ -550,7 +550,7 @@ impl Memory {
         self.receive(report, Some(now));
     }
 
-    /// Everybody asks again who waits for an executor of this app to take more.
+    /// Lets every run ask again that waits for an executor of this app to take more.
     fn recall_stalled(&mut self, app: &Text) {
         self.loaded.seekers.all_stalled(app).into_iter().for_each(|id| self.seek_again(id));
     }

@@ -1,5 +1,5 @@
-//! Which jobs have runs parked in the store, and which of those may be called back. Only the holder of a shard parks, so it
-//! knows all of them.
+//! Which jobs have runs parked in the store, and which of those runs may be called back. Only the holder of a shard
+//! parks, so it knows all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -19,18 +19,18 @@ pub(crate) struct Parked {
 /// What parked runs wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
-    /// To be called back: their job was changed, or has room again, or nobody has looked yet.
+    /// A call: their job was changed, or has room again, or nothing of that was checked yet.
     Call,
     /// Room in the due queue.
     Room,
-    /// Their job, which has no room; or the store, which is calling them back.
+    /// Room at their job; or the store, which is calling them back.
     Job,
     /// The start of their job, which is stopped. They are no backlog.
     Start,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ParkedJob {
     waits_for: WaitsFor,
     since_change: bool,
     /// When the first of them that this node parked was due; the beginning of time for those it found.
@@ -40,7 +40,7 @@ struct Entry {
     count: u64,
 }
 
-impl Entry {
+impl ParkedJob {
     /// How many of them would run if there were room.
     fn waiting(&self) -> u64 {
         if self.waits_for == WaitsFor::Start { 0 } else { self.count }
@@ -50,7 +50,7 @@ impl Entry {
 /// All of those.
 #[derive(Debug, Default)]
 pub(crate) struct ParkedJobs {
-    entries: BTreeMap<(JobId, ShardId), Entry>,
+    entries: BTreeMap<(JobId, ShardId), ParkedJob>,
     /// Those that may be called back, by due time.
     due: BTreeSet<(Timestamp, JobId, ShardId)>,
     /// Those that wait for room, by due time.
@@ -64,14 +64,14 @@ impl ParkedJobs {
     pub(crate) fn note(&mut self, job: JobId, shard: ShardId, due: Timestamp) {
         self.put(job, shard, |entry| {
             let first = entry.first.min(due);
-            Entry { waits_for: WaitsFor::Call, first, count: entry.count + 1, ..entry }
+            ParkedJob { waits_for: WaitsFor::Call, first, count: entry.count + 1, ..entry }
         });
     }
 
     /// The last holder of the shard has parked runs of the job.
     pub(crate) fn adopt(&mut self, job: JobId, shard: ShardId) {
         if !self.entries.contains_key(&(job, shard)) {
-            self.put(job, shard, |_| Entry {
+            self.put(job, shard, |_| ParkedJob {
                 waits_for: WaitsFor::Call,
                 since_change: true,
                 first: Timestamp::MIN,
@@ -87,16 +87,16 @@ impl ParkedJobs {
         for shard in &shards {
             self.put(job, *shard, |entry| {
                 let since_change = entry.since_change || since_change;
-                Entry { waits_for: WaitsFor::Call, since_change, ..entry }
+                ParkedJob { waits_for: WaitsFor::Call, since_change, ..entry }
             });
         }
         !shards.is_empty()
     }
 
-    /// So many of them were called back.
+    /// Notes that this many of them were called back.
     pub(crate) fn note_called(&mut self, job: JobId, shard: ShardId, called: u64) {
         if self.entries.contains_key(&(job, shard)) {
-            self.put(job, shard, |entry| Entry { count: entry.count.saturating_sub(called), ..entry });
+            self.put(job, shard, |entry| ParkedJob { count: entry.count.saturating_sub(called), ..entry });
         }
     }
 
@@ -112,17 +112,17 @@ impl ParkedJobs {
         [first(&self.due), first(&self.roomless)].into_iter().flatten().min()
     }
 
-    /// From now on they wait for this.
+    /// Notes what they wait for from now on.
     pub(crate) fn wait_for(&mut self, job: JobId, shard: ShardId, waits_for: WaitsFor) {
         if self.entries.contains_key(&(job, shard)) {
-            self.put(job, shard, |entry| Entry { waits_for, ..entry });
+            self.put(job, shard, |entry| ParkedJob { waits_for, ..entry });
         }
     }
 
-    /// Those that were due before this were called back, and others are left.
+    /// Notes that those that were due before this were called back, and that others are left.
     pub(crate) fn advance(&mut self, job: JobId, shard: ShardId, first: Timestamp) {
         if self.entries.contains_key(&(job, shard)) {
-            self.put(job, shard, |entry| Entry { first: entry.first.max(first), ..entry });
+            self.put(job, shard, |entry| ParkedJob { first: entry.first.max(first), ..entry });
         }
     }
 
@@ -130,11 +130,11 @@ impl ParkedJobs {
         self.entries.get(&(job, shard)).is_some_and(|entry| entry.waits_for == WaitsFor::Call)
     }
 
-    /// There is room in the due queue: what waits for it may be called back. Whether anything does.
+    /// There is room in the due queue: the runs that wait for it may be called back. Whether there are any.
     pub(crate) fn find_room(&mut self) -> bool {
         let roomless = std::mem::take(&mut self.roomless);
         for (_, job, shard) in &roomless {
-            self.put(*job, *shard, |entry| Entry { waits_for: WaitsFor::Call, ..entry });
+            self.put(*job, *shard, |entry| ParkedJob { waits_for: WaitsFor::Call, ..entry });
         }
         !roomless.is_empty()
     }
@@ -162,11 +162,12 @@ impl ParkedJobs {
         self.entries.retain(|(_, of), _| *of != shard);
         self.due.retain(|(_, _, of)| *of != shard);
         self.roomless.retain(|(_, _, of)| *of != shard);
-        self.waiting = self.entries.values().map(Entry::waiting).sum();
+        self.waiting = self.entries.values().map(ParkedJob::waiting).sum();
     }
 
-    fn put(&mut self, job: JobId, shard: ShardId, change: impl FnOnce(Entry) -> Entry) {
-        let none = Entry { waits_for: WaitsFor::Job, since_change: false, first: Timestamp::MAX, count: 0 };
+    fn put(&mut self, job: JobId, shard: ShardId, change: impl FnOnce(ParkedJob) -> ParkedJob) {
+        let none =
+            ParkedJob { waits_for: WaitsFor::Job, since_change: false, first: Timestamp::MAX, count: 0 };
         let before = self.entries.get(&(job, shard)).copied().unwrap_or(none);
         let after = change(before);
         self.waiting = self.waiting - before.waiting() + after.waiting();

@@ -47,13 +47,13 @@ pub trait Entropy: Send + Sync {
     fn bits(&self) -> u64;
 }
 
-/// How far a node that shares its store with nobody has fired. It outlives the process and not the machine, so after a kill
-/// it says what the dead process cannot have sent.
+/// How far a node that shares its store with no other node has fired. The mark outlives the process and not the
+/// machine, so after a kill it says what the dead process cannot have sent.
 pub trait FiredMark: Send + Sync {
     /// Nothing that is due later was ever sent without a gate; none if that is not known.
     fn through(&self) -> Option<Timestamp>;
 
-    /// What is due up to here may be sent without a gate from now on.
+    /// Runs that are due up to here may be sent without a gate from now on.
     fn reach(&self, due: Timestamp);
 }
 
@@ -71,34 +71,34 @@ impl FiredMark for Unmarked {
 
 /// The way to executors and agents. Nothing here waits: answers come back as reports through the inbox.
 pub trait Dispatch: Send + Sync {
-    /// Takes attempts and sends each at most once by itself; whoever wants another try asks again.
+    /// Takes attempts and sends each at most once; a caller that wants another try asks again.
     fn send(&self, sends: Vec<Dispatched>);
 
-    /// Wishes attempts to end. They may be gone already, and may not obey. To an executor nothing of the same job is sent
-    /// before it has answered, or had its time to.
+    /// Asks for attempts to end. They may be gone already, and may not obey. An executor is sent nothing of the same
+    /// job before it has answered, or had its time to.
     fn kill(&self, kills: Vec<Kill>);
 
     /// Asks executors something. Every probe is answered through the inbox, at the latest after a few seconds.
     fn probe(&self, probes: Vec<Probe>);
 
-    /// Has executors that have a session say anew what they hold: shards were taken over.
+    /// Asks executors that have a session to list again what they hold: shards were taken over.
     fn ask_for_holds(&self) {}
 
-    /// Says to executors that have a session how many runs wait for them to take more.
+    /// Tells executors that have a session how many runs wait for them to take more.
     fn want(&self, _wants: Vec<(SessionKey, u64)>) {}
 
     /// Carries runs and reports between an executor that has a session here and the node at this address, which has none.
     fn carry(&self, _of: SessionKey, _node: Text) {}
 
-    /// Leaves so many of an executor's places to nodes that it is carried to: the answer to [`Heard::Borrow`].
+    /// Leaves places of an executor to the nodes that it is carried to: the answer to [`Heard::Borrow`].
     fn lend(&self, _of: SessionKey, _places: u32) {}
 
     /// Says that reports are kept, so that their senders may forget them.
     fn acknowledge(&self, reports: Vec<Receipt>);
 }
 
-/// An executor with a session. Its address alone does not say who it is: executors choose their names, and two apps may have
-/// chosen the same one.
+/// An executor with a session. Its address alone does not identify it: executors choose their addresses, and executors
+/// of two apps may have chosen the same one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
     /// The app that its token opened the session for.
@@ -131,13 +131,13 @@ pub struct Dispatched {
     pub fire_time: Timestamp,
     /// Which try this is.
     pub attempt: Attempt,
-    /// What a receiver compares.
+    /// The fencing token that its receiver compares.
     pub token: Token,
     /// The number of the gate, if it went through one.
     pub log: Option<LogId>,
     /// Whether an earlier send of the run may have arrived.
     pub possible_duplicate: bool,
-    /// What the run brings.
+    /// The payload of the run.
     pub payload: Option<Payload>,
     /// How long the attempt may take: the run's own time, or else its job's.
     pub timeout: Duration,
@@ -160,11 +160,12 @@ pub struct Address {
     pub dialect: Dialect,
     /// The app it belongs to.
     pub app: Text,
-    /// What it wants to see, if its app has a token of its own.
+    /// The token that it expects, if its app has one of its own.
     pub access_token: Option<Arc<Secret>>,
-    /// Whether it is registered, or set by people. Nobody else is shown any token.
+    /// Whether it is registered, or set by people. No other address is shown any token.
     pub is_known: bool,
-    /// Whether people set it. Nobody has shown a token from there, so only what the configuration allows is called.
+    /// Whether people set it. No executor has shown a token from there, so only addresses that the configuration allows
+    /// are called.
     pub is_listed: bool,
 }
 
@@ -179,21 +180,21 @@ pub enum Probe {
         attempt: Attempt,
         /// The run's job.
         job: JobId,
-        /// What they are asked.
+        /// The question to them.
         by: Asked,
         /// In which order.
         addresses: Vec<Address>,
     },
     /// Whether it is there.
     Alive {
-        /// Who.
+        /// The executor.
         address: Address,
     },
     /// Whether it has a run of this job.
     Has {
         /// Of which job.
         job: JobId,
-        /// Who.
+        /// The executor.
         address: Address,
     },
 }
@@ -210,13 +211,13 @@ pub enum Asked {
 /// What came of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
-    /// Who has the run; nobody if none said yes.
+    /// The executor that has the run; none if none said yes.
     Chosen {
         /// The run.
         run: RunId,
         /// The attempt.
         attempt: Attempt,
-        /// Its address.
+        /// The address of the executor.
         url: Option<Text>,
         /// What they said, for people.
         said: Text,
@@ -225,7 +226,7 @@ pub enum Probed {
     Alive {
         /// Of which app.
         app: Text,
-        /// Who.
+        /// The executor's address.
         url: Text,
         /// Whether it answered as an executor does.
         is_there: bool,
@@ -236,7 +237,7 @@ pub enum Probed {
         job: JobId,
         /// Of which app.
         app: Text,
-        /// Who.
+        /// The executor's address.
         url: Text,
         /// Whether it says so; none if it did not answer.
         has: Option<bool>,
@@ -274,7 +275,7 @@ pub struct Kill {
 /// What an executor or agent says about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How dispatch knows its sender again when it is acknowledged.
+    /// Names the report when it is acknowledged; chosen by dispatch.
     pub receipt: Receipt,
     /// The run.
     pub run: RunId,
@@ -308,7 +309,7 @@ pub enum Further {
     Useless,
     /// The target is gone for good, so its job is of no use either.
     Gone,
-    /// It never reached anybody who could take it, so it was no try.
+    /// It reached no receiver that could take it, so it was no try.
     Unsent,
 }
 
@@ -325,21 +326,21 @@ pub enum Heard {
     Unclear(Unclear),
     /// A native executor takes more.
     Credit {
-        /// Who.
+        /// The executor.
         of: SessionKey,
         /// How many more.
         more: u32,
     },
-    /// Another node has so many runs waiting for a native executor that is carried to it.
+    /// Another node has this many runs waiting for a native executor that is carried to it.
     Borrow {
-        /// Who.
+        /// The executor.
         of: SessionKey,
         /// How many runs.
         runs: u64,
     },
     /// A native executor takes nothing more, and ends what it has.
     Draining {
-        /// Who.
+        /// The executor.
         of: SessionKey,
     },
     /// How far an attempt is.
@@ -380,7 +381,7 @@ pub trait Peers: Send + Sync {
     /// Tells a node something that it would find out by itself, only later.
     fn tell(&self, node: NodeId, hint: Hint);
 
-    /// Says who lives, and where: with every renewal.
+    /// Tells which nodes live, and where: with every renewal.
     fn meet(&self, _nodes: &[NodeRow]) {}
 
     /// Whether a node can be told, as far as is known.
@@ -388,7 +389,7 @@ pub trait Peers: Send + Sync {
         true
     }
 
-    /// Waits until what was told has left, as far and as long as that makes sense: whoever goes wants to be heard.
+    /// Waits until the hints have left, within reason: a node that goes wants to be heard.
     async fn told(&self) {}
 }
 
@@ -399,19 +400,19 @@ pub enum Hint {
     Arrived(ShardId),
     /// A job was changed.
     Changed(ChangeId, JobId),
-    /// An attempt was settled by somebody who does not hold its shard.
+    /// An attempt was settled by a node that does not hold its shard.
     Settled(RunId),
     /// A node gave shards back, and they are free to be taken.
     Vacated,
-    /// Somebody wishes the node to give its shards back and take none.
+    /// The node is asked to give its shards back and take none.
     Drain,
-    /// A native executor has no session with who tells this; whoever has one may say that it is there.
+    /// The node that tells this has no session with a native executor; a node that has one may say that it is there.
     Missing(Text),
-    /// A node that has no session with a native executor asks whoever has one to carry for it.
+    /// A node that has no session with a native executor asks a node that has one to carry for it.
     Carry {
         /// The executor.
         url: Text,
-        /// Who asks.
+        /// The node that asks.
         to: NodeId,
     },
 }

@@ -1,9 +1,9 @@
 //! How long finished runs are kept, and which days are looked through for those that are old.
 //!
-//! A day that nobody keeps is dropped whole, which costs nothing for each run. Where apps keep their runs for different times,
-//! a day may be old for some and not for others. Such a day is first only looked at: if nothing in it is still kept, it is
-//! dropped too. Else what is old is removed from it, a stretch at a time, and the day is not looked at again until
-//! it is old for somebody else, or something in it has changed.
+//! A day that no app keeps is dropped whole, which costs nothing for each run. Where apps keep their runs for different
+//! times, a day may be old for some apps and not for others. Such a day is first only looked at: if nothing in it is
+//! still kept, it is dropped too. Otherwise its old runs are removed, a stretch at a time, and the day is not looked at
+//! again until it is old for another app, or something in it has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::ports::{Keep, OldDay, Registered, Thinned};
 /// How many runs are removed at once.
 const REMOVED_MAX: usize = 1_000;
 
-/// The instant before which things are old that are kept for so long.
+/// The instant before which things are old that are kept for this long.
 pub(crate) fn before(now: Timestamp, kept: Duration) -> Timestamp {
     let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.as_millis().saturating_sub(kept))
@@ -47,13 +47,13 @@ pub(crate) struct Stretch {
 pub(crate) enum Took {
     /// Nothing that is not done already.
     Noted,
-    /// Nobody keeps anything in the day.
+    /// No app keeps anything in the day.
     Needless,
 }
 
 #[derive(Debug)]
 struct Walk {
-    /// For whom the day is old.
+    /// The apps for which the day is old.
     who: Who,
     /// What the day holds, as far as this walk knows.
     runs: u64,
@@ -63,7 +63,7 @@ struct Walk {
     stays: u64,
 }
 
-/// For whom a day is old.
+/// The apps for which a day is old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Who {
     apps: BTreeSet<Text>,
@@ -96,7 +96,7 @@ impl Walk {
 }
 
 impl Thinning {
-    /// Takes note of the days that are old for some, and forgets all others.
+    /// Takes note of the days that are old for some apps, and forgets all others.
     pub(crate) fn note(&mut self, keep: &Keep, old: &[OldDay]) {
         let mut before = std::mem::take(&mut self.walks);
         for day in old {
@@ -114,7 +114,7 @@ impl Thinning {
         self.walks.values().any(|walk| !walk.is_done())
     }
 
-    /// The days in which nobody keeps anything, with how many runs that is true for.
+    /// The days in which no app keeps anything, each with the number of runs for which that is true.
     pub(crate) fn needless(&self, keep: &Keep) -> BTreeMap<u32, u64> {
         let is_needless =
             |(day, walk): &(&u32, &Walk)| walk.stage == Stage::Needless && walk.who == Who::of(keep, **day);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_is_kept_for_somebody_is_thinned_from_its_beginning() {
+    fn a_day_that_an_app_keeps_is_thinned_from_its_beginning() {
         let (mut thinning, keep) = (Thinning::default(), keep(DAY + 1, DAY));
         thinning.note(&keep, &[old(5_000, 5_000)]);
         thinning.took(DAY, &found(0, 1, Some(7)));

@@ -57,8 +57,8 @@ pub(crate) struct Flags {
     pub(crate) has_gate: bool,
     /// An earlier holder may have sent it without a gate.
     pub(crate) is_doubtful: bool,
-    /// Something was asked to be written about this attempt before it was sent, and nobody knows whether it is. Only its
-    /// key can say.
+    /// A write about this attempt was asked for before it was sent, and its outcome is unknown. Only the attempt's key
+    /// can say.
     pub(crate) may_be_gated: bool,
     /// An earlier attempt may have arrived.
     pub(crate) may_repeat: bool,
@@ -115,8 +115,8 @@ impl From<&Waiting> for Run {
 
 impl Flight {
     /// Whether it is only supposed that it was sent: its gate was written by a node that died, perhaps before the first
-    /// byte, and nobody has claimed it since. Where gates are not written before the send, they are about attempts in
-    /// flight; of a job that cannot be read nobody can say which it is.
+    /// byte, and no executor has claimed it since. A gate that is not written before the send is written about an
+    /// attempt in flight; of a job that cannot be read it is not known which kind its gates are.
     ///
     /// An executor that is called admits to runs of a job, not to attempts. What it has may be another run of the job, or an
     /// attempt that was given up and still runs, so its word proves nothing here.
@@ -126,7 +126,7 @@ impl Flight {
         self.adopted_at.is_some() && !self.is_whole() && !self.was_claimed && is_gated_first
     }
 
-    /// Since when this node could have heard of it. What was reported while nobody was there comes again, and needs time.
+    /// Since when this node could have heard of it. A report that reached no node comes again, and needs time.
     pub(crate) fn heard_since(&self) -> Timestamp {
         self.adopted_at.map_or(self.sent_at, |adopted_at| adopted_at.max(self.sent_at))
     }

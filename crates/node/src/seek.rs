@@ -25,11 +25,11 @@ pub(crate) struct Seeking {
     app: Text,
     /// Whether executors were asked and have not answered yet.
     is_asking: bool,
-    /// Where it waits until somebody takes more.
+    /// Where it waits until an executor takes more.
     stalled: Option<(Post, Rank, JobId)>,
 }
 
-/// Where runs wait that could go if somebody took more: at one executor, or at any that offers the handler.
+/// Where runs wait for an executor to take more: one executor, or any that offers the handler.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Post {
     app: Text,
@@ -41,11 +41,11 @@ struct Post {
 #[derive(Debug, Default)]
 pub(crate) struct Seekers {
     waiting: FxHashMap<RunId, Seeking>,
-    /// Whoever waits for nobody's answer, by app.
+    /// Runs that wait for an executor and have no question outstanding, by app.
     by_app: BTreeMap<Text, BTreeSet<RunId>>,
-    /// Until when each is patient; kept while it asks again and again, until it has found one.
+    /// Until when each run is patient; kept while it asks again and again, until it has found an executor.
     patience: FxHashMap<RunId, Timestamp>,
-    /// Why each has found none, as far as somebody said.
+    /// Why each run has found no executor, as far as the answers said.
     reasons: FxHashMap<RunId, Text>,
     deadlines: BTreeSet<(Timestamp, RunId)>,
     stalled: BTreeMap<Post, BTreeSet<Rank>>,
@@ -64,7 +64,7 @@ impl Seekers {
         self.waiting.insert(id, Seeking { app, is_asking, stalled: None });
     }
 
-    /// Lets a run wait until somebody takes more. It has patience without end: there is somebody.
+    /// Lets a run wait until an executor takes more. Its patience has no end, because an executor is there.
     pub(crate) fn stall(&mut self, job: JobId, app: Text, handler: Text, only: Option<Text>, rank: Rank) {
         let id = rank.run;
         self.remove(id);
@@ -75,22 +75,22 @@ impl Seekers {
         self.waiting.insert(id, Seeking { app, is_asking: false, stalled: Some((post, rank, job)) });
     }
 
-    /// How many wait, for whatever reason.
+    /// How many runs wait, for any reason.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Of those that lose their patience one day, the one that does so first: it has waited longest.
+    /// Of the runs whose patience ends, the one whose patience ends first: it has waited longest.
     pub(crate) fn longest(&self) -> Option<RunId> {
         self.deadlines.first().map(|(_, id)| *id)
     }
 
-    /// When the oldest of those became due that wait until somebody takes more.
+    /// When the oldest of the runs became due that wait until an executor takes more.
     pub(crate) fn earliest_stalled(&self) -> Option<Timestamp> {
         self.stalled.values().filter_map(earliest).min()
     }
 
-    /// How many wait until somebody takes more.
+    /// How many runs wait until an executor takes more.
     pub(crate) fn stalled_count(&self) -> usize {
         self.stalled_count
     }
@@ -100,7 +100,7 @@ impl Seekers {
         self.stalled_by_job.get(&job).copied().unwrap_or(0)
     }
 
-    /// The first of those that may go to this executor, at most so many.
+    /// The first of those that may go to this executor, at most `many`.
     pub(crate) fn first_stalled(
         &self,
         app: &Text,
@@ -154,7 +154,7 @@ impl Seekers {
         }
     }
 
-    /// It waits no longer, but may come back.
+    /// The run waits no longer, but may come back.
     pub(crate) fn take(&mut self, id: RunId) -> Option<Seeking> {
         let seeking = self.waiting.remove(&id)?;
         if let Some((post, rank, job)) = &seeking.stalled {
@@ -172,44 +172,44 @@ impl Seekers {
         Some(seeking)
     }
 
-    /// It waits no longer, and has not waited.
+    /// The run waits no longer, and counts as never having waited.
     pub(crate) fn remove(&mut self, id: RunId) {
         self.take(id);
         self.patience.remove(&id);
         self.reasons.remove(&id);
     }
 
-    /// Notes why a run has found none.
+    /// Notes why a run has found no executor.
     pub(crate) fn note_reason(&mut self, id: RunId, reason: Text) {
         self.reasons.insert(id, reason);
     }
 
-    /// Why a run has found none.
+    /// Why a run has found no executor.
     pub(crate) fn reason(&self, id: RunId) -> Option<&Text> {
         self.reasons.get(&id)
     }
 
-    /// Those that wait.
+    /// The runs that wait.
     pub(crate) fn ids(&self) -> impl Iterator<Item = RunId> {
         self.waiting.keys().copied()
     }
 
-    /// Whether it was asked for.
+    /// Whether executors were asked for the run and have not answered yet.
     pub(crate) fn is_asking(&self, id: RunId) -> bool {
         self.waiting.get(&id).is_some_and(|seeking| seeking.is_asking)
     }
 
-    /// Apps that somebody waits for.
+    /// Apps that have such runs: waiting for an executor, with no question outstanding.
     pub(crate) fn apps(&self) -> Vec<Text> {
         self.by_app.keys().cloned().collect()
     }
 
-    /// Those whose patience has ended, at most `max`.
+    /// The runs whose patience has ended, at most `max`.
     pub(crate) fn impatient(&self, now: Timestamp, max: usize) -> Vec<RunId> {
         self.deadlines.iter().take_while(|(until, _)| *until <= now).take(max).map(|(_, id)| *id).collect()
     }
 
-    /// When the first loses its patience.
+    /// When the patience of a run ends next.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(until, _)| *until)
     }
@@ -282,8 +282,8 @@ impl Memory {
         self.executors.registry.routable(app).map(address).collect()
     }
 
-    /// An executor by its address, for whatever is to be said to it about an attempt that it may have. One that is neither
-    /// registered nor set by people is shown no token.
+    /// An executor by its address, for any message about an attempt that it may have. One that is neither registered
+    /// nor set by people is shown no token.
     pub(crate) fn executor_at(&self, app: &str, url: &Text) -> Address {
         let executor = self.executors.registry.executor(app, url);
         let dialect = executor.map(|executor| executor.dialect);
@@ -298,8 +298,8 @@ impl Memory {
         }
     }
 
-    /// How an executor that has an attempt is spoken to by now: one that was not registered when the attempt was taken over
-    /// may be since. One that is no longer registered is spoken to as before.
+    /// How an executor that has an attempt is addressed by now: one that was not registered when the attempt was taken
+    /// over may be since. One that is no longer registered is addressed as before.
     pub(crate) fn address_now(&self, address: &Address) -> Address {
         let now = self.executor_at(&address.app, &address.url);
         if now.is_known { now } else { address.clone() }
@@ -341,13 +341,13 @@ impl Memory {
         }
     }
 
-    /// Everybody asks again who waits for an executor of this app.
+    /// Lets every run ask again that waits for an executor of this app and has no question outstanding.
     pub(crate) fn recall(&mut self, app: &str) {
         let ids: Vec<RunId> = self.loaded.seekers.by_app.get(app).into_iter().flatten().copied().collect();
         ids.into_iter().for_each(|id| self.seek_again(id));
     }
 
-    /// The answer of those that were asked.
+    /// Takes the answer of the executors that were asked.
     pub(crate) fn choose(&mut self, id: RunId, url: Option<Text>, now: Timestamp, patience: Duration) {
         let Some(seeking) = self.loaded.seekers.take(id) else { return };
         match url {

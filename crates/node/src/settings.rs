@@ -112,7 +112,7 @@ pub struct RegistrySettings {
     pub sweep: Duration,
     /// How long a run waits for an executor.
     pub wait: Duration,
-    /// How often an executor is asked whether it is there, and the store who else is.
+    /// How often an executor is asked whether it is there, and the store which others are.
     pub probe: Duration,
     /// How long an attempt is left alone before its executor is asked about it, and between two such questions.
     pub doubt: Duration,
@@ -120,7 +120,7 @@ pub struct RegistrySettings {
     pub away: Duration,
     /// How long a native executor whose session broke may take to come back.
     pub resume: Duration,
-    /// How long executors may take to say again what they could not say while no node was there.
+    /// How long executors may take to repeat what they could not report while no node was there.
     pub repeat: Duration,
     /// How long executors may take to say what they hold, after another node's shards were taken over.
     pub listen: Duration,
@@ -134,8 +134,8 @@ impl Default for RegistrySettings {
             sweep: Duration::from_secs(30),
             wait: Duration::from_secs(60),
             probe: Duration::from_secs(5),
-            // Longer than an attempt may wait for a connection and for the answer to it; and XXL-JOB's own executor brings a
-            // result that found nobody again after 30 s, so two questions must lie further apart than that.
+            // Longer than an attempt may wait for a connection and for the answer to it. And XXL-JOB's own executor
+            // repeats a result that reached no node after 30 s, so two questions must lie further apart than that.
             doubt: Duration::from_secs(30),
             away: Duration::from_secs(45),
             resume: Duration::from_secs(3),
@@ -181,7 +181,7 @@ pub enum Planted {
     SlowCallsStay,
     /// One job, or one app, may take every place of a pool.
     SharesIgnored,
-    /// What an executor says it holds, and what it reports, is believed whoever it is.
+    /// Claims and reports are believed, whichever executor they come from.
     ClaimsBelieved,
     /// An attempt that may have been sent is recorded as one that was.
     SupposedAsSent,
@@ -191,6 +191,6 @@ pub enum Planted {
     ResultsForgotten,
     /// The executor of an attempt that was taken over is asked about it without the token of its app.
     AdoptedUnasked,
-    /// After an absence of ours silence counts from the send, as if executors had had somebody to report to.
+    /// After an absence of ours silence counts from the send, as if executors had had a node to report to.
     NoRepeatGrace,
 }

@@ -1,5 +1,5 @@
-//! The cluster's time, which steps, requests, sends and log lines all ask for: it has a lock of its own, so that nobody
-//! waits for the engine to learn what time it is.
+//! The cluster's time, which steps, requests, sends and log lines all ask for: it has a lock of its own, so that none
+//! of them waits for the engine to learn what time it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! The events of a node, kept for a while, so that a listener goes on where its connection was cut.
+//! The recent events of a node, kept so that a listener can go on where its connection was cut.
 //!
-//! There is one ring for all listeners and no queue for any of them: each has a place in the ring and reads on from there
-//! as fast as its connection takes it. A listener that falls behind the ring gets a reset and goes on from now.
+//! There is one ring for all listeners and no queue for any of them: each listener has a place in the ring and reads
+//! on from there as fast as its connection takes it. A listener that falls behind the ring gets a reset and goes on
+//! from now.
 //!
-//! While a client of this node listens, the events of the other nodes are in the ring too. A node hands on only what happened
-//! at itself, so nothing goes round in circles.
+//! While a client of this node listens, the events of the other nodes are in the ring too. A node hands on only its
+//! own events, so nothing goes round in circles.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +22,22 @@ const KEPT_MAX: usize = 10_000;
 
 /// The events that one process heard of.
 #[derive(Clone, Default)]
-pub struct EventLog(Arc<Log>);
+pub struct EventLog(Arc<EventLogState>);
 
-struct Log {
+struct EventLogState {
     ring: Mutex<Ring>,
     rollup: Rollup,
-    /// How many there were, and whether there will be more.
+    /// How many events there have been, and whether there will be more.
     news: watch::Sender<(u64, bool)>,
 }
 
-impl Default for Log {
-    fn default() -> Log {
-        Log { ring: Mutex::default(), rollup: Rollup::default(), news: watch::Sender::new((0, true)) }
+impl Default for EventLogState {
+    fn default() -> EventLogState {
+        EventLogState {
+            ring: Mutex::default(),
+            rollup: Rollup::default(),
+            news: watch::Sender::new((0, true)),
+        }
     }
 }
 
@@ -40,42 +45,42 @@ impl Default for Log {
 struct Ring {
     /// Tells this run of the process from others, whose numbers mean nothing here.
     tag: u64,
-    /// The number of the first that is kept.
+    /// The number of the first event that is kept.
     first: u64,
     kept: VecDeque<RingEntry>,
 }
 
-/// Something in the ring.
+/// An entry of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingEntry {
     /// It happened at this node.
     Here(Timestamp, Event),
     /// It happened at another node.
     Elsewhere(Arc<Elsewhere>),
-    /// What happened at another node was not heard for a while.
+    /// Events of another node were not heard for a while.
     Gap,
 }
 
-/// An event of another node, as that node shows it.
+/// An event of another node, in the form in which that node shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// Its name.
+    /// The name of the event.
     pub name: String,
-    /// What it says: a JSON object as text.
+    /// Its data: a JSON object as text.
     pub data: String,
-    /// The app that it is about; none if it says none, or a job.
+    /// The app that it is about; none if it names a job instead, or neither.
     pub app: Option<String>,
     /// The job that it is about.
     pub job: Option<JobId>,
 }
 
-/// What a listener gets when it asks.
+/// The answer to a listener that reads the ring.
 pub struct Told {
     /// Events with their numbers.
     pub events: Vec<(u64, RingEntry)>,
     /// Where to go on.
     pub next: u64,
-    /// Whether some were missed.
+    /// Whether events were missed.
     pub is_reset: bool,
 }
 
@@ -85,13 +90,13 @@ impl EventLog {
         EventLog::default()
     }
 
-    /// Adds what has happened at this node.
+    /// Adds events of this node.
     pub fn push(&self, events: &[Event], at: Timestamp) {
         self.0.rollup.take(events, at);
         self.add(events.iter().map(|event| RingEntry::Here(at, event.clone())));
     }
 
-    /// Adds what happened at another node.
+    /// Adds an event of another node.
     pub fn push_elsewhere(&self, event: Elsewhere) {
         self.add([RingEntry::Elsewhere(Arc::new(event))]);
     }
@@ -120,7 +125,7 @@ impl EventLog {
         self.0.news.send_modify(|news| news.0 = news.0.max(count));
     }
 
-    /// What this node's own events add up to.
+    /// The figures of this node's own events.
     pub fn rollup(&self) -> &Rollup {
         &self.0.rollup
     }
@@ -135,12 +140,12 @@ impl EventLog {
         self.ring().tag = tag;
     }
 
-    /// Whether there will be no more.
+    /// Whether there will be no more events.
     pub fn is_closed(&self) -> bool {
         !self.0.news.borrow().1
     }
 
-    /// Changes with every event, and with the end.
+    /// A receiver that changes with every event, and with the end.
     pub fn listen(&self) -> watch::Receiver<(u64, bool)> {
         self.0.news.subscribe()
     }
@@ -150,12 +155,12 @@ impl EventLog {
         self.ring().end()
     }
 
-    /// How an event's number is told.
+    /// The id of an event, as clients see it.
     pub fn id(&self, number: u64) -> String {
         format!("{:08x}-{number}", self.ring().tag as u32)
     }
 
-    /// Where to go on after the event that was told last; none if that is not from here.
+    /// Where to go on after the event with this id; none if the id is not from here.
     pub fn after(&self, last_id: &str) -> Option<u64> {
         let (tag, number) = last_id.split_once('-')?;
         let is_ours = tag == format!("{:08x}", self.ring().tag as u32);
@@ -188,7 +193,7 @@ impl Ring {
     }
 }
 
-/// The job that an event is about, where it says.
+/// The job that an event is about, if it names one.
 pub fn job_of(event: &Event) -> Option<JobId> {
     match event {
         Event::JobChanged { job, .. }
@@ -203,7 +208,7 @@ pub fn job_of(event: &Event) -> Option<JobId> {
     }
 }
 
-/// The app that an event is about, where it says that and no job.
+/// The app that an event is about, if it names an app and no job.
 pub fn app_of(event: &Event) -> Option<&str> {
     match event {
         Event::Executor { app, .. } | Event::RegistrationRefused { app, .. } => Some(app),

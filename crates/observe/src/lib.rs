@@ -1,4 +1,5 @@
-//! What a node tells: metrics for scrapers, events for listeners, and figures for charts. It reads events, and never calls back.
+//! Observation of a node: metrics for scrapers, events for listeners, and figures for charts. It reads events, and
+//! never calls the node.
 
 mod events;
 mod metrics;

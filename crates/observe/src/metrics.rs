@@ -1,5 +1,5 @@
-//! Metrics, as Prometheus reads them. Everything is counted where it happens and costs an addition; nothing grows with
-//! jobs or runs, so there is no label that a user chooses.
+//! Metrics in the format of Prometheus. Everything is counted where it happens, at the cost of an addition. The
+//! number of series does not grow with jobs or runs: no label has a value that a user chooses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,11 +14,11 @@ use punctual_core::event::Event;
 use punctual_core::model::Outcome;
 use punctual_core::registry::ChangeKind;
 
-/// Upper ends of the buckets for lags, in seconds: fine where the aim is, coarse behind it.
+/// Upper bounds of the buckets for lags, in seconds: fine around the target, coarse beyond it.
 const LAGS: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0];
 
-/// What is as it is at the moment of asking.
+/// Gauges, as they are at the moment of a scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Runs that are loaded and not on their way.
@@ -27,13 +27,13 @@ pub struct Figures {
     pub running: u64,
     /// Runs that are due and not started.
     pub due: u64,
-    /// For how many milliseconds the oldest of those has been due; 0 if there is none.
+    /// How long the oldest of those has been due, in milliseconds; 0 if there is none.
     pub oldest_due_ms: u64,
-    /// For how many milliseconds the cluster's time stands still.
+    /// How long the cluster's time has stood still, in milliseconds.
     pub time_held_ms: u64,
     /// Shards that the node acts for.
     pub shards: u64,
-    /// Nodes that live, as far as this one knows.
+    /// Live nodes, as far as this node knows.
     pub nodes: u64,
     /// By how much this machine's clock is ahead of the cluster's, in milliseconds.
     pub skew_ms: i64,
@@ -41,7 +41,7 @@ pub struct Figures {
     pub redis_overruled: u64,
     /// Connections that are open.
     pub connections: u64,
-    /// Those of them without an authenticated caller.
+    /// Open connections without an authenticated caller.
     pub strangers: u64,
     /// Streams of events, logs and lines that are open.
     pub streams: u64,
@@ -57,11 +57,11 @@ pub struct Figures {
     pub streams_refused: u64,
     /// Streams that ended with their token, since the start.
     pub streams_ended: u64,
-    /// Callbacks that named too many attempts, since the start.
+    /// Callbacks that were refused because they named too many attempts, since the start.
     pub callbacks_refused: u64,
 }
 
-/// Everything that is counted.
+/// All metrics.
 pub struct Metrics {
     registry: Registry,
     sent: Counter,
@@ -97,7 +97,7 @@ pub struct Metrics {
     door: Door,
 }
 
-/// What the front door holds and has refused, as it says itself.
+/// What the API and its listener hold and have refused, as they report it.
 #[derive(Default)]
 struct Door {
     connections: Gauge<u64, AtomicU64>,
@@ -188,7 +188,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Nothing was counted yet.
+    /// Metrics that have counted nothing yet.
     pub fn new() -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("punctual"),
@@ -225,7 +225,7 @@ impl Metrics {
             door: Door::default(),
         };
         metrics.register();
-        // An outcome that never came about is 0, not absent: alerts need the difference.
+        // An outcome that never occurred is 0, not absent: alerts need the difference.
         for outcome in Outcome::ALL {
             drop(metrics.closed.get_or_create(&ByOutcome { outcome: Name(outcome.name()) }));
         }
@@ -306,7 +306,7 @@ impl Metrics {
         self.registry.register("redis_overruled", help, self.redis_overruled.clone());
     }
 
-    /// Counts what happened.
+    /// Counts events.
     pub fn record(&self, events: &[Event]) {
         for event in events {
             self.record_one(event);
@@ -339,7 +339,7 @@ impl Metrics {
             Event::Executor { what, .. } => {
                 add(&self.executors.get_or_create(&ByChange { change: Name(what.name()) }), 1);
             }
-            // How far an attempt is, is no number of the node's.
+            // The progress of an attempt is no metric of the node.
             Event::Progress { .. } => {}
             Event::KillAsked { .. } => add(&self.kills, 1),
             Event::KillAnswered { is_confirmed, .. } => {
@@ -356,7 +356,7 @@ impl Metrics {
         }
     }
 
-    /// Everything as text.
+    /// All metrics as text.
     pub fn text(&self, figures: Figures) -> String {
         self.loaded.set(figures.loaded);
         self.running.set(figures.running);
@@ -374,7 +374,7 @@ impl Metrics {
     }
 }
 
-/// What may become of an executor.
+/// Every change that can happen to an executor.
 const CHANGES: [ChangeKind; 6] = [
     ChangeKind::Joined,
     ChangeKind::Left,

@@ -1,7 +1,7 @@
-//! The rollup: what has become of runs, added up as runs end, so that no list of runs has to be read for charts and for the
-//! rows of jobs. Each node has its own, in memory: of the last week in steps of five minutes, and of each job its last runs.
-//! A process that starts restores a bounded number of the latest runs from the store. [`together`] adds up those of several
-//! nodes.
+//! The rollup: the outcomes of runs, added up as runs end, so that charts and the rows of jobs need no list of runs.
+//! Each node has its own, in memory: the last week in steps of five minutes, and the last runs of each job. A process
+//! that starts restores a bounded number of the latest runs from the store. [`together`] adds up the rollups of
+//! several nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,25 +12,25 @@ use punctual_core::event::Event;
 use punctual_core::model::{JobId, Outcome, RunId, RunState};
 use punctual_node::ports::{AttemptRow, RunView};
 
-/// How long a step is.
+/// The length of a step.
 pub const STEP_MS: i64 = 5 * 60 * 1_000;
 
 /// How many steps are kept: a week of them.
 const STEPS_MAX: usize = 7 * 24 * 12;
 
-/// How many runs of a job are kept.
+/// How many runs of each job are kept.
 pub const RECENT_MAX: usize = 20;
 
-/// Of how many jobs.
+/// For how many jobs.
 const JOBS_MAX: usize = 100_000;
 
-/// From when on a run is late.
+/// The lag from which a run is late.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Lags are counted in two bins an octave of milliseconds, from 0 to more than a day.
+/// Lags are counted in two bins for each octave of milliseconds, from 0 to more than a day.
 pub const BINS: usize = 56;
 
-/// What has become of runs.
+/// The outcomes of runs.
 #[derive(Default)]
 pub struct Rollup(Mutex<RollupState>);
 
@@ -38,26 +38,26 @@ pub struct Rollup(Mutex<RollupState>);
 struct RollupState {
     /// When this process began to count.
     began: Option<Timestamp>,
-    /// From when on it knows something: that, or earlier by what was restored.
+    /// The start of what it covers: the start of the process, or the oldest run that was restored.
     since: Option<Timestamp>,
-    /// What this node ended itself.
+    /// Runs that this node ended itself.
     counted: Steps,
-    /// What ended before this process began, whichever node ended it. Kept apart, because other nodes may have counted it.
+    /// Runs that ended before this process began, on any node. Kept apart, because other nodes may have counted them.
     restored: Steps,
     jobs: BTreeMap<JobId, VecDeque<EndedRun>>,
-    /// When other nodes' runs were last read.
+    /// When runs that other nodes ended were last read.
     caught_up_at: Option<Timestamp>,
 }
 
 /// Consecutive steps of five minutes.
 #[derive(Default)]
 struct Steps {
-    /// The number of the first.
+    /// The number of the first step.
     first: i64,
     tallies: VecDeque<OutcomeTally>,
 }
 
-/// What happened in five minutes, or in several times that.
+/// The counts of five minutes, or of several steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutcomeTally {
     /// Runs that succeeded.
@@ -91,20 +91,21 @@ pub struct EndedRun {
     pub outcome: Outcome,
     /// When.
     pub at: Timestamp,
-    /// How long its last attempt took; none if there was none, or it began before this process.
+    /// How long its last attempt took; none if there was no attempt, or it began before this process.
     pub took_ms: Option<u32>,
 }
 
-/// What a rollup does not know.
+/// The runs that a rollup is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// What ended before this process.
+    /// Runs that ended before this process began.
     Beginning,
-    /// What other nodes ended.
+    /// Runs that other nodes ended.
     Others,
 }
 
-/// Consecutive stretches of time, each of several steps. Given by number, so that all nodes cut time at the same instants.
+/// Consecutive stretches of time, each of several steps. They are identified by number, so that all nodes cut time at
+/// the same instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stretches {
     /// The number of the first, counted from 1970 in stretches.
@@ -116,39 +117,40 @@ pub struct Stretches {
 }
 
 impl Stretches {
-    /// So many of `step` steps, the last of which is the present one.
+    /// The last `count` stretches of `step` steps each; the present one is the last.
     pub fn until(now: Timestamp, step: i64, count: i64) -> Stretches {
         Stretches { first: number(now).div_euclid(step) - count + 1, step, count }
     }
 
-    /// When each begins.
+    /// The instants at which they begin.
     pub fn begins(self) -> impl Iterator<Item = Timestamp> {
         (self.first..self.first + self.count)
             .map(move |index| Timestamp::from_millis(index * self.step * STEP_MS))
     }
 }
 
-/// What one node knows about some stretches.
+/// The counts of one node for some stretches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFigures {
     /// When it began to count; none if nothing happened yet.
     pub began: Option<Timestamp>,
-    /// From when on it knows something.
+    /// The start of what it covers.
     pub since: Option<Timestamp>,
-    /// What it ended itself, by stretch.
+    /// Runs that it ended itself, by stretch.
     pub counted: Vec<OutcomeTally>,
-    /// What had ended before it began, on any node, by stretch.
+    /// Runs that had ended before it began, on any node, by stretch.
     pub restored: Vec<OutcomeTally>,
 }
 
-/// Adds up what several nodes know about the same stretches, and says since when that is whole.
+/// Adds up the counts of several nodes for the same stretches, and returns the instant from which the sum is
+/// complete.
 ///
-/// What was counted by different nodes is different. What was restored may have been counted by a node that is older, or
-/// restored by several: so only that of the oldest node, which nobody else here can have counted, is added. A node that was
-/// started again has lost what its earlier life counted; but it restored all of that, with what the others ended. So the
-/// larger of both is nearer to the truth.
+/// Runs that different nodes counted are different runs. Restored runs may have been counted by an older node, or
+/// restored by several: so only those of the oldest node are added, because no other node here can have counted them.
+/// A node that was restarted has lost what its earlier process counted, but it restored all of those runs, together
+/// with runs that the other nodes ended. So the larger of both sums is nearer to the truth.
 pub fn together(mut nodes: Vec<NodeFigures>) -> (Option<Timestamp>, Vec<OutcomeTally>) {
-    // A node in which nothing happened yet is the youngest.
+    // A node without events is the youngest.
     nodes.sort_by_key(|node| node.began.unwrap_or(Timestamp::MAX));
     let since = nodes.iter().filter_map(|node| node.since).max();
     let count = nodes.iter().map(|node| node.counted.len()).max().unwrap_or(0);
@@ -166,7 +168,7 @@ pub fn together(mut nodes: Vec<NodeFigures>) -> (Option<Timestamp>, Vec<OutcomeT
 }
 
 impl Rollup {
-    /// Takes what has happened.
+    /// Takes events of this node.
     pub fn take(&self, events: &[Event], at: Timestamp) {
         let mut kept = self.kept();
         kept.began.get_or_insert(at);
@@ -176,19 +178,20 @@ impl Rollup {
         }
     }
 
-    /// Takes a run that was read, which another node or an earlier life of this one may have ended.
+    /// Takes a run that was read from the store, which another node or an earlier process of this one may have ended.
     pub fn take_run(&self, view: &RunView) {
         let (Some(at), Some(outcome)) = (view.closed_at, outcome_of(view.state)) else { return };
         let took_ms = view.attempts.last().and_then(took);
         self.kept().remember(view.job, EndedRun { run: view.id, outcome, at, took_ms });
     }
 
-    /// Takes a run that ended before this process began to count, and adds it to what was restored. To be told once of each.
+    /// Takes a run that ended before this process began to count, and adds it to the restored ones. Call it once for
+    /// each run.
     pub fn restore(&self, view: &RunView) {
         self.take_run(view);
         let (Some(at), Some(outcome)) = (view.closed_at, outcome_of(view.state)) else { return };
         let mut kept = self.kept();
-        // None older than a week before this process, however long ago its newest was.
+        // Runs older than a week before this process are left out, however recent the newest one is.
         if kept.began.is_none_or(|began| at >= began || number(began) - number(at) > STEPS_MAX as i64) {
             return;
         }
@@ -201,7 +204,8 @@ impl Rollup {
         kept.since = kept.since.map(|since| since.min(at));
     }
 
-    /// Whether it is time to read what others ended, or what ended before. It says so once, so the caller has to read then.
+    /// Whether it is time to read runs that other nodes ended, or that ended before. It says so once, so the caller
+    /// has to read them then.
     pub fn is_behind(&self, now: Timestamp, has_others: bool, pause: Duration) -> Option<Behind> {
         let mut kept = self.kept();
         kept.began.get_or_insert(now);
@@ -221,7 +225,7 @@ impl Rollup {
         self.kept().jobs.get(&job).map(|ended| ended.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// What it knows about some stretches.
+    /// The counts of some stretches.
     pub fn figures(&self, wanted: Stretches) -> NodeFigures {
         let kept = self.kept();
         let within = |steps: &Steps| {
@@ -291,7 +295,7 @@ impl RollupState {
         }
     }
 
-    /// By run, which is by the day they were due and by when they were made.
+    /// Sorted by run, that is by the day on which runs were due and by their creation.
     fn remember(&mut self, job: JobId, ended: EndedRun) {
         if self.jobs.len() >= JOBS_MAX && !self.jobs.contains_key(&job) {
             self.jobs.pop_first();
@@ -313,7 +317,7 @@ impl Steps {
         self.tallies.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// The step of an instant that may lie before all that is kept; none if it is too long ago.
+    /// The step of an instant that may lie before all kept steps; none if it is too long ago.
     fn before(&mut self, at: Timestamp) -> Option<&mut OutcomeTally> {
         let missing =
             if self.tallies.is_empty() { 0 } else { usize::try_from(self.first - number(at)).unwrap_or(0) };
@@ -325,7 +329,7 @@ impl Steps {
         Some(self.at(at))
     }
 
-    /// The step of an instant. Clocks that are set back count into the first step that is there.
+    /// The step of an instant. If the clock was set back, the first kept step takes the count.
     fn at(&mut self, at: Timestamp) -> &mut OutcomeTally {
         let number = number(at);
         if self.tallies.is_empty() || number - self.first >= 2 * STEPS_MAX as i64 {
@@ -361,7 +365,7 @@ impl OutcomeTally {
         self.late += u64::from(lag >= LATE);
     }
 
-    /// Adds another to it. What another node says may be any number, so nothing overflows.
+    /// Adds another tally. Another node may report any number, so the sums saturate.
     fn add(&mut self, other: &OutcomeTally) {
         for (own, more) in [
             (&mut self.succeeded, other.succeeded),
@@ -383,7 +387,8 @@ impl OutcomeTally {
         self.succeeded.saturating_add(self.failed).saturating_add(self.not_run)
     }
 
-    /// The lag that so many of a hundred did not exceed, by the upper end of its bin; none if nothing was sent.
+    /// The lag that this percentage of first attempts did not exceed, as the upper end of its bin; none if nothing
+    /// was sent.
     pub fn lag_ms(&self, percent: u64) -> Option<u64> {
         let all: u64 = self.lags.iter().map(|count| u64::from(*count)).sum();
         let wanted = (all * percent).div_ceil(100).max(1);
@@ -479,7 +484,7 @@ mod tests {
         assert_eq!(together[0].1.lag_max_ms, 1_500);
     }
 
-    /// What a rollup tells by itself.
+    /// The counts of one rollup alone.
     fn history(
         rollup: &Rollup,
         now: Timestamp,
@@ -577,7 +582,7 @@ mod tests {
         oldest.restore(&ended(9, 50, RunState::Succeeded));
         let younger = Rollup::default();
         younger.take(&[sent(3, 20), closed(3, Outcome::Succeeded)], at(72));
-        // It reads what ended before it began, whoever ended it.
+        // It reads runs that ended before it began, whichever node ended them.
         for (run, minute, state) in
             [(9, 50, RunState::Succeeded), (1, 60, RunState::Succeeded), (2, 70, RunState::Failed)]
         {

@@ -12,7 +12,7 @@ use url::Url;
 /// A connection to a node, encrypted or not.
 pub type Connection = Box<dyn ByteStream>;
 
-/// What can be read and written.
+/// A stream that can be read and written.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}

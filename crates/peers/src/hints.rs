@@ -1,5 +1,5 @@
-//! Hints to other nodes, in a queue per node. A hint that does not arrive delays what it is about: the other node finds it by
-//! itself.
+//! Hints to other nodes, in a queue per node. A lost hint only delays what it is about: the other node finds it out
+//! by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +22,13 @@ use url::Url;
 
 use crate::connection::{connect_http, path_of};
 
-/// How long one message may take. Leases are renewed every second, and with that the other node finds out by itself.
+/// How long one message may take. Leases are renewed every second, and the other node then finds out by itself.
 const SEND_WITHIN: Duration = Duration::from_secs(1);
 
 /// How many hints a queue holds, and how many go into one message.
 const HINTS_MAX: usize = 10_000;
 
-/// Tells other nodes, each through its queue.
+/// Sends hints to other nodes, each through its queue.
 pub struct Hints {
     runtime: Handle,
     token: String,
@@ -63,7 +63,7 @@ struct WaitingHints {
 }
 
 impl Hints {
-    /// Sends with this token, from tasks of the runtime that it is called in.
+    /// Sends with this token, from tasks of the current runtime.
     pub fn new(token: String, tls: TlsConnector) -> Hints {
         Hints { runtime: Handle::current(), token, tls, queues: Mutex::default() }
     }
@@ -153,7 +153,7 @@ impl HintQueue {
         self.bell.notify_one();
     }
 
-    /// A message has been sent or has failed. Hints that came meanwhile have rung the bell.
+    /// Called when a message has been sent or has failed. Hints that came meanwhile have rung the bell.
     fn note_sent(&self) {
         // Under the lock, so that no hint is put in between.
         let waiting = self.waiting();

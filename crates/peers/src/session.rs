@@ -12,8 +12,8 @@ use url::Url;
 
 use crate::connection::{Connection, connect, path_of};
 
-/// Opens a WebSocket at the executors' door of the node at an address. `wrap` makes what the caller speaks over of the
-/// connection.
+/// Opens a WebSocket at the executors' door of the node at an address. `wrap` turns the connection into the stream
+/// that the caller wants to use.
 pub async fn open_session<S: AsyncRead + AsyncWrite + Unpin>(
     address: &str,
     token: &str,

@@ -1,5 +1,5 @@
-//! The archive: what is written down beside runs because of what happened to them, in the background and never in a
-//! hurry. Kills are noted, and the logs of runs that ended badly are fetched before their executor forgets them.
+//! The archive: records about runs that are written in the background and never in a hurry. Kills are noted, and the
+//! logs of runs that ended badly are fetched before their executor forgets them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,17 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// How much waits to be written; what finds no room is not written, and a log is then fetched when somebody asks.
+/// How many records wait to be written. A record that finds no room is dropped; a log is then fetched when a caller
+/// asks for it.
 const WAITING_MAX: usize = 1_000;
 
-/// How long after the end of a run its logs are fetched: they are whole by then.
+/// How long after the end of a run its logs are fetched: they are complete by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(6);
 
-/// The pause after each log. An executor that has a bad day is not asked for everything at once.
+/// The pause after each log, so that an executor whose runs all fail is not asked for everything at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where what happened is handed in.
+/// Takes events and logs for the archive.
 #[derive(Clone)]
 pub(crate) struct Inlet {
     notes: Sender<(RunId, KillNote)>,
@@ -32,7 +33,7 @@ pub(crate) struct Inlet {
     logs: Sender<(RunId, Attempt, KeptLog)>,
 }
 
-/// What is to be written.
+/// The records that wait to be written.
 pub(crate) struct Archive {
     notes: Receiver<(RunId, KillNote)>,
     ended: Receiver<(RunId, Instant)>,
@@ -49,7 +50,7 @@ pub(crate) fn open() -> (Inlet, Archive) {
 }
 
 impl Inlet {
-    /// Takes what is worth keeping. Never waits.
+    /// Takes what an event says that is worth keeping. Never waits.
     pub(crate) fn take(&self, event: &Event) {
         match event {
             Event::KillAsked { run, attempt, .. } => {
@@ -69,7 +70,7 @@ impl Inlet {
         }
     }
 
-    /// Takes what an attempt at a native executor wrote. Whether there was room for it.
+    /// Takes the log of an attempt at a native executor; returns whether there was room for it.
     pub(crate) fn take_log(&self, run: RunId, attempt: Attempt, log: KeptLog) -> bool {
         self.logs.try_send((run, attempt, log)).is_ok()
     }

@@ -1,5 +1,5 @@
-//! The command line: every command, of which the binary carries out those that are about a node itself. What asks a server is in
-//! `crates/cli`.
+//! The command line: every command of the binary. Those about a node itself are carried out here; those that ask a
+//! server are in `crates/cli`.
 
 mod database;
 mod demo;
@@ -112,7 +112,7 @@ pub(crate) fn run() -> ExitCode {
     outcome.tell()
 }
 
-/// What `punctual` alone means, its variables and defaults included.
+/// What `punctual` without a command means, its variables and defaults included.
 fn serving() -> Command {
     let serve = Arguments::parse_from(["punctual", "serve"]).command;
     serve.expect("a command was named")

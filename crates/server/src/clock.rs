@@ -1,4 +1,4 @@
-//! The one real clock, with waiting for it, and the one source of randomness. Everything else is told.
+//! The one real clock, with waiting for it, and the one source of randomness. All other code is given them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,7 +39,7 @@ pub(crate) fn sleep_until(at: Instant) -> Sleep {
     tokio::time::sleep_until(at)
 }
 
-/// What the machine is called.
+/// The host name of the machine.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

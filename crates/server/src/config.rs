@@ -1,6 +1,6 @@
 //! The configuration: a file, then the environment, then flags; checked once, at the start.
 //!
-//! Every setting has one line in [`SETTINGS`], which says what it is called, what it may be, and where it goes.
+//! Every setting has one line in [`SETTINGS`]: its name, its valid values, and where the value goes.
 
 mod shown;
 mod size;
@@ -30,7 +30,7 @@ pub(crate) struct Config {
     pub(crate) connections: usize,
     pub(crate) stop_within: Duration,
     pub(crate) proxies: Proxies,
-    /// The same as they were written.
+    /// The same, as they were written.
     pub(crate) proxies_said: Vec<String>,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub(crate) struct Config {
     pub(crate) keep_keys: Duration,
     pub(crate) payload: usize,
     pub(crate) batch: usize,
-    /// Connections on which nobody was authenticated, in all and of one address.
+    /// Connections without an authenticated caller, in all and of one address.
     pub(crate) strangers: usize,
     pub(crate) strangers_per_address: usize,
     /// Connections of one token.
@@ -67,7 +67,7 @@ pub(crate) struct Config {
     pub(crate) shards: u16,
     /// The address of a database server; it may hold a password.
     pub(crate) database: Option<Secret>,
-    /// Where people's questions are asked when the database is away.
+    /// The database for reads while the main one is away.
     pub(crate) read_database: Option<Secret>,
     pub(crate) database_connections: usize,
     pub(crate) database_readers: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Config {
     pub(crate) dead: Duration,
     pub(crate) sweep: Duration,
     pub(crate) wait: Duration,
-    /// Where values come from that are not the defaults.
+    /// The origin of every value that is not the default.
     origins: BTreeMap<(&'static str, &'static str), SettingOrigin>,
 }
 
@@ -164,7 +164,7 @@ impl Config {
 }
 
 impl Config {
-    /// How many HTTP calls the node has under way at most.
+    /// How many HTTP calls the node makes at the same time at most.
     pub(crate) fn calls_max(&self) -> usize {
         [self.fast, self.slow, self.overflow].iter().map(|places| *places as usize).sum()
     }
@@ -178,7 +178,7 @@ impl Config {
     }
 }
 
-/// Where a setting goes; what it refuses is said without its name.
+/// Stores a value in the configuration. Its refusal does not repeat the name of the setting.
 type Set = fn(&mut Config, &Value) -> Result<(), String>;
 
 /// All settings: section, key, and where the value goes.
@@ -245,7 +245,7 @@ const SETTINGS: &[(&str, &str, Set)] = &[
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
 
-/// Variables that are ours and name no setting of the file.
+/// Our environment variables that name no setting of the file.
 const VARIABLES: &[&str] = &[
     "PUNCTUAL_ADMIN_TOKEN",
     "PUNCTUAL_CA",
@@ -258,7 +258,7 @@ const VARIABLES: &[&str] = &[
     "PUNCTUAL_URL",
 ];
 
-/// A configuration that makes no sense: where it was said, and what is wrong.
+/// An invalid configuration: where the value was set, and what is wrong with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigError(String);
 
@@ -268,10 +268,10 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What was said on the command line, as settings.
+/// The flags of the command line, as settings.
 pub(crate) type Flags = Vec<(&'static str, &'static str, Value)>;
 
-/// A configuration, and what is worth a warning.
+/// A configuration, and the warnings about it.
 pub(crate) struct Read {
     pub(crate) config: Config,
     pub(crate) warnings: Vec<String>,
@@ -298,7 +298,7 @@ pub(crate) fn read(
         config.comes_from(section, key, SettingOrigin::Flag);
     }
     check(&config)?;
-    // XXL-JOB's users bring the token that their executors have, so it is not refused.
+    // Users of XXL-JOB bring the token that their executors have, so a short one is not refused.
     if config.executor_token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_MIN) {
         warnings.push(format!(
             "executors.access_token has fewer than {TOKEN_MIN} characters and can be guessed: take a longer one"
@@ -307,7 +307,7 @@ pub(crate) fn read(
     Ok(Read { config, warnings })
 }
 
-/// What a flag is called: by its key, but for the two that are addresses.
+/// The name of a setting's flag: its key, or its section for the two settings that are called `url`.
 fn flag_of<'a>(section: &'a str, key: &'a str) -> &'a str {
     if key == "url" { section } else { key }
 }
@@ -339,7 +339,7 @@ fn read_file(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// `PUNCTUAL_SECTION__KEY`, and the few that have a name of their own.
+/// `PUNCTUAL_SECTION__KEY`, and the few variables with a name of their own.
 fn read_environment(
     config: &mut Config,
     variables: &BTreeMap<String, String>,
@@ -358,7 +358,7 @@ fn read_environment(
             None => warnings.push(format!("{name} is unknown and is ignored{}", near(name, VARIABLES))),
         }
     }
-    // Blanks around a token come with files and mounted secrets, and no client could send them.
+    // Files and mounted secrets add blanks around a token, and a client cannot send those.
     let token = |name: &str| variables.get(name).map(|said| said.trim()).filter(|said| !said.is_empty());
     config.admin_token = token("PUNCTUAL_ADMIN_TOKEN").map(admin_token).transpose()?;
     if let Some(token) = token("PUNCTUAL_EXECUTOR_TOKEN") {
@@ -472,13 +472,13 @@ fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The address of a database. No message repeats it: it may hold a password.
+/// The address of a database. Error messages do not repeat it: it may hold a password.
 fn database(value: &Value) -> Result<Secret, String> {
     let url = value.as_str().unwrap_or_default();
     Engine::of(url).map(|_| Secret::new(url))
 }
 
-/// The address of a Redis server, which no message repeats either.
+/// The address of a Redis server; error messages do not repeat it either.
 fn redis(value: &Value) -> Result<Secret, String> {
     let url = value.as_str().unwrap_or_default();
     match url.starts_with("redis://") || url.starts_with("rediss://") {
@@ -487,7 +487,7 @@ fn redis(value: &Value) -> Result<Secret, String> {
     }
 }
 
-/// The token of the first admin, which opens everything: one that cannot be guessed.
+/// The token of the first admin. It opens everything, so it must not be easy to guess.
 fn admin_token(token: &str) -> Result<String, ConfigError> {
     let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
     match is_plain && (TOKEN_MIN..=TOKEN_MAX).contains(&token.len()) {
@@ -499,7 +499,7 @@ fn admin_token(token: &str) -> Result<String, ConfigError> {
     }
 }
 
-/// A text for a header, which no message repeats.
+/// A secret for a header; error messages do not repeat it.
 fn secret(value: &Value) -> Result<Secret, String> {
     let text = value.as_str().unwrap_or_default();
     let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) && text.trim() == text;

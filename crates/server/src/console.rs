@@ -1,4 +1,5 @@
-//! The console beside the API: its files, and its page wherever a person goes and the API has nothing.
+//! The console beside the API: its files, and its page at every address that a person visits and the API does not
+//! serve.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use tower::Service;
 #[derive(Clone)]
 pub(crate) struct Site {
     api: Router,
-    /// The same behind the console's files and in front of its page.
+    /// The API behind the console's files and in front of its page.
     beside: Router,
 }
 
@@ -35,7 +36,7 @@ impl Service<Request> for Site {
 
     fn call(&mut self, request: Request) -> RouteFuture<Infallible> {
         let path = request.uri().path();
-        // What programs ask for all day, and where the console has nothing.
+        // Paths that programs ask for all day, and where the console has nothing.
         match path == "/api" || path.starts_with("/api/") {
             true => self.api.call(request),
             false => self.beside.call(request),

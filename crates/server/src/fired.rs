@@ -1,8 +1,8 @@
 //! The fired mark: a small file beside the embedded database that says how far this node has fired.
 //!
-//! It is written before every batch of sends and never synced. The page cache keeps it when the process is killed, so the
-//! next process knows which runs the dead one cannot have sent, and judges them by their misfire policy. A power cut takes
-//! the page cache along; the file then names another boot of the machine and says nothing.
+//! It is written before every batch of sends and never synced. The page cache keeps it when the process is killed, so
+//! the next process knows which runs the dead one cannot have sent, and judges them by their misfire policy. A power
+//! cut loses the page cache; the file then names another boot of the machine and says nothing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,19 +16,19 @@ use punctual_node::ports::FiredMark;
 /// Linux draws this anew at every boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Nobody can say how far anybody has fired.
+/// How far the node has fired is not known.
 const UNKNOWN: i64 = i64::MIN;
 
 /// The file, and what was last written to it.
 pub(crate) struct FiredFile {
     file: File,
     boot: String,
-    /// In milliseconds; [`UNKNOWN`] until something is known.
+    /// In milliseconds; [`UNKNOWN`] until it is read or written.
     through: AtomicI64,
 }
 
 impl FiredFile {
-    /// Opens the mark, or makes one. A machine that does not say which boot this is has none.
+    /// Opens the mark, or creates it. A machine without boot ids has no mark.
     pub(crate) fn open(path: &Path) -> io::Result<FiredFile> {
         FiredFile::of_boot(path, fs::read_to_string(BOOT_ID)?.trim())
     }
@@ -38,13 +38,13 @@ impl FiredFile {
         let through = read(&said, boot);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         if through.is_none() {
-            // A process that ends before it knows more leaves as little behind as it found.
+            // If the process ends before it knows more, the next one finds an empty file and no stale mark.
             file.set_len(0)?;
         }
         Ok(FiredFile { file, boot: boot.to_owned(), through: AtomicI64::new(through.unwrap_or(UNKNOWN)) })
     }
 
-    /// Always as long, so that a shorter number leaves nothing behind it.
+    /// Always of the same length, so that a shorter number leaves no digits of a longer one.
     fn write(&self, millis: i64) -> io::Result<()> {
         self.file.write_all_at(format!("{} {millis:020}\n", self.boot).as_bytes(), 0)
     }
@@ -61,14 +61,15 @@ impl FiredMark for FiredFile {
         if self.through.fetch_max(millis, Ordering::AcqRel) < millis
             && let Err(error) = self.write(millis)
         {
-            // Without the mark the next process doubts too little. Better that it finds none, and doubts too much.
+            // With an old mark, the next process would doubt too few runs. It is better to leave no mark, so that it
+            // doubts too many.
             tracing::error!(%error, "cannot write how far this node has fired");
             let _ = self.file.set_len(0);
         }
     }
 }
 
-/// What the file says, if this boot of the machine wrote it.
+/// The mark in the file, if it was written in this boot of the machine.
 fn read(said: &str, boot: &str) -> Option<i64> {
     let (of, millis) = said.trim_end_matches('\n').split_once(' ')?;
     if of == boot { millis.parse().ok() } else { None }

@@ -1,4 +1,4 @@
-//! The token of the first admin: drawn or given at the first start, and another one when it is lost.
+//! The token of the first admin: drawn or given at the first start, and a new one when it is lost.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::private;
 
-/// What a start has to tell about the first token.
+/// What a start did about the first token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// There were tokens already.
     Kept,
-    /// The one that was given. Whoever gave it knows it, so it is not shown.
+    /// The token that the operator gave. It is known to the operator, so it is not shown.
     Given,
-    /// This one was drawn; nobody has seen it yet.
+    /// This token was drawn, and was never shown yet.
     Drawn(String),
 }
 
@@ -26,8 +26,8 @@ pub(crate) fn file(config: &Config) -> PathBuf {
     config.data.join("admin-token")
 }
 
-/// Makes sure that somebody can come in. The file is written before the store knows the token: whenever the process ends,
-/// there is no token at all, or one that the file names.
+/// Makes sure that there is a token for an admin. The file is written before the store knows the token: whenever the
+/// process dies, there is no token at all, or the file holds a valid one.
 pub(crate) async fn ensure(door: &dyn Door, config: &Config) -> Result<First, String> {
     let told = |error: StoreError| format!("cannot keep the first token: {error}");
     let rows = door.tokens().await.map_err(told)?;
@@ -44,7 +44,7 @@ pub(crate) async fn ensure(door: &dyn Door, config: &Config) -> Result<First, St
     let path = file(config);
     private::write(&path, &token).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     if !add_first_admin(door, &token, clock::now()).await.map_err(told)? {
-        // Another node was first; its folder has the token that counts.
+        // Another node was first; the valid token is in that node's folder.
         let _ = fs::remove_file(&path);
         return Ok(First::Kept);
     }
@@ -59,11 +59,11 @@ pub(crate) struct Reset {
     pub(crate) revoked: usize,
 }
 
-/// Makes a new token for an admin, and revokes all others if that is wanted.
+/// Makes a new token for an admin, and revokes all others on request.
 pub(crate) async fn reset(door: &dyn Door, config: &Config, revokes_others: bool) -> Result<Reset, String> {
     let (token, path) = (mint(&Machine), file(config));
     let unwritten = |error| format!("cannot write {}: {error}", path.display());
-    // The old file stays until the new token opens something.
+    // The old file stays until the new token is valid.
     private::prepare(&path, &token).map_err(unwritten)?;
     let id = match add_admin(door, "reset", &token, clock::now()).await {
         Ok(id) => id,

@@ -1,5 +1,5 @@
-//! Whether this node can take shards, as its events tell, and why its last renewals failed. A node that renews its row and
-//! is refused every shard looks alive and runs nothing, so a load balancer must not send it work.
+//! Whether this node can take shards, as its events tell, and why its last renewals failed. A node that renews its
+//! row and is refused every shard looks alive but runs nothing, so a load balancer must not send it work.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use punctual_core::event::Event;
 use punctual_core::model::Text;
 use tokio::time::Instant;
 
-/// Since when taking shards fails.
+/// Since when taking shards has been failing.
 pub(crate) struct Footing {
     term: Duration,
     failing: Mutex<Option<Failing>>,
@@ -41,19 +41,19 @@ impl Footing {
         }
     }
 
-    /// What is said of a node that may not act: drained by a person, or not renewed, and why as far as that is known.
+    /// Why a node may not act: it was drained, or its renewals fail, with the reason if it is known.
     pub(crate) fn absence(&self, is_drained: bool, now: Instant) -> String {
         if is_drained {
             return "the node is drained; POST /api/v1/nodes/self/resume lets it take shards again".into();
         }
         let said = "the node has not joined, or the store does not answer it";
         let renewal = self.renewal();
-        // A failure that lies further back says nothing about now.
+        // An older failure says nothing about the present.
         let fresh = renewal.as_ref().filter(|(at, _)| now.duration_since(*at) <= 4 * self.term);
         fresh.map_or_else(|| said.into(), |(_, reason)| format!("{said}: {reason}"))
     }
 
-    /// Why shards cannot be taken, once that has failed for two lease terms.
+    /// Why shards cannot be taken, once that has been failing for two lease terms.
     pub(crate) fn complaint(&self, now: Instant) -> Option<String> {
         let failing = self.failing();
         let failing = failing.as_ref().filter(|failing| self.is_fresh(failing, now))?;
@@ -61,7 +61,7 @@ impl Footing {
             .then(|| format!("this node can take no shard, so it runs nothing: {}", failing.reason))
     }
 
-    /// Whether it still fails: a node that wants no more shards does not ask again.
+    /// Whether it still fails: a node that needs no more shards does not try again.
     fn is_fresh(&self, failing: &Failing, now: Instant) -> bool {
         now.duration_since(failing.last) <= 2 * self.term
     }

@@ -1,4 +1,4 @@
-//! Where everything is kept: opens the store that the configuration names, and shows it as the ports that others know.
+//! Opens the store that the configuration names, and provides it as the ports that the other crates use.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
@@ -17,7 +17,7 @@ use crate::clock::{self, Machine};
 use crate::config::Config;
 use crate::private;
 
-/// A store, as each of those who use it knows it.
+/// A store, as each of the ports that it implements.
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) store: Arc<dyn Store>,
@@ -27,11 +27,11 @@ pub(crate) struct Kept {
     pub(crate) logs: Arc<dyn Logs>,
     /// Whether other nodes may use it too.
     pub(crate) is_shared: bool,
-    /// What nodes coordinate through beside it.
+    /// Redis, if nodes coordinate through it beside the store.
     pub(crate) redis: Option<Arc<Redis>>,
-    /// The database, where it can be listened to.
+    /// The database, if it can be listened to.
     pub(crate) listened: Option<Arc<Postgres>>,
-    /// The embedded store, whose threads are watched.
+    /// The embedded store, whose threads have to be watched.
     pub(crate) embedded: Option<Arc<Sqlite>>,
 }
 
@@ -50,13 +50,13 @@ impl Kept {
         }
     }
 
-    /// The same, with Redis in front of what the engine asks.
+    /// The same store, with Redis in front of the engine's port.
     fn beside(self, redis: Arc<Redis>) -> Kept {
         Kept { store: redis.beside(self.store), redis: Some(redis), ..self }
     }
 }
 
-/// Which program a database is spoken to with.
+/// The kind of a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Postgres,
@@ -64,7 +64,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// What the address of a database asks for.
+    /// The kind of database that an address names.
     pub(crate) fn of(url: &str) -> Result<Engine, String> {
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         match scheme.to_ascii_lowercase().as_str() {
@@ -85,7 +85,7 @@ pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
     let kept = match Engine::of(&url)? {
         Engine::Postgres => {
             let store = Arc::new(Postgres::open(&url, options(config)).await.map_err(said)?);
-            // Behind a pooler nobody knows whose session it is.
+            // Behind a pooler, a session cannot be assigned to a client, so the database cannot be listened to.
             let listened = config.prepared.then(|| Arc::clone(&store));
             Kept { listened, ..Kept::of(store, true) }
         }
@@ -101,7 +101,8 @@ pub(crate) async fn open(config: &Config) -> Result<Kept, String> {
     Ok(kept.beside(redis))
 }
 
-/// What tells this cluster from others on one Redis: a sum of what its nodes have in common, which does not tell the secret.
+/// Tells this cluster from others on the same Redis: a digest of the secret that its nodes share, which does not
+/// reveal it.
 async fn cluster_id(door: &dyn Door) -> Result<String, String> {
     let secret = door.peer_secret(drawn_secret()).await;
     let secret = secret.map_err(|error| format!("cannot read the cluster's id: {error}"))?;
@@ -111,7 +112,7 @@ async fn cluster_id(door: &dyn Door) -> Result<String, String> {
     Ok(sum.finish().as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A secret for the nodes of a cluster, if this is the first of them.
+/// A random secret, used if this is the first node of the cluster.
 pub(crate) fn drawn_secret() -> Digest {
     let drawn: Vec<u8> = (0..4).flat_map(|_| Machine.bits().to_le_bytes()).collect();
     Digest::try_from(drawn).expect("four times eight bytes")
@@ -125,7 +126,7 @@ fn overruled(shards: &[ShardId]) {
     );
 }
 
-/// The data folder: with a database it keeps the first token only.
+/// Creates the data folder. With a database server it holds only the first token.
 fn make_folder(config: &Config) -> Result<(), String> {
     let shown = config.data.display();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data).map_err(|error| {
@@ -152,7 +153,7 @@ fn embedded(config: &Config) -> Result<Kept, String> {
     Ok(Kept { embedded: Some(Arc::clone(&store)), ..Kept::of(store, false) })
 }
 
-/// How a store in a database server is opened, looked at or migrated.
+/// The options with which a store in a database server is opened, checked or migrated.
 pub(crate) fn options(config: &Config) -> Options {
     Options {
         shards: config.shards,

@@ -1,9 +1,9 @@
-//! The accept loop: how many may come in, how long they may dawdle, and how it ends.
+//! The accept loop: how many connections may be open, how slow they may be, and how they end.
 //!
-//! A client that says nothing, or says it a byte at a time, holds one connection for a bounded time and nothing else: a
-//! handshake, the first bytes after it, the head and the body of a request each have a deadline, and so have an answer that
-//! nobody reads and a connection without requests. How many connections there may be, and who makes room for whom, is in
-//! `places.rs`.
+//! A client that sends nothing, or one byte at a time, holds one connection for a bounded time and nothing else:
+//! there are deadlines for a handshake, the first bytes after it, the head and the body of a request, an answer that
+//! is not read, and a connection without requests. How many connections there may be, and which one makes room for
+//! another, is decided in `places.rs`.
 
 mod patience;
 mod places;
@@ -30,7 +30,7 @@ use tower::ServiceExt;
 
 use patience::Patient;
 use places::Entered;
-pub(crate) use places::{Limits, Places};
+pub(crate) use places::{PlaceLimits, Places};
 pub(crate) use tls::{Tls, load as load_tls};
 use traffic::Traffic;
 
@@ -46,8 +46,8 @@ const IDLE_FOR: Duration = Duration::from_secs(60);
 /// How long a client may take to close a connection after it was told to.
 const CLOSES_WITHIN: Duration = Duration::from_secs(5);
 
-/// After how much silence a client is asked whether it is still there, how often, and how many times. One that has lost
-/// its network says nothing, and would otherwise be waited for.
+/// TCP keep-alive: after how much silence a client is probed, how often, and how many times. A client that has lost
+/// its network sends nothing, and its connection would otherwise stay open for ever.
 const ALIVE_AFTER: Duration = Duration::from_secs(60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 const ALIVE_ASKS: u32 = 4;
@@ -59,21 +59,21 @@ const BUFFER_MAX: usize = 32 << 10;
 const AHEAD: u32 = 128 << 10;
 const AHEAD_IN_ALL: u32 = 512 << 10;
 
-/// How many may have connected and wait to be taken up. Whoever finds no room is not refused but not heard: it asks again a
-/// second later. The system may allow fewer.
+/// How many connections may wait to be accepted. A client beyond that is not refused: its packets are dropped, and it
+/// tries again a second later. The system may allow fewer.
 const BACKLOG: u32 = 4_096;
 
 /// How long to wait before accepting again when the system has no room for another connection.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// Where people and programs come in.
+/// The listening socket for people, programs and nodes.
 pub(crate) struct Listener {
     listener: TcpListener,
     tls: Option<Tls>,
 }
 
 impl Listener {
-    /// Takes the address, or says who has it.
+    /// Binds the address, or says that it is taken.
     pub(crate) fn bind(address: SocketAddr, tls: Option<Tls>) -> Result<Listener, String> {
         let listener = listen(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -84,7 +84,7 @@ impl Listener {
         Ok(Listener { listener, tls })
     }
 
-    /// The address that was taken.
+    /// The address that was bound.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -103,7 +103,7 @@ impl Listener {
         let accepting = async {
             loop {
                 let (stream, peer) = self.accept().await;
-                // Answers are written whole, so waiting for more of them only delays.
+                // Answers are written whole, so Nagle's algorithm would only delay them.
                 let _ = stream.set_nodelay(true);
                 keep_alive(&stream);
                 let entered = places.enter(punctual_api::network(peer.ip())).await;
@@ -130,7 +130,7 @@ impl Listener {
             match self.listener.accept().await {
                 Ok(accepted) => return accepted,
                 Err(error) => {
-                    // Most often: no file descriptors are left. They become free.
+                    // Most often the process is out of file descriptors. They become free again.
                     tracing::warn!(%error, "cannot accept a connection");
                     clock::sleep(BREATH).await;
                 }
@@ -144,15 +144,15 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A node that starts again takes its port though connections of the one before are still fading. Elsewhere than on
-    // Unix this would let two programs have one port.
+    // A restarted node can bind its port although connections of the last process are still closing. On other systems
+    // than Unix this would let two programs share one port.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Asks a silent client whether it is still there. Without it the connection only lasts longer.
+/// Turns on TCP keep-alive. If that fails, a dead connection only lasts longer.
 fn keep_alive(stream: &TcpStream) {
     let set = sockopt::set_socket_keepalive(stream, true)
         .and_then(|()| sockopt::set_tcp_keepidle(stream, ALIVE_AFTER))
@@ -223,7 +223,7 @@ async fn converse<S>(
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            // What is under way is answered, and the client hears that nothing new is.
+            // Requests under way are answered, and the client is told to send no new ones.
             connection.as_mut().graceful_shutdown();
             match tokio::time::timeout(CLOSES_WITHIN, connection).await {
                 Ok(ended) => ended,
@@ -259,7 +259,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
 mod tests {
     use super::*;
 
-    /// More than the usual room of 128, fewer than the files that a process may have open.
+    /// More than the usual backlog of 128, fewer than the files that a process may open.
     const CROWD: usize = 300;
 
     #[tokio::test]
@@ -272,16 +272,16 @@ mod tests {
                 connected.push(TcpStream::connect(address).await.unwrap());
             }
         };
-        // Nobody takes anybody up, so whoever finds no room waits for ever.
+        // No connection is accepted here, so a client that finds no room in the backlog would wait for ever.
         tokio::time::timeout(Duration::from_secs(10), crowd).await.expect("there is room for all");
     }
 
-    /// A connection to a node that says nothing but where it is, and what ends with it.
+    /// A connection to a server with one route, and the task that serves it.
     fn connected(tls: Option<Tls>) -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
         let (client, stream) = tokio::io::duplex(64 << 10);
         let site = Site::new(axum::Router::new().route("/", axum::routing::get(|| async { "here" })));
         let served = tokio::spawn(async move {
-            let places = Places::new(Limits::of(10, 10, 10, 10, 10));
+            let places = Places::new(PlaceLimits::of(10, 10, 10, 10, 10));
             let peer = SocketAddr::from(([192, 0, 2, 7], 9));
             let entered = places.enter(peer.ip()).await;
             let (_stop, stopped) = watch::channel(false);
@@ -320,7 +320,7 @@ mod tests {
         let handshake = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(client));
         let (mut sender, connection) = handshake.await.unwrap();
-        // It answers every question whether it is still there.
+        // This client answers every keep-alive ping.
         let connection = tokio::spawn(connection);
         for _ in 0..5 {
             clock::sleep(IDLE_FOR * 9 / 10).await;

@@ -1,4 +1,5 @@
-//! The loops around a node's steps: run the step, ring for the others that it made due, wait until the moment it named.
+//! The loops around a node's steps: run the step, ring the bells of steps that it made due, wait until the instant it
+//! named.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::{self, Machine};
 
-/// Whoever is told what happened.
+/// Called with the node's events.
 pub(crate) type Listener = Box<dyn Fn(&[Event]) + Send + Sync>;
 
 /// A node with a bell for each of its steps.
@@ -29,17 +30,17 @@ impl Rounds {
         Rounds { node, bells: Bells::default(), listener }
     }
 
-    /// The cluster's time, as far as it is known.
+    /// The cluster's time, if it is known.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.node.now()
     }
 
-    /// Whether they are those of this node.
+    /// Whether these are the rounds of this node.
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
         self.node.id() == node
     }
 
-    /// Takes what agents and executors said.
+    /// Takes messages of agents and executors.
     pub(crate) fn hear(&self, heard: Vec<Heard>) {
         self.node.heard(heard);
         self.nudge();
@@ -51,7 +52,7 @@ impl Rounds {
         self.nudge();
     }
 
-    /// Rings for whatever has become due, and tells what happened.
+    /// Rings the bell of every step that has become due, and passes on the events.
     pub(crate) fn nudge(&self) {
         self.bells.due(self.node.take_wakes()).for_each(Notify::notify_one);
         let events = self.node.take_events();
@@ -60,7 +61,7 @@ impl Rounds {
         }
     }
 
-    /// Starts a loop for each step. Those that begin work end when `stop` says so; the others when `end` does.
+    /// Starts a loop for each step. Loops that begin work end when `stop` is set; the others when `end` is.
     pub(crate) fn start(
         self: &Arc<Self>,
         beginning: &mut JoinSet<()>,
@@ -104,23 +105,22 @@ impl Rounds {
         }
     }
 
-    /// Finishes pauses that were cut in half, and says when to look again.
+    /// Finishes pauses that were interrupted, and returns how long to wait before the next look.
     pub(crate) async fn finish_pauses(&self, browse: &dyn Browse) -> Duration {
         let next = self.node.finish_pauses(browse).await;
         self.nudge();
         next.since(Machine.boot())
     }
 
-    /// Settles what was reported, for a clean stop.
+    /// Settles pending reports, for a clean stop.
     pub(crate) async fn finish(&self, bound: Duration) {
         if tokio::time::timeout(bound, self.node.settle()).await.is_err() {
-            tracing::warn!(
-                "not everything that was reported could be settled; whoever said it says it again"
-            );
+            tracing::warn!("stopped with reports that are not settled; executors will deliver them again");
         }
     }
 
-    /// Gives everything back, so that other nodes go on at once. What is on its way is settled as it ends.
+    /// Gives all shards back, so that other nodes go on at once. Attempts that are on their way are settled as they
+    /// end.
     pub(crate) async fn leave(&self, bound: Duration) {
         match tokio::time::timeout(bound, self.node.leave()).await {
             Ok(Ok(())) => {}

@@ -1,7 +1,8 @@
-//! The log that operators read: the events worth a line; all others are only counted.
+//! The log for operators: the events that are worth a line; all others are only counted.
 //!
-//! Executors, and callers without a token, can cause some events as often as they like. Each kind of those has a line budget
-//! a minute, per app where the app is known to be the sender's. The log says when a budget is used up, and later how many lines it left out.
+//! Executors, and callers without a token, can cause some events as often as they like. Each kind of those events has
+//! a budget of lines a minute, per app where the app is known to be the sender's. The log says when a budget is used
+//! up, and later how many lines were dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,22 +12,22 @@ use punctual_core::event::Event;
 use punctual_core::registry::ChangeKind;
 use tokio::time::Instant;
 
-/// Lines of one kind and app in one window.
+/// The most lines of one kind and app in one window.
 const LINES_MAX: u32 = 20;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Budgets kept at once. Apps beyond them share one.
+/// How many budgets are kept at once. Apps beyond them share one.
 const BUDGETS_MAX: usize = 1_000;
 
 /// Writes events to the log.
 #[derive(Default)]
 pub(crate) struct OperatorLog {
-    budgets: Mutex<BTreeMap<Key, Budget>>,
+    budgets: Mutex<BTreeMap<FloodKey, Budget>>,
 }
 
 /// The kind of an event, and the app it names.
-type Key = (&'static str, String);
+type FloodKey = (&'static str, String);
 
 struct Budget {
     since: Instant,
@@ -36,7 +37,7 @@ struct Budget {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
-    /// The line is written; this many were left out before it.
+    /// The line is written; this many were dropped before it.
     Write {
         left_out: u64,
     },
@@ -94,7 +95,7 @@ impl OperatorLog {
 /// The kind and app of an event that executors and callers can cause as often as they like.
 fn kind_of_flood(event: &Event) -> Option<(&'static str, &str)> {
     match event {
-        // A stranger chooses the app that it names, so all of these share a budget.
+        // An unauthenticated caller chooses the app that it names, so all of these share a budget.
         Event::RegistrationRefused { .. } => Some(("registration refused", "")),
         Event::Overreached { app, .. } => Some(("overreach", app)),
         Event::ReportRefused { .. } | Event::ReportsRefused { .. } => Some(("report refused", "")),

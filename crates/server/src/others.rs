@@ -1,4 +1,4 @@
-//! What the API asks other nodes, if there may be any.
+//! The API's questions to other nodes, if there may be any.
 
 use async_trait::async_trait;
 use axum::body::Body;
@@ -20,7 +20,7 @@ impl Others for Cluster {
     }
 }
 
-/// There are no other nodes.
+/// A node that is alone.
 pub(crate) struct NoOthers;
 
 #[async_trait]

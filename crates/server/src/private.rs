@@ -1,4 +1,4 @@
-//! Files that only their owner reads: those that a node writes, and those that were open to others before.
+//! Files that only their owner may read: those that a node writes, and older ones that were readable by others.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
-/// The modes of files and folders that only their owner uses.
+/// The modes of files and folders that only their owner may use.
 const FILE: u32 = 0o600;
 const OTHERS: u32 = 0o077;
 
-/// What may lie in a data folder.
+/// The files that may be in a data folder.
 const FILES: [&str; 6] = [
     "punctual.db",
     "punctual.db-wal",
@@ -21,13 +21,13 @@ const FILES: [&str; 6] = [
     "admin-token",
 ];
 
-/// From now on this process makes files and folders for its own user only.
+/// From now on this process creates files and folders for its own user only.
 pub(crate) fn begin() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS));
 }
 
-/// Takes what lies in a data folder away from others. What cannot be taken away, and a folder that others can enter, are
-/// returned as warnings.
+/// Takes other users' access to the files in a data folder away. Returns warnings about files where that fails, and
+/// about a folder that other users can enter.
 pub(crate) fn tighten(data: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     for path in FILES.map(|name| data.join(name)) {
@@ -49,36 +49,36 @@ pub(crate) fn tighten(data: &Path) -> Vec<String> {
     warnings
 }
 
-/// The mode of a file or folder that is there and that others may use.
+/// The mode of an existing file or folder, if other users may use it.
 fn open_to_others(path: &Path) -> Option<u32> {
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     (mode & OTHERS != 0).then_some(mode)
 }
 
-/// Writes a file that only its owner reads, whole or not at all. Whatever was there is replaced.
+/// Writes a file that only its owner may read, whole or not at all. An existing file is replaced.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     prepare(path, text)?;
     put_in_place(path)
 }
 
-/// Writes it beside its place, where it survives a crash.
+/// Writes the text to a file beside its place, and syncs it.
 pub(crate) fn prepare(path: &Path, text: &str) -> io::Result<()> {
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(FILE).open(beside(path))?;
-    // The mode above counts only for a file that is made here.
+    // The mode above counts only if the file is created here.
     file.set_permissions(Permissions::from_mode(FILE))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
-/// Puts what was prepared into its place.
+/// Moves the prepared file into its place.
 pub(crate) fn put_in_place(path: &Path) -> io::Result<()> {
     fs::rename(beside(path), path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Removes what was prepared.
+/// Removes the prepared file.
 pub(crate) fn give_up(path: &Path) {
     let _ = fs::remove_file(beside(path));
 }

@@ -1,4 +1,4 @@
-//! Wiring: the one place that knows every crate, and hands each part what it needs.
+//! Wiring: the one place that knows every crate and connects them.
 
 mod figures;
 mod reach;
@@ -29,7 +29,7 @@ use crate::listen::Places;
 use crate::loops::Rounds;
 use crate::operators::OperatorLog;
 
-/// A node with everything around it, ready to run.
+/// A node with all its parts, ready to run.
 pub(crate) struct Assembly {
     pub(crate) node: Arc<Node>,
     pub(crate) rounds: Arc<Rounds>,
@@ -43,20 +43,21 @@ pub(crate) struct Assembly {
     pub(crate) browse: Arc<dyn Browse>,
 }
 
-/// Who this node is among the others.
+/// This node's addresses, and the secret that it shares with the other nodes.
 pub(crate) struct NodeIdentity {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) listens_on: SocketAddr,
-    /// Where others reach it; empty if they cannot.
+    /// The address at which others reach it; empty if they cannot.
     pub(crate) address: String,
-    /// What nodes show each other; none if there are no others.
+    /// The secret that nodes show each other; none if there are no others.
     pub(crate) peer_secret: Option<Digest>,
 }
 
-/// The cluster's time; this machine's as long as the node has not heard the cluster's.
+/// The cluster's time; this machine's time until the node has heard the cluster's.
 pub(crate) type ClusterClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Builds the server from the inside out: the ways to everything else, the node, its rounds, and the API in front of them.
+/// Builds the server from the inside out: its outgoing connections, the node, its rounds, and the API in front of
+/// them.
 pub(crate) fn build(
     config: &Config,
     kept: &Kept,
@@ -106,7 +107,7 @@ fn node(
     Arc::new(Node::new(ports, settings(config, identity), Arc::clone(zones)))
 }
 
-/// Everything that is told the node's events.
+/// The receivers of the node's events.
 struct Listeners {
     metrics: Arc<Metrics>,
     events: EventLog,
@@ -128,7 +129,7 @@ impl Listeners {
     }
 }
 
-/// Everything but the API, which is given some of each.
+/// All parts except the API, which uses some of each.
 struct Parts<'a> {
     config: &'a Config,
     kept: &'a Kept,
@@ -212,7 +213,7 @@ impl Parts<'_> {
     }
 }
 
-/// How far this node has fired; known only where it shares its store with nobody.
+/// The fired mark; known only if this node is the only one that uses its store.
 fn fired(config: &Config, kept: &Kept) -> Arc<dyn FiredMark> {
     if kept.is_shared {
         return Arc::new(Unmarked);
@@ -262,7 +263,7 @@ fn api_settings(config: &Config) -> punctual_api::Settings {
         opens_metrics: config.opens_metrics,
         opens_document: config.opens_metrics,
         access_token: config.executor_token.clone(),
-        // Where others reach the node, what comes from loopback may come for them.
+        // If others can reach the node, a call from loopback may be made on their behalf.
         trusts_loopback: config.trusts_loopback && config.listen.ip().is_loopback(),
         proxies: config.proxies.clone(),
         allows_default_token: config.allows_default_token,
@@ -274,7 +275,7 @@ fn api_settings(config: &Config) -> punctual_api::Settings {
     }
 }
 
-/// How much callers may hold at once. Streams hold connections, and half of those are for others.
+/// How much callers may hold at once. A stream holds a connection, and half of the connections are left for others.
 fn budgets(config: &Config) -> punctual_api::Limits {
     punctual_api::Limits {
         buffered: config.buffered,

@@ -52,7 +52,7 @@ use self::link::{Access, Address, Lines};
 use self::trouble::Trouble;
 use crate::idle::Era;
 use crate::sql::{Detour, Inspection, Migrated, Options};
-use crate::together::{Answer, Together, Writer};
+use crate::together::{AcceptAnswer, Together, Writer};
 use crate::totals;
 use crate::verbs::RunsCold;
 use crate::verbs::jobs::{OneJob, Revisions};
@@ -215,7 +215,7 @@ impl MySql {
 
 #[async_trait]
 impl Writer for MySql {
-    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
+    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> AcceptAnswer {
         self.engine.ask(&accept::Accept { runs, left, settings: self.settings }).await
     }
 }

@@ -20,12 +20,12 @@ const MOST: usize = 1_000;
 const TURNS: usize = 2;
 
 /// What is said to a caller.
-pub(crate) type Answer = Result<Vec<Accepted>, StoreError>;
+pub(crate) type AcceptAnswer = Result<Vec<Accepted>, StoreError>;
 
 /// Writes runs and what is left for holders, all or none.
 #[async_trait]
 pub(crate) trait Writer: Send + Sync {
-    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer;
+    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> AcceptAnswer;
 }
 
 /// Callers that wait for each other.
@@ -42,7 +42,7 @@ struct Call {
 
 struct Waiting {
     call: Call,
-    tell: oneshot::Sender<Answer>,
+    tell: oneshot::Sender<AcceptAnswer>,
 }
 
 impl Default for Together {
@@ -58,7 +58,7 @@ impl Together {
         writer: &dyn Writer,
         runs: Vec<NewRun>,
         left: Vec<(ShardId, ArrivalKind)>,
-    ) -> Answer {
+    ) -> AcceptAnswer {
         if runs.len() > SMALL {
             return writer.write(&runs, &left).await;
         }
@@ -77,7 +77,7 @@ impl Together {
     }
 
     /// Waits until somebody has written it, or it is one's own turn to write for all who wait. None if that somebody stopped.
-    async fn ask(&self, writer: &dyn Writer, call: &Call) -> Option<Answer> {
+    async fn ask(&self, writer: &dyn Writer, call: &Call) -> Option<AcceptAnswer> {
         let (tell, mut told) = oneshot::channel();
         self.waiting().push_back(Waiting { call: call.clone(), tell });
         loop {
@@ -169,7 +169,7 @@ mod tests {
 
     #[async_trait]
     impl Writer for Slow {
-        async fn write(&self, runs: &[NewRun], _: &[(ShardId, ArrivalKind)]) -> Answer {
+        async fn write(&self, runs: &[NewRun], _: &[(ShardId, ArrivalKind)]) -> AcceptAnswer {
             self.asked.lock().unwrap().push(runs.iter().map(|run| run.id.0).collect());
             self.let_go.notified().await;
             if runs.iter().any(|run| run.id.0 == REFUSED) {
@@ -225,7 +225,7 @@ mod tests {
             let (together, slow) = (Together::default(), Slow::default());
             let calls = (1..=9).map(|id| together.accept(&slow, run(id), Vec::new()));
             let answers = meanwhile(&slow, join_all(calls)).await;
-            let expected: Vec<Answer> = (1..=9).map(|id| Ok(vec![Accepted::New(RunId(id))])).collect();
+            let expected: Vec<AcceptAnswer> = (1..=9).map(|id| Ok(vec![Accepted::New(RunId(id))])).collect();
             assert_eq!(answers, expected);
             let asked = slow.asked.lock().unwrap();
             assert!(asked.len() <= 3, "{asked:?}");

@@ -9,7 +9,8 @@ use super::jobs::millis;
 use super::{Begun, Checked, Checker, Moment, RunFacts, Who, hold, show};
 use crate::link::Micros;
 
-/// After this everybody has heard of executors that are well: a beat, a look at the store, a probe, and a round of seeking.
+/// After this every node has heard of executors that are well: a beat, a look at the store, a probe, and a round of
+/// seeking.
 const NEWS: Micros = 180_000_000;
 
 /// By then every node has seen that an executor is there, has asked it, and has heard it.
@@ -98,18 +99,18 @@ impl Checker {
         answers.push(Heard { at, node_now, has });
     }
 
-    /// What the node knew when it asked for something to be written: what it heard since its executor last admitted to a run
-    /// of the job.
+    /// What the node knew when it asked for something to be written: the executor's answers since the last one that
+    /// admitted to a run of the job.
     fn heard_by(&self, begun: Begun, job: JobId, executor: &Text) -> &[Heard] {
         let heard = self.executors.answers.get(&(begun.by, job, executor.clone()));
         let heard = heard.map_or(&[][..], Vec::as_slice);
         let known = &heard[..heard.partition_point(|heard| heard.at <= begun.at.now)];
-        // What it heard at that very moment may have come after its decision.
+        // An answer of that very moment may have come after the node's decision.
         let is_news = |heard: &Heard| heard.has == Some(true) && heard.at < begun.at.now;
         &known[known.iter().rposition(is_news).map_or(0, |last| last + 1)..]
     }
 
-    /// What is for executors goes to one of its app, and nothing else does.
+    /// Runs for executors go to an executor of their app, and no other run does.
     pub(super) fn check_address(&self, send: &Dispatched) -> Checked {
         let url = send.address.as_ref().map(|address| &address.url);
         let app = url.and_then(|url| self.executors.apps.get(url));
@@ -140,7 +141,7 @@ impl Checker {
                 "X6",
                 is_over || job.is_poisoned || given_up < since.saturating_add(NOTICED),
                 "attempt {} of run {} is sent, and executor {executor} runs attempt {attempt}, as it has said to \
-                 whoever asked since {since}; it was given up at {given_up}",
+                 the node that asked since {since}; it was given up at {given_up}",
                 send.attempt,
                 send.run
             );

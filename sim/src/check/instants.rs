@@ -25,13 +25,13 @@ const GAP_SHIFTED_S_MAX: i64 = 3 * 3_600;
 /// The instants of a schedule, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Instants {
-    kind: Kind,
+    kind: InstantKind,
     from: i64,
     until: i64,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum InstantKind {
     Cron(Box<Cron>),
     Every {
         interval: i64,
@@ -76,14 +76,14 @@ impl Instants {
     pub fn of(schedule: &Schedule) -> Option<Instants> {
         let kind = match &schedule.kind {
             ScheduleKind::Cron { expression, zone, gap, overlap, .. } => {
-                Kind::Cron(Box::new(Cron::read(expression, zone, *gap, *overlap)?))
+                InstantKind::Cron(Box::new(Cron::read(expression, zone, *gap, *overlap)?))
             }
             ScheduleKind::Every { interval, anchor } => {
                 let interval = i64::try_from(interval.as_millis()).ok().filter(|millis| *millis >= 10)?;
-                Kind::Every { interval, anchor: anchor.as_millis() }
+                InstantKind::Every { interval, anchor: anchor.as_millis() }
             }
-            ScheduleKind::Once { at } => Kind::Once(at.as_millis()),
-            ScheduleKind::Delay { .. } | ScheduleKind::Manual => Kind::None,
+            ScheduleKind::Once { at } => InstantKind::Once(at.as_millis()),
+            ScheduleKind::Delay { .. } | ScheduleKind::Manual => InstantKind::None,
         };
         let from = schedule.from.map_or(i64::MIN, |from| from.as_millis());
         let until = schedule.until.map_or(i64::MAX, |until| until.as_millis());
@@ -94,12 +94,12 @@ impl Instants {
     pub fn first_after(&self, after: i64) -> Option<i64> {
         let after = after.max(self.from.saturating_sub(1));
         let next = match &self.kind {
-            Kind::Cron(cron) => cron.first_after(after.div_euclid(1_000))?.checked_mul(1_000)?,
-            Kind::Every { interval, anchor } => {
+            InstantKind::Cron(cron) => cron.first_after(after.div_euclid(1_000))?.checked_mul(1_000)?,
+            InstantKind::Every { interval, anchor } => {
                 anchor + ((after - anchor).div_euclid(*interval) + 1) * interval
             }
-            Kind::Once(at) => Some(*at).filter(|at| *at > after)?,
-            Kind::None => return None,
+            InstantKind::Once(at) => Some(*at).filter(|at| *at > after)?,
+            InstantKind::None => return None,
         };
         (next <= self.until).then_some(next)
     }
@@ -111,7 +111,7 @@ impl Instants {
 
     /// Whether an instant is the end of a gap, and whether its wall time is shown twice.
     pub fn oddities(&self, at: i64) -> (bool, bool) {
-        let Kind::Cron(cron) = &self.kind else { return (false, false) };
+        let InstantKind::Cron(cron) = &self.kind else { return (false, false) };
         let second = at.div_euclid(1_000);
         let is_here = |pair: &&[Stretch]| pair[1].from - 7_200 <= second && second < pair[1].from + 7_200;
         let Some(change) = cron.stretches.windows(2).find(is_here) else { return (false, false) };
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn far_from_a_change_the_short_way_gives_what_the_long_way_gives() {
         let rule = cron("*/7 3-5,22 1-20 * 1-5", "Europe/Berlin");
-        let Kind::Cron(cron) = &rule.kind else { unreachable!("it is a cron") };
+        let InstantKind::Cron(cron) = &rule.kind else { unreachable!("it is a cron") };
         let mut after = at("2026-05-02T00:00:00Z") / 1_000;
         for _ in 0..300 {
             let short = cron.first_after(after).unwrap();

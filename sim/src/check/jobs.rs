@@ -200,7 +200,8 @@ impl Checker {
         is_soon && earlier.definition == version.definition && last.definition != version.definition
     }
 
-    /// What the old version named up to the change, and nobody had planned, must be in the record of the change.
+    /// Instants that the old version named up to the change and that were not planned must be in the record of the
+    /// change.
     fn check_passed(
         &self,
         moment: Moment,

@@ -1,4 +1,4 @@
-//! Who holds which shard: epochs belong to one life of a node, and grow.
+//! Which node holds which shard: epochs belong to one life of a node, and grow.
 
 use punctual_core::model::{Epoch, NodeId, ShardId};
 use punctual_node::ports::Acquired;
@@ -10,7 +10,7 @@ use crate::link::Micros;
 /// What is known of leases.
 #[derive(Debug, Default)]
 pub struct Leases {
-    /// Who was given an epoch, and for which shard.
+    /// The node that was given an epoch, and for which shard.
     given: FxHashMap<Epoch, (Who, ShardId)>,
     /// The last epoch of each shard.
     current: FxHashMap<ShardId, Epoch>,
@@ -48,7 +48,7 @@ impl Leases {
         Ok(())
     }
 
-    /// Somebody acts for a shard under an epoch.
+    /// A node acts for a shard under an epoch.
     pub fn acts(&self, who: Who, shard: ShardId, epoch: Epoch, is_honest: bool) -> Checked {
         let given = self.given.get(&epoch);
         hold!(

@@ -9,9 +9,9 @@ const ON_TIME_MS: i64 = 5_000;
 /// How many late instants, and how many missed ones, one decision lets run at most.
 const RUNS_MAX: usize = 1_000;
 
-/// What becomes of instants that have passed: the first so many are skipped for this reason, the others run.
+/// What becomes of instants that have passed: the first `skipped` of them are skipped for this reason, the others run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct MisfireTable {
     pub(super) skipped: usize,
     pub(super) reason: Skip,
     pub(super) runs: Vec<Decided>,
@@ -23,7 +23,7 @@ pub(super) fn threshold(misfire: &Misfire) -> i64 {
 }
 
 /// Decides about rising instants that are not later than `now`.
-pub(super) fn decide(passed: &[i64], misfire: &Misfire, now: i64) -> Table {
+pub(super) fn decide(passed: &[i64], misfire: &Misfire, now: i64) -> MisfireTable {
     let is_on_time = |at: &i64| now - at <= ON_TIME_MS;
     let is_late = |at: &i64| now - at <= threshold(misfire);
     let on_time = passed.iter().filter(|at| is_on_time(at)).count();
@@ -37,7 +37,7 @@ pub(super) fn decide(passed: &[i64], misfire: &Misfire, now: i64) -> Table {
     let mut runs = vec![Decided::CaughtUp; caught_up];
     runs.extend(vec![Decided::Late; late]);
     runs.extend(vec![Decided::OnTime; on_time]);
-    Table { skipped: missed - caught_up, reason, runs }
+    MisfireTable { skipped: missed - caught_up, reason, runs }
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whoever closes the last part is told so, and how they ended.
+    /// The settlement that closes the last part is told so, and how the parts ended.
     pub(super) fn check_joined(&self, settlement: &Settlement, joined: Option<(RunId, Join)>) -> Checked {
         let id = settlement.run;
         let part = self.run(id).and_then(|run| run.part);

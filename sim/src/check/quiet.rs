@@ -16,8 +16,8 @@ const PATIENCE_MS: i64 = 60_000;
 /// How long nothing may be sent while something waits in a queue.
 pub(super) const QUEUE_US: Micros = 60_000_000;
 
-/// So many HTTP sends a minute are what two places that each are free after half a second can surely do. Where fewer went,
-/// nobody has waited for places that others needed.
+/// The number of HTTP sends a minute that two places manage for certain, each free again after half a second. Where
+/// fewer went, no run has waited for places that others needed.
 const SENDS_A_MINUTE: usize = 60;
 
 /// A job that sent so often within three minutes may be in the slow pool, which has one place.

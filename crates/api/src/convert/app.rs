@@ -1,4 +1,4 @@
-//! Apps: from JSON to what is kept, and back without the token.
+//! Apps: from JSON to their row, and back without the token.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::fields::{Faults, Object, Spot};
 use crate::badge::DEFAULT_TOKEN;
 use crate::problem::Problem;
 
-/// What stands in the place of a token that is set.
+/// Stands in place of a token that is set.
 const MASKED: &str = "\u{2026}";
 
 /// The longest title, in characters.
@@ -29,23 +29,23 @@ const TOKEN_MAX: usize = 256;
 const RETENTION_MIN: Duration = Duration::from_secs(3_600);
 
 /// What reading an app depends on.
-pub(crate) struct Context<'a> {
+pub(crate) struct AppContext<'a> {
     pub(crate) name: &'a str,
-    /// What it replaces.
+    /// The app that it replaces.
     pub(crate) before: Option<&'a AppRow>,
     pub(crate) allows_default_token: bool,
     /// Says what is wrong with the address of an executor.
     pub(crate) check: &'a dyn Fn(&str) -> Result<(), String>,
 }
 
-/// Reads an app. Its version is that of what it replaces.
-pub(crate) fn read(value: &Value, context: &Context<'_>) -> Result<AppRow, Problem> {
+/// Reads an app. It gets the version of the app that it replaces.
+pub(crate) fn read(value: &Value, context: &AppContext<'_>) -> Result<AppRow, Problem> {
     let faults = Faults::default();
     let row = Spot::whole(value, &faults).object().and_then(|object| row(&object, context));
     faults.unless(row)
 }
 
-fn row(object: &Object<'_>, context: &Context<'_>) -> Option<AppRow> {
+fn row(object: &Object<'_>, context: &AppContext<'_>) -> Option<AppRow> {
     object.ignore(&wire::App::READ_ONLY);
     let title = object.may("title").map_or(Some(String::new()), |spot| spot.prose(TITLE_MAX));
     let addresses = object.may("addresses").map_or(Some(None), |spot| addresses(&spot, context));
@@ -63,7 +63,7 @@ fn row(object: &Object<'_>, context: &Context<'_>) -> Option<AppRow> {
     })
 }
 
-fn addresses(spot: &Spot<'_>, context: &Context<'_>) -> Option<Option<Vec<Text>>> {
+fn addresses(spot: &Spot<'_>, context: &AppContext<'_>) -> Option<Option<Vec<Text>>> {
     if let Some(word) = spot.raw().as_str() {
         return match word {
             "auto" => Some(None),
@@ -90,7 +90,7 @@ fn addresses(spot: &Spot<'_>, context: &Context<'_>) -> Option<Option<Vec<Text>>
     is_good.then_some(Some(read))
 }
 
-fn address(spot: &Spot<'_>, context: &Context<'_>) -> Option<String> {
+fn address(spot: &Spot<'_>, context: &AppContext<'_>) -> Option<String> {
     let text = spot.prose(1_024)?;
     match (context.check)(&text) {
         Ok(()) => Some(text),
@@ -98,8 +98,8 @@ fn address(spot: &Spot<'_>, context: &Context<'_>) -> Option<String> {
     }
 }
 
-/// Left out, it stays as it is: nobody can read it to write it back.
-fn access_token(object: &Object<'_>, context: &Context<'_>) -> Option<Option<Secret>> {
+/// Left out, it stays as it is: it is never shown, so a client cannot write it back.
+fn access_token(object: &Object<'_>, context: &AppContext<'_>) -> Option<Option<Secret>> {
     let kept = context.before.and_then(|before| before.access_token.clone());
     let Some(spot) = object.may("access_token") else { return Some(kept) };
     if spot.is_null() {
@@ -126,8 +126,8 @@ fn access_token(object: &Object<'_>, context: &Context<'_>) -> Option<Option<Sec
     }
 }
 
-/// Left out, it stays as it is: whoever knows nothing of it must not shorten what is kept.
-fn retention(object: &Object<'_>, context: &Context<'_>) -> Option<Option<Duration>> {
+/// Left out, it stays as it is: a client that does not know the field must not shorten what is kept.
+fn retention(object: &Object<'_>, context: &AppContext<'_>) -> Option<Option<Duration>> {
     let Some(spot) = object.may("retention") else {
         return Some(context.before.and_then(|before| before.retention));
     };
@@ -190,7 +190,7 @@ mod tests {
             true => Ok(()),
             false => Err("is no address".to_owned()),
         };
-        let context = Context { name: "a", before, allows_default_token: false, check: &check };
+        let context = AppContext { name: "a", before, allows_default_token: false, check: &check };
         read(value, &context)
             .map_err(|problem| problem.errors.into_iter().map(|error| error.pointer).collect())
     }

@@ -1,4 +1,4 @@
-//! Whose a job is: its app, looked up once and remembered for a while.
+//! The app of a job, looked up once and cached for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// How many jobs are remembered.
+/// How many jobs are cached.
 const REMEMBERED_MAX: usize = 50_000;
 
-/// How long a name is believed: another node may have changed it.
+/// How long a cached name is used: another node may have changed it.
 const BELIEVED: Duration = Duration::from_secs(30);
 
 /// The apps of jobs, deleted ones too.
@@ -21,7 +21,7 @@ const BELIEVED: Duration = Duration::from_secs(30);
 pub(crate) struct AppNames(Mutex<BTreeMap<JobId, (Instant, Arc<str>)>>);
 
 impl AppNames {
-    /// The app of a job as it was when it was last looked up; for what is shown, not for what is decided.
+    /// The app of a job at its last lookup; good enough to show, not to decide by.
     pub(crate) async fn get(&self, browse: &dyn Browse, job: JobId) -> Result<Option<Arc<str>>, StoreError> {
         let known = self.known().get(&job).cloned();
         if let Some((_, app)) = known.filter(|(at, _)| clock::since(*at) < BELIEVED) {
@@ -41,7 +41,7 @@ impl AppNames {
         self.known().remove(&job);
     }
 
-    /// Jobs may have been changed on other nodes unheard.
+    /// Other nodes may have changed jobs without this node hearing of it.
     pub(crate) fn forget_all(&self) {
         self.known().clear();
     }
@@ -51,12 +51,12 @@ impl AppNames {
     }
 }
 
-/// What jobs are called, for rows that show it.
+/// The names of jobs, for rows that show them.
 #[derive(Default)]
 pub(crate) struct JobNames(Mutex<BTreeMap<JobId, (Instant, Arc<JobName>)>>);
 
 impl JobNames {
-    /// What these are called, as far as is known; those that are not known are looked up together.
+    /// The names of these jobs, where known; those that are not cached are looked up together.
     pub(crate) async fn get(
         &self,
         browse: &dyn Browse,
@@ -87,7 +87,7 @@ impl JobNames {
         Ok(found)
     }
 
-    /// A job was changed, so it may be called otherwise now.
+    /// A job was changed, so it may have another name now.
     pub(crate) fn forget(&self, job: JobId) {
         self.known().remove(&job);
     }

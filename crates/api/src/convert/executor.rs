@@ -1,4 +1,4 @@
-//! Targets that are executors: which of them, and the script that goes along where there is one.
+//! Targets that are executors: the handler, and the script that is sent along if there is one.
 
 use calendar::Timestamp;
 use punctual_core::model::{Executor, Glue, GlueKind, PAYLOAD_MAX, Target};
@@ -14,9 +14,9 @@ const REMARK: std::ops::RangeInclusive<usize> = 4..=100;
 /// What reading a script depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Scripts<'a> {
-    /// Whether there may be any.
+    /// Whether scripts are allowed.
     pub(crate) are_allowed: bool,
-    /// What the target replaces, unless the job moves to another app: a script that is moved runs on other executors.
+    /// The target that is replaced, unless the job moves to another app: a script that moves runs on other executors.
     pub(crate) before: Option<&'a Target>,
     pub(crate) now: Timestamp,
 }
@@ -64,13 +64,13 @@ fn script(spot: Spot<'_>, scripts: Scripts<'_>) -> Option<Glue> {
     Some(Glue { kind, source, remark, changed_at })
 }
 
-/// Why a script is refused where there are to be none.
+/// Why a script is refused where scripts are not allowed.
 pub(crate) const NOT_ALLOWED: &str = "this node takes no scripts: whoever may change a job could run anything on its executors; \
                                       to allow them, set [executors] scripts = true";
 
 fn source(spot: &Spot<'_>, kind: Option<GlueKind>) -> Option<String> {
     let text = spot.text()?;
-    // A shell takes the carriage return of an editor elsewhere for a part of the command.
+    // A shell would take the carriage return of a Windows editor as a part of the command.
     let text = if kind == Some(GlueKind::Shell) { text.replace('\r', "") } else { text.to_owned() };
     match text.len() {
         0 => spot.refuse("is empty; expected the text of a script"),

@@ -1,4 +1,4 @@
-//! Reading JSON field by field: everything that is wrong is collected, each with a pointer to its place.
+//! Reading JSON field by field: all faults are collected, each with a pointer to its place.
 
 use std::cell::RefCell;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
-/// The last instant that we name: the end of the years that rules know.
+/// The last instant that we accept: the end of the years that rules support.
 pub(crate) const TIME_MAX: Timestamp = Timestamp::from_millis(7_258_118_399_999);
 
-/// How many faults are told. Who makes more of them does not mean well, or fixes these first.
+/// How many faults are reported. A body with more is hostile, or its author fixes these first.
 const FAULTS_MAX: usize = 100;
 
 /// The longest name of a field for which a known one is suggested.
 const SUGGESTED_MAX: usize = 64;
 
-/// What is wrong with a body, up to [`FAULTS_MAX`] of it.
+/// The faults of a body, at most [`FAULTS_MAX`].
 #[derive(Default)]
 pub(crate) struct Faults(RefCell<Vec<FieldError>>);
 
@@ -30,12 +30,12 @@ impl Faults {
         }
     }
 
-    /// Whether nothing more is told.
+    /// Whether no more faults are reported.
     fn is_full(&self) -> bool {
         self.0.borrow().len() >= FAULTS_MAX
     }
 
-    /// What was read, if nothing is wrong.
+    /// The value that was read, if there are no faults.
     pub(crate) fn unless<T>(self, read: Option<T>) -> Result<T, Problem> {
         let faults = self.0.into_inner();
         match read {
@@ -58,14 +58,14 @@ pub(crate) struct Spot<'a> {
 }
 
 impl<'a> Spot<'a> {
-    /// A whole body. U+0000 is refused wherever it stands: databases and C programs end their texts with it.
+    /// A whole body. U+0000 is refused wherever it occurs: databases and C programs end their texts with it.
     pub(crate) fn whole(value: &'a Value, faults: &'a Faults) -> Spot<'a> {
         let spot = Spot { value, pointer: String::new(), faults };
         spot.refuse_nul();
         spot
     }
 
-    /// A value that stands somewhere in a body which is not read field by field.
+    /// A value inside a body that is not read field by field.
     pub(crate) fn at(pointer: String, value: &'a Value, faults: &'a Faults) -> Spot<'a> {
         Spot { value, pointer, faults }
     }
@@ -98,7 +98,7 @@ impl<'a> Spot<'a> {
         self.faults.add(self.pointer.clone(), detail);
     }
 
-    /// Adds a fault and gives nothing, for the end of a chain.
+    /// Adds a fault and returns none, for the end of a chain.
     pub(crate) fn refuse<T>(&self, detail: impl Into<String>) -> Option<T> {
         self.fault(detail);
         None
@@ -109,7 +109,7 @@ impl<'a> Spot<'a> {
         self.faults.add(pointer, detail);
     }
 
-    /// The fields of an object whose names are not ours.
+    /// The fields of an object whose names are chosen by its author.
     pub(crate) fn entries(&self) -> Vec<(&'a str, Spot<'a>)> {
         let fields = self.value.as_object().into_iter().flatten();
         fields.map(|(name, value)| (name.as_str(), self.below(name, value))).collect()
@@ -223,7 +223,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// An object whose fields are asked for one by one; what nobody asked for is unknown.
+/// An object whose fields are asked for one by one; a field that was never asked for is unknown.
 pub(crate) struct Object<'a> {
     fields: &'a Map<String, Value>,
     pub(crate) spot: Spot<'a>,
@@ -250,7 +250,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// A field that comes with a later version and only may be null until then.
+    /// A field of a later version, which may only be null until then.
     pub(crate) fn later(&self, name: &'static str) {
         if let Some(spot) = self.may_null(name) {
             spot.fault(format!("`{name}` comes with a later version; leave it out, or null"));
@@ -262,7 +262,7 @@ impl<'a> Object<'a> {
         self.known.borrow_mut().extend(names);
     }
 
-    /// Refuses every field that nobody asked for.
+    /// Refuses every field that was never asked for.
     pub(crate) fn end(&self) {
         let known = self.known.borrow();
         for (name, value) in self.fields.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
@@ -278,7 +278,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What makes a text no name.
+/// Why a text is no valid name.
 pub(crate) fn check_name(text: &str) -> Result<(), String> {
     match text.chars().count() {
         1..=128 if text.chars().any(char::is_control) => {

@@ -1,4 +1,4 @@
-//! Jobs as people write them: from JSON to a definition, with everything that is wrong said at once.
+//! Jobs as people write them: from JSON to a definition, with all faults reported at once.
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{Definition, Delivery, Job, JobId, JobState, ScheduleKind, When};
@@ -46,15 +46,15 @@ pub(crate) const WRITTEN: [&str; 19] = [
 pub(crate) struct Context<'a> {
     pub(crate) zones: &'a Zones,
     pub(crate) now: Timestamp,
-    /// The definition that it replaces.
+    /// The definition that is replaced.
     pub(crate) before: Option<&'a Definition>,
-    /// App and name, where the path says them.
+    /// App and name, where the path names them.
     pub(crate) place: Option<(&'a str, &'a str)>,
     pub(crate) check: CheckHttp<'a>,
     pub(crate) allows_scripts: bool,
 }
 
-/// A job as it was read. Which jobs `after` means, only the store knows.
+/// A job as it was read. Which jobs `after` refers to, only the store knows.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) definition: Definition,
@@ -75,7 +75,7 @@ pub(crate) fn read(value: &Value, context: &Context<'_>) -> Result<Draft, Proble
     let faults = Faults::default();
     let draft = Spot::whole(value, &faults).object().and_then(|object| draft(&object, context));
     let draft = faults.unless(draft)?;
-    // The last word has whoever will have to understand it.
+    // The compiler has the last word, because the engine works with its result.
     let (id, definition) = (JobId(0), draft.definition.clone());
     Job::compile(id, 1, context.now, JobState::Enabled, definition, vec![], context.zones)
         .map_err(|poison| Problem::field(poison.pointer, poison.reason))?;
@@ -147,7 +147,7 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
     Some(Draft { definition, enabled, after: after? })
 }
 
-/// A name that the path may say already.
+/// A name that the path may give already.
 fn placed(
     object: &Object<'_>,
     field: &'static str,
@@ -198,7 +198,7 @@ fn misfire(spot: Spot<'_>) -> Option<Misfire> {
     Some(Misfire { policy: policy?, threshold: threshold? })
 }
 
-/// How often a run is tried; what is not said is as usual.
+/// How often a run is tried; fields that are left out have their defaults.
 pub(super) fn retry(spot: Spot<'_>) -> Option<Retry> {
     let object = spot.object()?;
     let usual = Retry::default();
@@ -232,8 +232,8 @@ fn before_of(spot: Spot<'_>) -> Option<Before> {
     Some(Before { pointer, job, when: when? })
 }
 
-/// Merges a patch into a job, by RFC 7396; but another kind of schedule or target replaces the old one whole, because
-/// fields of one kind mean nothing to another.
+/// Merges a patch into a job, by RFC 7396. But a schedule or target of another kind replaces the old one whole,
+/// because fields of one kind mean nothing to another.
 pub(crate) fn merge(job: &mut Value, patch: &Map<String, Value>) {
     for field in ["schedule", "target"] {
         let wanted = patch.get(field).and_then(|patch| patch.get("kind"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fields::check_name;
 
-/// A job as somebody names it.
+/// A reference to a job, as a caller writes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum JobRef<'a> {
     /// By its number.
@@ -49,7 +49,7 @@ impl<'a> JobRef<'a> {
         }
     }
 
-    /// App and name, where it is named so.
+    /// App and name, if it is named by them.
     pub(crate) fn parts(&self) -> Option<(&str, &str)> {
         match self {
             JobRef::Id(_) => None,

@@ -1,4 +1,4 @@
-//! The log of a run: for each attempt where it went and how it ended, and what was said.
+//! The log of a run as this node can tell it: for each attempt where it went, how it ended, and its message.
 
 use punctual_node::ports::{AttemptRow, RunView};
 use punctual_protocol::Log;
@@ -25,7 +25,7 @@ fn lines(view: &RunView, attempt: Option<u32>) -> Vec<String> {
     lines
 }
 
-/// The lines from number `from` (from 1) on; a note goes below the last.
+/// The lines from number `from` (from 1) on; a note comes after the last.
 pub(crate) fn log(view: &RunView, attempt: Option<u32>, from: u64, note: Option<&str>) -> Log {
     let mut lines = lines(view, attempt);
     lines.extend(note.map(str::to_owned));

@@ -46,7 +46,7 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
     }
 }
 
-/// One part of a broadcast; nothing if it is none.
+/// One part of a broadcast; none if the run is no part.
 pub(crate) fn show_part(view: &RunView, kills: &[KillNote]) -> Option<wire::RunPart> {
     let part = view.part.as_ref()?;
     let mut attempts: Vec<wire::Attempt> = view.attempts.iter().map(attempt).collect();
@@ -62,7 +62,7 @@ pub(crate) fn show_part(view: &RunView, kills: &[KillNote]) -> Option<wire::RunP
     })
 }
 
-/// Says of attempts what came of wishes to end them.
+/// Adds the outcome of kills to their attempts.
 pub(crate) fn add_kills(attempts: &mut [wire::Attempt], kills: &[KillNote]) {
     for attempt in attempts {
         let note = kills.iter().find(|note| note.attempt.0 == attempt.number);
@@ -78,18 +78,18 @@ pub(crate) fn add_kills(attempts: &mut [wire::Attempt], kills: &[KillNote]) {
     }
 }
 
-/// JSON that cannot be read any more is shown as the text that it is.
+/// A payload that cannot be read as JSON any more is shown as text.
 fn payload(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
 }
 
-/// How long after it was due its first attempt began. An attempt that is only supposed says nothing about that.
+/// How long after it was due its first attempt began. A supposed attempt says nothing about that.
 pub(crate) fn lag_ms(view: &RunView) -> Option<i64> {
     let began = view.attempts.iter().filter(|row| !is_supposed(row)).map(started_at).min()?;
     Some(began.as_millis().saturating_sub(view.due.as_millis()).max(0))
 }
 
-/// Whether nobody knows that the attempt was ever sent.
+/// Whether no node knows that the attempt was ever sent.
 pub(crate) fn is_supposed(row: &AttemptRow) -> bool {
     matches!(row, AttemptRow::Ended(record) if record.is_supposed())
 }

@@ -13,7 +13,7 @@ use super::fields::{Object, Spot};
 pub(crate) struct Context<'a> {
     pub(crate) zones: &'a Zones,
     pub(crate) now: Timestamp,
-    /// What it was before, if it replaces one.
+    /// The schedule that is replaced, if any.
     pub(crate) before: Option<&'a Schedule>,
 }
 
@@ -55,7 +55,7 @@ fn cron(object: &Object<'_>, context: &Context<'_>) -> Option<ScheduleKind> {
     let overlap = object.may("overlap").map_or(Some(Overlap::Default), |spot| spot.word());
     let expression = object.must("expression").and_then(|spot| {
         let text = spot.prose(1_024)?;
-        // Where `H` falls does not decide whether it is an expression, so any seed does.
+        // The seed decides only where `H` falls, not whether the expression is valid, so any seed will do.
         match Cron::parse(&text, dialect?, "") {
             Ok(_) => Some(text),
             Err(error) => spot.refuse(error.to_string()),
@@ -78,7 +78,7 @@ fn every(object: &Object<'_>, context: &Context<'_>) -> Option<ScheduleKind> {
     let anchor =
         object.may_null("anchor").map(|spot| checked(&spot, |at| Rule::every(Duration::from_secs(1), at)));
     let interval = interval?;
-    // A rhythm that stays the same keeps its beat.
+    // An interval that stays the same keeps its anchor.
     let kept = match context.before.map(|before| &before.kind) {
         Some(ScheduleKind::Every { interval: old, anchor }) if *old == interval => *anchor,
         _ => context.now,
@@ -106,9 +106,10 @@ fn interval(spot: &Spot<'_>) -> Option<Duration> {
 }
 
 fn once(spot: &Spot<'_>, context: &Context<'_>) -> Option<ScheduleKind> {
-    // What is past means now, also what is past beyond what rules can name.
+    // An instant in the past means now, also if it is too early for rules.
     let at = spot.time()?.max(Timestamp::from_millis(0));
-    // An instant that had passed when it was written was moved to that moment: writing it again changes nothing.
+    // An instant that was past when it was written was moved to the time of writing: writing it again changes
+    // nothing.
     if let Some(ScheduleKind::Once { at: old }) = context.before.map(|before| &before.kind)
         && at <= *old
         && at <= context.now

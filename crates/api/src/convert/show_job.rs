@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::upcoming::upcoming;
 use super::{run, schedule, target, window};
 
-/// `app/name` of jobs that others come after.
+/// `app/name` of the jobs that other jobs come after.
 pub(crate) type Names = BTreeMap<JobId, String>;
 
 /// The names of all jobs that these come after.
@@ -74,7 +74,7 @@ fn recent_run(ended: &EndedRun) -> wire::RecentRun {
     }
 }
 
-/// How long so many of a hundred took at most; none if nothing is known of any.
+/// The duration that this percentage of runs did not exceed; none if no duration is known.
 fn duration_ms(recent: &[EndedRun], percent: usize) -> Option<u64> {
     let mut known: Vec<u32> = recent.iter().filter_map(|ended| ended.took_ms).collect();
     known.sort_unstable();
@@ -93,7 +93,7 @@ fn next_fire_time(view: &JobView, compiled: Option<&Job>, now: Timestamp) -> Opt
     compiled.and_then(|job| upcoming(&job.rule, &job.exclusions, now, 1).first().copied())
 }
 
-/// What can be asked when it fires; none if the definition makes no sense.
+/// A job that can be asked when it fires; none if the definition is invalid.
 fn compile(definition: &Definition, zones: &Zones, now: Timestamp) -> Option<Job> {
     Job::compile(JobId(0), 1, now, JobState::Enabled, definition.clone(), vec![], zones).ok()
 }
@@ -110,7 +110,7 @@ pub(crate) fn fire_times(
     upcoming(&job.rule, &job.exclusions, after, count)
 }
 
-/// What people wrote, with every default.
+/// The job as people write it, with every default.
 pub(crate) fn draft(definition: &Definition, enabled: bool, names: &Names) -> wire::JobDraft {
     wire::JobDraft {
         name: definition.name.clone(),
@@ -156,7 +156,7 @@ pub(crate) fn retry(retry: &Retry) -> wire::Retry {
 }
 
 fn after(before: &Child, names: &Names) -> wire::After {
-    // One that is gone has only its number left.
+    // A deleted job is shown by its number.
     let job: Value = names.get(&before.job).map_or_else(|| json!(before.job.0), |name| json!(name));
     let when = match before.when {
         When::Succeeded => wire::When::Succeeded,
@@ -166,7 +166,7 @@ fn after(before: &Child, names: &Names) -> wire::After {
     wire::After { job, when }
 }
 
-/// One version of a job. Whether it was enabled is no part of a definition.
+/// One version of a job. Whether the job was enabled is not part of a version.
 pub(crate) fn revision(revision: &Revision, names: &Names) -> wire::Revision {
     wire::Revision {
         version: revision.version,

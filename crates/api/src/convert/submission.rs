@@ -1,4 +1,4 @@
-//! One-shots as programs hand them over: read in one pass, without a tree in between, because there may be many.
+//! One-shots as programs submit them: read in one pass, without a tree of JSON values, because there may be many.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::job_ref::JobRef;
 use crate::body::broken;
 use crate::problem::Problem;
 
-/// A one-shot as it came.
+/// A one-shot as it was sent.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Line<'a> {
+pub(crate) struct SubmissionLine<'a> {
     #[serde(borrow)]
     pub(crate) job: JobRef<'a>,
     #[serde(borrow, default)]
@@ -39,12 +39,13 @@ pub(crate) struct Line<'a> {
     lane: Option<IgnoredAny>,
 }
 
-/// A body: one, or many. Both are read as one object, because trying one form after the other would need a tree.
+/// A body: one run, or many. Both are read as one object, because trying one form after the other would need a tree
+/// of JSON values.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
-    runs: Option<Vec<Strict<Line<'a>>>>,
+    runs: Option<Vec<Strict<SubmissionLine<'a>>>>,
     #[serde(borrow, default)]
     job: Option<JobRef<'a>>,
     #[serde(borrow, default)]
@@ -63,14 +64,14 @@ struct Envelope<'a> {
     lane: Option<IgnoredAny>,
 }
 
-/// What was handed over, and whether as a list.
+/// The submitted runs, and whether they came as a list.
 pub(crate) struct Batch<'a> {
-    pub(crate) lines: Vec<Line<'a>>,
+    pub(crate) lines: Vec<SubmissionLine<'a>>,
     pub(crate) is_list: bool,
 }
 
 impl Batch<'_> {
-    /// Where a field of a line stands in the body.
+    /// The pointer to a field of a line in the body.
     pub(crate) fn pointer(&self, index: usize, field: &str) -> String {
         if self.is_list { format!("/runs/{index}{field}") } else { field.to_owned() }
     }
@@ -90,7 +91,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Batch<'_>, Problem> {
         }
         (Some(_), _) => Err(Problem::field("/runs", "stands alone; put the other fields into its items")),
         (None, Some(job)) => {
-            let line = Line { job, at, payload, key, priority, timeout, retry, lane };
+            let line = SubmissionLine { job, at, payload, key, priority, timeout, retry, lane };
             Ok(Batch { lines: vec![line], is_list: false })
         }
         (None, None) => Err(Problem::field("/job", "is missing; for many, send {\"runs\": […]}")),
@@ -98,14 +99,14 @@ pub(crate) fn read(body: &[u8]) -> Result<Batch<'_>, Problem> {
 }
 
 /// Reads one line of a stream.
-pub(crate) fn read_line(line: &[u8]) -> Result<Line<'_>, Problem> {
+pub(crate) fn read_line(line: &[u8]) -> Result<SubmissionLine<'_>, Problem> {
     understood(line).map(|Strict(line)| line)
 }
 
 /// The longest address of an executor.
 const EXECUTOR_MAX: usize = 1_024;
 
-/// What a run that is started by hand brings.
+/// The body of a request that starts a run by hand.
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Now<'a> {
@@ -117,7 +118,7 @@ struct Now<'a> {
     executor: Option<Cow<'a, str>>,
 }
 
-/// Reads what a run that is started by hand brings.
+/// Reads the body of a request that starts a run by hand.
 pub(crate) fn read_now(body: &[u8], payload_max: usize) -> Result<ByHand, Problem> {
     let Strict(now): Strict<Now<'_>> = match body.iter().all(u8::is_ascii_whitespace) {
         true => Strict(Now::default()),
@@ -130,7 +131,7 @@ pub(crate) fn read_now(body: &[u8], payload_max: usize) -> Result<ByHand, Proble
     Ok(ByHand { payload, fire_time: fire_time.transpose()?, executor })
 }
 
-/// The address of an executor. Whether it is one is found out when the run asks for it.
+/// The address of an executor. Whether there is such an executor is found out when the run is sent.
 fn address(text: &str) -> Result<Text, Problem> {
     let is_fit =
         (1..=EXECUTOR_MAX).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c == ' ');
@@ -155,7 +156,7 @@ fn understood<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| refused::<T>(body, &error))
 }
 
-/// An object and nothing else: derived readers would take a list of its values too.
+/// An object and nothing else: derived readers would accept a list of its values too.
 struct Strict<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
@@ -178,12 +179,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Strict<T> {
     }
 }
 
-/// Says what is wrong, and reads again to say where: that costs time only for what is wrong anyway.
+/// Says what is wrong, and reads the body again to say where: that costs time only for bodies that are refused.
 fn refused<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return broken(error);
     }
-    // What is wrong may stand before the place where it stops being JSON at all.
+    // The body may be invalid JSON further on; that is reported first.
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
         return broken(&error);
     }
@@ -205,7 +206,7 @@ fn segment(segment: &serde_path_to_error::Segment) -> String {
     }
 }
 
-/// Adds to an unknown field the one that was probably meant.
+/// Adds the name that was probably meant to the message about an unknown field.
 fn suggested(detail: &str) -> String {
     let unknown = detail.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let known = [
@@ -227,7 +228,7 @@ fn suggested(detail: &str) -> String {
     }
 }
 
-/// What a line means, its job apart.
+/// The content of a line, without its job.
 pub(crate) struct Meant {
     pub(crate) at: Option<Timestamp>,
     pub(crate) payload: Option<Payload>,
@@ -236,8 +237,8 @@ pub(crate) struct Meant {
     pub(crate) overrides: Overrides,
 }
 
-impl Line<'_> {
-    /// What it means, or which field means nothing. Payloads may have `payload_max` bytes.
+impl SubmissionLine<'_> {
+    /// Its content, or the field that is wrong. Payloads may have `payload_max` bytes.
     pub(crate) fn meant(&self, payload_max: usize, place: impl Fn(&str) -> String) -> Result<Meant, Problem> {
         let wrong = |field: &str, detail: String| Problem::field(place(field), detail);
         if self.lane.is_some() {
@@ -260,7 +261,7 @@ impl Line<'_> {
     }
 }
 
-/// What a one-shot has in place of its job's: the same words, and the same refusals, as in a job.
+/// The overrides of a one-shot: the same fields, and the same refusals, as in a job.
 fn overrides(
     timeout: Option<&RawValue>,
     retry: Option<&RawValue>,
@@ -291,7 +292,7 @@ fn time(text: &str) -> Result<Timestamp, String> {
     }
 }
 
-/// Compact JSON of what can be read again, without U+0000.
+/// Compact JSON that can be read again, without U+0000.
 pub(crate) fn payload(text: &str) -> Result<Payload, String> {
     let sound: Result<Sound, _> = serde_json::from_str(text);
     match sound {
@@ -327,8 +328,8 @@ fn compact(text: &str) -> Arc<str> {
     short.into()
 }
 
-/// JSON that can be read: raw text is taken without a look at its escapes, numbers and depth, and would fail whoever
-/// reads it later.
+/// Checks that JSON can be read: raw text is accepted without a check of its escapes, numbers and depth, and would
+/// fail the program that reads it later.
 struct Sound;
 
 impl<'de> Deserialize<'de> for Sound {

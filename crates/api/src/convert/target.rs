@@ -19,10 +19,10 @@ const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 /// How many headers a request may have beyond ours.
 const HEADERS_MAX: usize = 64;
 
-/// Checks what only those who send can check: the address.
+/// Checks what only the dispatch can check: the address.
 pub(crate) type CheckHttp<'a> = &'a CheckTarget;
 
-/// Reads a target and what becomes of runs that meet; `before` has the secrets that masked text stands for.
+/// Reads a target and its block strategy; `before` has the secrets that masked text stands for.
 pub(crate) fn read(
     spot: Spot<'_>,
     before: Option<&Target>,
@@ -71,7 +71,7 @@ fn http(object: &Object<'_>, before: Option<&Target>, check: CheckHttp<'_>) -> O
             Some(url)
         }
     });
-    let kept = Kept::of(before, url.as_deref());
+    let kept = KeptTarget::of(before, url.as_deref());
     let headers = object.may("headers").map_or(Some(Vec::new()), |spot| headers(&spot, &kept));
     let body = object.may_null("body").map(|spot| json(&spot));
     let success_codes = object.may("success_codes").map_or(Some(Vec::new()), |spot| codes(&spot));
@@ -102,26 +102,27 @@ fn method(spot: &Spot<'_>) -> Option<String> {
     spot.refuse(format!("unknown method; known are {}; write {hint} in capitals", METHODS.join(", ")))
 }
 
-/// What masked values stand for.
-struct Kept<'a> {
+/// The values that masked text stands for.
+struct KeptTarget<'a> {
     headers: &'a [(String, String)],
     secret: Option<&'a String>,
-    /// Whether they would go where they went before.
+    /// Whether they would be sent to the same receiver as before.
     is_same_receiver: bool,
 }
 
-impl<'a> Kept<'a> {
-    fn of(before: Option<&'a Target>, url: Option<&str>) -> Kept<'a> {
+impl<'a> KeptTarget<'a> {
+    fn of(before: Option<&'a Target>, url: Option<&str>) -> KeptTarget<'a> {
         match before {
             Some(Target::Http(http)) => {
                 let is_same_receiver = url.is_some_and(|url| receiver(url) == receiver(&http.url));
-                Kept { headers: &http.headers, secret: http.signing_secret.as_ref(), is_same_receiver }
+                KeptTarget { headers: &http.headers, secret: http.signing_secret.as_ref(), is_same_receiver }
             }
-            _ => Kept { headers: &[], secret: None, is_same_receiver: false },
+            _ => KeptTarget { headers: &[], secret: None, is_same_receiver: false },
         }
     }
 
-    /// Whoever may change a job but not see its secrets must not have them sent to an address of their own.
+    /// A caller that may change a job but not see its secrets must not be able to have them sent to an address of its
+    /// own.
     fn value(&self, name: &str) -> Result<String, &'static str> {
         let is_it = |(kept, _): &&(String, String)| kept.eq_ignore_ascii_case(name) && is_secret_header(name);
         match self.headers.iter().find(is_it) {
@@ -133,7 +134,7 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// The same for what requests are signed with.
+    /// The same for the signing secret.
     fn secret(&self) -> Result<String, &'static str> {
         match self.secret {
             None => Err("stands for a secret that is set, and none is; write the secret itself"),
@@ -145,14 +146,14 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Scheme, host and port as they are written; none where they cannot be told apart from the path.
+/// Scheme, host and port as they are written; none where they cannot be separated from the path.
 fn receiver(url: &str) -> Option<[&str; 3]> {
     let mut parts = url.splitn(4, '/');
     let parts = [parts.next()?, parts.next()?, parts.next()?];
     (parts[1].is_empty() && !parts[2].is_empty()).then_some(parts)
 }
 
-fn headers(spot: &Spot<'_>, kept: &Kept<'_>) -> Option<Vec<(String, String)>> {
+fn headers(spot: &Spot<'_>, kept: &KeptTarget<'_>) -> Option<Vec<(String, String)>> {
     let fields = spot.raw().as_object();
     let Some(fields) = fields else { return spot.refuse("expected an object of texts") };
     if fields.len() > HEADERS_MAX {
@@ -163,7 +164,7 @@ fn headers(spot: &Spot<'_>, kept: &Kept<'_>) -> Option<Vec<(String, String)>> {
     read.into_iter().collect()
 }
 
-fn header(name: &str, spot: &Spot<'_>, kept: &Kept<'_>) -> Option<(String, String)> {
+fn header(name: &str, spot: &Spot<'_>, kept: &KeptTarget<'_>) -> Option<(String, String)> {
     let text = spot.text()?;
     if name.len() > 128 || HeaderName::try_from(name).is_err() {
         return spot.refuse("its name is no name of a header");
@@ -196,7 +197,7 @@ fn codes(spot: &Spot<'_>) -> Option<Vec<u16>> {
     items.iter().map(|item| item.number(200..=599).map(|code| code as u16)).collect()
 }
 
-fn secret(spot: &Spot<'_>, kept: &Kept<'_>) -> Option<String> {
+fn secret(spot: &Spot<'_>, kept: &KeptTarget<'_>) -> Option<String> {
     let text = spot.text()?;
     if text == MASKED_SECRET {
         return kept.secret().map_or_else(|reason| spot.refuse(reason), Some);
@@ -318,7 +319,7 @@ mod tests {
         let Target::Http(changed) = try_read(&shown, Some(&target)).unwrap().0 else { panic!("{shown}") };
         let expected = [("X-Api-Key", "e"), ("authorization", "Bearer b")];
         assert_eq!(changed.headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        // What never was masked cannot be meant.
+        // A header that was never masked cannot be meant.
         shown["headers"] = json!({"X-Tenant": MASKED_HEADER});
         assert_eq!(try_read(&shown, Some(&target)).unwrap_err(), ["/headers/X-Tenant"]);
     }

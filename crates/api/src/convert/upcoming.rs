@@ -1,15 +1,15 @@
-//! What comes next: the instants at which a job will run, its windows obeyed.
+//! The instants at which a job will run next, with its windows applied.
 
 use std::time::Duration;
 
 use calendar::{ExclusionVerdict as Verdict, Exclusions, Rule, Timestamp};
 
-/// How many steps a search takes at most without finding anything. Windows that leave nothing of a schedule would be
+/// How many steps a search takes at most without a hit. Windows that exclude all of a schedule would otherwise be
 /// searched for ever.
 const STEPS_MAX: usize = 5_000;
 
-/// The next `count` instants after `after`: those that the rule names and the windows allow, and the openings to which
-/// others are put off.
+/// The next `count` instants after `after`: fire times that the windows allow, and the openings to which other fire
+/// times are deferred.
 pub(crate) fn upcoming(
     rule: &Rule,
     exclusions: &Exclusions,
@@ -26,7 +26,7 @@ pub(crate) fn upcoming(
     found
 }
 
-/// Tells these instants one by one, each once, until it is told that it is enough.
+/// Passes these instants to a callback one by one, each once, until the callback has had enough.
 pub(crate) fn walk(
     rule: &Rule,
     exclusions: &Exclusions,
@@ -37,7 +37,7 @@ pub(crate) fn walk(
     while let Some(at) = next.filter(|_| steps < STEPS_MAX) {
         let (runs_at, go_on) = match exclusions.judge(at) {
             Verdict::Allowed => (Some(at), Some(at)),
-            // Everything up to the opening is put off to it.
+            // Every fire time before the opening is deferred to it.
             Verdict::Deferred(opening) => (Some(opening), Some(just_before(opening).max(at))),
             Verdict::OutsideWindows | Verdict::OutsideCalendar => {
                 let opening = exclusions.first_allowed_from(at);

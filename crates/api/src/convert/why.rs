@@ -1,4 +1,4 @@
-//! Why a run is as it is: one sentence, and what it rests on.
+//! Why a run is in its state: one sentence, and the evidence for it.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::run::{is_supposed, lag_ms, started_at};
 /// How many handlers of an app are named.
 const HANDLERS_NAMED: usize = 10;
 
-/// The sentence about a run, as it stands at `now`; `lack` says what its executors lack, if it goes to such.
+/// The sentence about a run, as of `now`; `lack` says what its executors lack, if it goes to executors.
 pub(crate) fn why(view: &RunView, now: Timestamp, lack: Option<&str>) -> Why {
     Why { sentence: sentence(view, now, lack), evidence: evidence(view) }
 }
 
-/// What the executors of an app lack to have a run for this handler; nothing if one of them may have it.
+/// What the executors of an app lack to run this handler; none if one of them may run it.
 pub(crate) fn lack(app: &str, handler: &str, view: Option<&AppView>) -> Option<String> {
     let executors = view.map(|view| view.executors.as_slice()).unwrap_or_default();
     match executors.len() {
@@ -29,7 +29,7 @@ pub(crate) fn lack(app: &str, handler: &str, view: Option<&AppView>) -> Option<S
     }
 }
 
-/// Whether all executors say what they offer, and none of them offers this handler; a script needs none.
+/// Whether all executors list their handlers, and none lists this one; a script needs none.
 pub(crate) fn lacks_handler(app: &str, handler: &str, executors: &[ExecutorView]) -> Option<String> {
     let routable = executors.iter().filter(|executor| executor.is_routable);
     let offered: Option<Vec<&Vec<Text>>> = routable.map(|executor| executor.handlers.as_ref()).collect();
@@ -114,7 +114,7 @@ fn pending(view: &RunView, now: Timestamp, origin: String, lack: Option<&str>) -
 fn skipped(view: &RunView, origin: String) -> String {
     let why = match view.reason.parse::<Skip>() {
         Ok(skip) => skip_words(skip),
-        // Whoever wrote it knew more reasons than this program does.
+        // A node of a later version wrote a reason that this one does not know.
         Err(_) => &*view.reason,
     };
     match view.range {
@@ -203,7 +203,7 @@ fn length(millis: i64) -> String {
     let millis = u64::try_from(millis).unwrap_or(0);
     match millis {
         0..1_000 => format!("{millis} ms"),
-        // Nobody counts the milliseconds of minutes.
+        // Longer durations are shown without milliseconds.
         _ => Span(std::time::Duration::from_secs(millis / 1_000)).to_string(),
     }
 }

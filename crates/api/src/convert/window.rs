@@ -46,7 +46,7 @@ fn days_of_week(spot: &Spot<'_>) -> Option<String> {
     Some(names.join(","))
 }
 
-/// Hours that follow each other become one span.
+/// Consecutive hours become one span.
 fn hours_of_day(spot: &Spot<'_>) -> Option<String> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for hour in numbers(spot, 0..=23)? {

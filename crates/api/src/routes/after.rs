@@ -1,4 +1,4 @@
-//! Jobs that come after others: who is meant, and whether it is a circle.
+//! Jobs that come after others: which jobs are named, and whether they form a circle.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::convert::job::Draft;
 use crate::convert::job_ref::JobRef;
 use crate::problem::Problem;
 
-/// How many jobs are looked at to find a circle.
+/// How many jobs are visited to find a circle.
 const CIRCLE_MAX: usize = 1_000;
 
 /// Finds the jobs that a draft comes after.
@@ -48,8 +48,8 @@ pub(super) async fn resolve(
     Ok(Definition { after, ..draft.definition })
 }
 
-/// Whether a job comes after `own`, in however many steps; none if that takes too long to find out. A change that comes at
-/// the same time is not seen here: the store looks once more when it writes.
+/// Whether `job` comes after `own`, in any number of steps; none if that takes too long to find out. A concurrent
+/// change is not seen here: the store checks again when it writes.
 async fn is_circle(front: &Front, job: JobId, own: Option<JobId>) -> Result<Option<bool>, Problem> {
     let Some(own) = own else { return Ok(Some(false)) };
     let (mut seen, mut open) = (BTreeSet::from([job]), vec![job]);

@@ -1,4 +1,4 @@
-//! Apps: who executors belong to, and where those are.
+//! Apps, and the addresses of their executors.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use punctual_node::{AppView, DeskError};
 use punctual_protocol::{App, AppExecutors, Apps, PutApp, Role};
 use serde_json::Value;
 
-use super::{Wanted, etag, json, ok};
+use super::{WantedVersions, etag, json, ok};
 use crate::app::Front;
 use crate::body;
-use crate::convert::app::{Context, read, show, show_executor};
+use crate::convert::app::{AppContext, read, show, show_executor};
 use crate::convert::fields::check_name;
 use crate::problem::Problem;
 use crate::table::{Answer, Call, Operation, Permission};
 
-/// The header with which apps come.
+/// The header of answers with an app.
 const TAG: (&str, &str) = ("ETag", "The version of the app.");
 
-/// How often an app that others change is written again.
+/// How often the write of an app is tried while others change it.
 const TRIES: usize = 3;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -72,7 +72,7 @@ fn app(front: &Front, call: &Call) -> Result<AppView, Problem> {
     view.ok_or_else(|| no_app(&name))
 }
 
-/// What is said of an app that is not there, or not for the caller to see.
+/// The refusal for an app that does not exist, or that the caller may not see.
 pub(super) fn no_app(name: &str) -> Problem {
     let shown: String = name.chars().take(128).collect();
     Problem::not_found(format!("app {shown}"))
@@ -107,11 +107,11 @@ async fn put(front: Arc<Front>, call: Call) -> Answer {
         return Err(Problem::field("", "the app in the path has a `/`, which stands between app and name"));
     }
     call.caller.check_app(&name)?;
-    let wanted = Wanted::read(&call.headers)?;
+    let wanted = WantedVersions::read(&call.headers)?;
     let value = body::json(&call.body)?;
     for _ in 0..TRIES {
         let before = front.executors.app(&name);
-        // First what could never be written, whatever the version.
+        // First, faults that no version could make right.
         let row = understand(&front, &call, &name, &value, before.as_ref())?;
         match (&wanted, &before) {
             (Some(_), None) => {
@@ -143,7 +143,7 @@ fn understand(
     let check = |address: &str| front.executors.check_address(address);
     let allows_default_token = front.settings.allows_default_token;
     let before = before.map(|view| &view.row);
-    let row = read(value, &Context { name, before, allows_default_token, check: &check })?;
+    let row = read(value, &AppContext { name, before, allows_default_token, check: &check })?;
     let gives_away =
         row.addresses.is_some() && row.access_token.is_none() && front.settings.access_token.is_some();
     if gives_away && !call.caller.reaches_all() {
@@ -154,7 +154,8 @@ fn understand(
     Ok(row)
 }
 
-/// Writes an app in the place of what was read. What says the token itself needs not to know what was there.
+/// Writes an app in the place of the one that was read. A request that keeps neither the token nor the retention of
+/// that app does not depend on its version.
 async fn write(
     front: &Front,
     row: &AppRow,
@@ -166,7 +167,7 @@ async fn write(
         row.access_token.is_some() && value.get("access_token").is_none_or(|said| said == "\u{2026}");
     let keeps_retention = row.retention.is_some() && value.get("retention").is_none();
     let expected = match &before {
-        // An executor made it a moment ago, and its version is not known yet.
+        // An executor created it a moment ago, and its version is not known yet.
         Some(view) if view.row.version == 0 => None,
         Some(view) => (is_guarded || keeps_token || keeps_retention).then_some(view.row.version),
         None => None,
@@ -182,7 +183,7 @@ async fn write(
 
 async fn delete(front: Arc<Front>, call: Call) -> Answer {
     let view = app(&front, &call)?;
-    if let Some(wanted) = Wanted::read(&call.headers)? {
+    if let Some(wanted) = WantedVersions::read(&call.headers)? {
         wanted.check(&format!("app {}", view.row.name), view.row.version)?;
     }
     front.executors.remove_app(&view.row.name).await?;

@@ -11,22 +11,22 @@ use punctual_protocol::{Bulk, BulkAction, BulkAsked, BulkList, BulkPreview, Role
 use super::{json, number, ok};
 use crate::app::Front;
 use crate::body;
-use crate::bulk::{Work, named};
+use crate::bulk::{BulkWork, named};
 use crate::caller::Caller;
 use crate::convert::fields::{Faults, Object, Spot};
 use crate::problem::Problem;
 use crate::table::{Answer, Call, Operation, Permission};
 
-/// How many jobs may be named one by one.
+/// How many jobs a request may list by number.
 const IDS_MAX: usize = 10_000;
 
-/// How many actions go on at once.
+/// How many actions run at once.
 const RUNNING_MAX: usize = 4;
 
 /// How many jobs a preview names.
 const SAMPLE: usize = 10;
 
-/// How long an answer waits for an action to end, so that a short one is over when it comes.
+/// How long an answer waits for the action to end, so that a short action is answered as done.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -58,13 +58,13 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Which jobs are meant.
+/// Which jobs the action applies to.
 enum Which {
     Ids(Vec<JobId>),
     Filter(JobFilter),
 }
 
-struct Asked {
+struct JobsAsked {
     action: BulkAction,
     which: Which,
     dry_run: bool,
@@ -94,7 +94,7 @@ async fn begin(front: Arc<Front>, call: Call) -> Answer {
     Ok(json(StatusCode::ACCEPTED, &work.show()))
 }
 
-fn read(call: &Call) -> Result<Asked, Problem> {
+fn read(call: &Call) -> Result<JobsAsked, Problem> {
     let value = body::json(&call.body)?;
     let faults = Faults::default();
     let asked = Spot::whole(&value, &faults).object().and_then(|object| {
@@ -110,12 +110,12 @@ fn read(call: &Call) -> Result<Asked, Problem> {
             (None, None) => object.spot.refuse("say which jobs: either ids or filter; {} means all"),
             (Some(_), Some(_)) => object.spot.refuse("ids and filter exclude each other"),
         };
-        Some(Asked { action: action?, which: which?, dry_run: dry_run?, expect: expect.transpose()? })
+        Some(JobsAsked { action: action?, which: which?, dry_run: dry_run?, expect: expect.transpose()? })
     });
     faults.unless(asked)
 }
 
-/// Turns what may be there and wrong inside out.
+/// Swaps the two options of a field that may be absent and may be wrong.
 trait Transpose<T> {
     fn transpose(self) -> Option<Option<T>>;
 }
@@ -188,7 +188,7 @@ async fn preview(front: &Front, caller: &Caller, which: &Which) -> Result<BulkPr
     }
 }
 
-/// The jobs that are meant and that the caller reaches. Those that are not there are passed over.
+/// The requested jobs that the caller reaches. Jobs that do not exist are skipped.
 async fn find(front: &Front, caller: &Caller, which: &Which) -> Result<Vec<JobName>, Problem> {
     let filter = match which {
         Which::Ids(ids) => {
@@ -230,7 +230,7 @@ async fn stop(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&work.show()))
 }
 
-fn work(front: &Front, call: &Call) -> Result<Arc<Work>, Problem> {
+fn work(front: &Front, call: &Call) -> Result<Arc<BulkWork>, Problem> {
     let id = number(call)?;
     let gone = || Problem::not_found(format!("an action with the number {id} on this node"));
     front.bulks.get(&call.caller, id).ok_or_else(gone)

@@ -1,4 +1,4 @@
-//! The cluster: its nodes and shards, what is stored, and the door at which nodes tell each other something.
+//! The cluster: its nodes and shards, what is stored, and the route by which nodes send each other hints.
 
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ async fn resume(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&all_nodes(&front)))
 }
 
-/// The node in the path: by name, by the name of its present life, or the one that is asked.
+/// The node in the path: by name, by the id of its process, or `self`.
 fn named(front: &Front, call: &Call) -> Result<NodeView, Problem> {
     let said = call.path.get("node").map(String::as_str).unwrap_or_default();
     let nodes = front.node.nodes();
@@ -192,7 +192,7 @@ async fn hear(front: Arc<Front>, call: Call) -> Answer {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// None if it is about nobody.
+/// None if the node that it names cannot be read.
 fn read(hint: PeerHint) -> Option<Hint> {
     Some(match hint {
         PeerHint::Arrived(shard) => Hint::Arrived(ShardId(shard)),

@@ -15,11 +15,11 @@ use crate::convert::fields::{Faults, Spot};
 use crate::convert::show_job::fire_times;
 use crate::convert::submission::read_now;
 use crate::problem::Problem;
-use crate::query::{Kind, Param};
+use crate::query::{Param, ParamKind};
 use crate::table::{Answer, Call, Operation, Permission};
 
 const COUNT: Param =
-    Param { name: "count", kind: Kind::Count { max: 1_000, usual: 10 }, about: "How many fire times." };
+    Param { name: "count", kind: ParamKind::Count { max: 1_000, usual: 10 }, about: "How many fire times." };
 
 pub(super) fn operations() -> Vec<Operation> {
     let operator = Permission::Role(Role::Operator);

@@ -1,5 +1,5 @@
-//! The door of native executors: a WebSocket, as `docs/protocol/executor.md` says. Here the token is looked at and the
-//! connection is made one; what is spoken over it is for the house.
+//! The door of native executors: a WebSocket, as `docs/protocol/executor.md` says. This module checks the token and
+//! upgrades the connection; the session itself is the dispatch's.
 
 use std::sync::{Arc, PoisonError};
 
@@ -21,7 +21,7 @@ use crate::place::{Seat, Standing};
 use crate::problem::Problem;
 use crate::table::{Answer, Call, Operation, Permission};
 
-/// What the standard wants to be added to a key, so that nobody agrees by accident.
+/// The suffix that the standard adds to a key, so that a server cannot agree by accident.
 const AGREED: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -70,7 +70,7 @@ fn switched(accept: &str) -> Response {
     response
 }
 
-/// The answer to the key of whoever wants a WebSocket; or why it is none.
+/// The answer to the key of a WebSocket request; or why the request is none.
 fn accept_key(headers: &HeaderMap) -> Result<String, Problem> {
     let has = |name: HeaderName, word: &str| {
         let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
@@ -92,17 +92,17 @@ fn not_a_socket(said: &str) -> Problem {
     Problem::malformed(said)
 }
 
-/// Whoever stands at the door, with what they showed. It is looked at again and again while they are in.
+/// An executor or node at the door, with its credentials. They are checked again and again during the session.
 struct Visitor {
     front: Arc<Front>,
     badge: Badge,
     token: Option<String>,
-    /// Kept, so that the connection has its place for as long as the session lasts.
+    /// Held, so that the connection keeps its place for the whole session.
     seat: Option<Seat>,
 }
 
 impl Visitor {
-    /// Whether it opens a session for some app.
+    /// Whether it may open a session for some app.
     async fn opens_any(&self) -> Result<bool, Problem> {
         if self.is_peer() {
             return Ok(true);
@@ -112,7 +112,7 @@ impl Visitor {
         Ok(self.badge.covers_any(&own, global) || self.is_operator(None).await?)
     }
 
-    /// Whether the token is one of the API's that may do so.
+    /// Whether the token is an API token that may do so.
     async fn is_operator(&self, app: Option<&str>) -> Result<bool, Problem> {
         let Some(token) = &self.token else { return Ok(false) };
         let caller = self.front.tokens.caller(&*self.front.door, token, self.front.now()?).await?;

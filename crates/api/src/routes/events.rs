@@ -1,4 +1,4 @@
-//! What happens, as it happens: server-sent events.
+//! Live events, as server-sent events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +41,11 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn listen(front: Arc<Front>, call: Call) -> Answer {
-    // To refuse an id that is not ours would end the listening of a browser for good; a reset lets it go on.
+    // Refusing a foreign id would end the listening of a browser for good; a reset lets it go on.
     let last = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
     let resumed = last.map(|last| front.events.after(last));
     let place = front.budgets.stream(call.caller.id)?;
-    // Before the answer: what its caller reads after that is as old as the first event.
+    // Before the answer: what the caller reads after the answer is then at least as new as the first event.
     let listening = front.relays.listen(&front).await;
     let first = front.events.now();
     let (pieces, body) = stream::open(4);
@@ -53,7 +53,7 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
         let Call { caller, credential, .. } = call;
         tokio::select! {
             () = tell(&front, &caller, resumed, first, &pieces) => {}
-            // The comment says why; opening the stream again is refused with the reason.
+            // The comment says why; a new stream is refused with the same reason.
             () = credential.over(&front, &caller) => {
                 let _ = pieces.try_send(Bytes::from(format!(": {OVER}\n\n")));
             }
@@ -64,7 +64,7 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
     Ok((StatusCode::OK, headers, body).into_response())
 }
 
-/// Tells a listener everything, until it hangs up or the node stops.
+/// Sends events to a listener, until it hangs up or the node stops.
 async fn tell(
     front: &Front,
     caller: &Caller,
@@ -101,7 +101,7 @@ async fn tell(
     }
 }
 
-/// Says that some were missed, and names the place from which it goes on.
+/// Says that events were missed, and names the place from which the stream goes on.
 fn reset(front: &Front, place: u64) -> String {
     let id = place.checked_sub(1).map(|last| front.events.id(last));
     sent_event(id.as_deref(), "reset", "{}")
@@ -132,7 +132,8 @@ async fn may_hear(front: &Front, caller: &Caller, event: &Event) -> bool {
     reaches(front, caller, app_of(event), job_of(event)).await
 }
 
-/// Whether the caller reaches what an event is about. What says no app and no job is for those who reach all of them.
+/// Whether the caller reaches what an event is about. An event without app and job is for callers that reach all of
+/// them.
 async fn reaches(front: &Front, caller: &Caller, app: Option<&str>, job: Option<JobId>) -> bool {
     if caller.reaches_all() {
         return true;

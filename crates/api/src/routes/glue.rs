@@ -1,4 +1,4 @@
-//! The scripts of jobs: their versions, and back to one of them.
+//! The scripts of jobs: their versions, and going back to one of them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::convert::fields::{Faults, Spot};
 use crate::problem::Problem;
 use crate::table::{Answer, Call, Operation, Permission};
 
-/// How many versions are told.
+/// How many versions are listed.
 const VERSIONS_MAX: usize = 30;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -45,7 +45,8 @@ async fn list(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&GlueVersions { items }))
 }
 
-/// The versions of a script, oldest first. A job's version that leaves kind and text alone is none of them.
+/// The versions of a script, oldest first. A version of the job with the same kind and text is not another version of
+/// the script.
 fn versions(revisions: &[Revision]) -> Vec<GlueVersion> {
     let mut all: Vec<GlueVersion> = Vec::new();
     let mut last: Option<&Glue> = None;
@@ -53,7 +54,7 @@ fn versions(revisions: &[Revision]) -> Vec<GlueVersion> {
         let glue = glue_of(&revision.definition);
         match (glue, last) {
             (Some(glue), Some(last)) if glue.kind == last.kind && glue.source == last.source => {
-                // What is said about it may have been said better.
+                // The remark may have been changed alone.
                 if let Some(version) = all.last_mut() {
                     version.remark.clone_from(&glue.remark);
                 }

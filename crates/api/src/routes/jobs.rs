@@ -17,30 +17,30 @@ use crate::convert::show_job::{self, names_for};
 use crate::cursor;
 use crate::others::NodeAnswers;
 use crate::problem::Problem;
-use crate::query::{CURSOR, Kind, LIMIT, Param};
+use crate::query::{CURSOR, LIMIT, Param, ParamKind};
 use crate::table::{Answer, Call, Operation, Permission};
 
 const LIST: &[Param] = &[
-    Param { name: "app", kind: Kind::Text, about: "Of this app." },
-    Param { name: "tag", kind: Kind::Text, about: "With this tag." },
-    Param { name: "q", kind: Kind::Text, about: "Whose name or description contains this." },
-    Param { name: "enabled", kind: Kind::Flag, about: "Enabled ones, or stopped ones." },
-    Param { name: "failing", kind: Kind::Flag, about: "Those whose last run failed or was lost." },
-    Param { name: "stopped", kind: Kind::Flag, about: "Those that stopped without a person's wish." },
+    Param { name: "app", kind: ParamKind::Text, about: "Of this app." },
+    Param { name: "tag", kind: ParamKind::Text, about: "With this tag." },
+    Param { name: "q", kind: ParamKind::Text, about: "Whose name or description contains this." },
+    Param { name: "enabled", kind: ParamKind::Flag, about: "Enabled ones, or stopped ones." },
+    Param { name: "failing", kind: ParamKind::Flag, about: "Those whose last run failed or was lost." },
+    Param { name: "stopped", kind: ParamKind::Flag, about: "Those that stopped without a person's wish." },
     Param {
         name: "sort",
-        kind: Kind::Word(&["id", "next_fire_time"]),
+        kind: ParamKind::Word(&["id", "next_fire_time"]),
         about: "By number, or enabled ones by the next instant that is not planned yet, soonest first.",
     },
-    Param { name: "count", kind: Kind::Flag, about: "Says how many there are, as `total`." },
+    Param { name: "count", kind: ParamKind::Flag, about: "Says how many there are, as `total`." },
     LIMIT,
     CURSOR,
 ];
 
-/// All that are kept, where nobody says otherwise: whoever looks wants the newest, which come last.
+/// All kept versions by default: the newest matter most, and they come last.
 const REVISIONS: Param = Param {
     name: "limit",
-    kind: Kind::Count { max: REVISIONS_MAX as u32, usual: REVISIONS_MAX as u32 },
+    kind: ParamKind::Count { max: REVISIONS_MAX as u32, usual: REVISIONS_MAX as u32 },
     about: "How many versions at most.",
 };
 
@@ -115,7 +115,7 @@ async fn list(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&JobPage { items: views.iter().map(show).collect(), next_cursor, total }))
 }
 
-/// Some jobs, and where the next page begins.
+/// A page of jobs, and the cursor of the next page.
 type Listed = (Vec<JobView>, Option<String>);
 
 async fn by_number(front: &Front, call: &Call, filter: &JobFilter) -> Result<Listed, Problem> {
@@ -132,14 +132,14 @@ async fn by_next_fire(front: &Front, call: &Call, filter: &JobFilter) -> Result<
     Ok((page.items, next))
 }
 
-/// How many pages of runs are read after a start; later it is one, to learn what other nodes ended.
+/// How many pages of runs are read after a start; later it is one, to learn which runs other nodes ended.
 const BEGINNING_PAGES: usize = 5;
 const PAGE: usize = 1_000;
 
-/// How often that is done where there are other nodes: one that is gone tells no figures any more.
+/// How often that is done where there are other nodes: a node that is gone reports no figures any more.
 const CATCH_UP_EVERY: Duration = Duration::from_secs(10);
 
-/// How long an answer waits for it.
+/// How long an answer waits for that.
 const CATCH_UP_WITHIN: Duration = Duration::from_millis(30);
 
 /// The last runs of some jobs, on all nodes.
@@ -156,8 +156,8 @@ impl Recent {
     }
 }
 
-/// Lets the rollup learn of the latest runs that it did not see end. An answer does not wait long for that: what comes
-/// too late is in the next.
+/// Adds the latest runs to the rollup that it did not see end. An answer does not wait long for that: what comes too
+/// late is in the next answer.
 pub(super) async fn catch_up(front: &Arc<Front>, now: Timestamp) {
     let has_others = front.node.nodes().len() > 1;
     let Some(behind) = front.events.rollup().is_behind(now, has_others, CATCH_UP_EVERY) else { return };
@@ -205,7 +205,8 @@ async fn shown_by_all(front: &Front, view: &JobView) -> Result<Response, Problem
     answer(front, StatusCode::OK, view, &recent.runs(front, view.id)).await
 }
 
-/// A job that was just written, with what this node knows of its last runs: other nodes are not asked for every write.
+/// A job that was just written, with its last runs as this node knows them: other nodes are not asked for every
+/// write.
 pub(super) async fn shown(front: &Front, status: StatusCode, view: &JobView) -> Result<Response, Problem> {
     answer(front, status, view, &front.events.rollup().recent(view.id)).await
 }

@@ -1,4 +1,4 @@
-//! The log of a run: what its executor wrote, or what we know ourselves.
+//! The log of a run: what its executor wrote, or what this node knows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,36 +20,41 @@ use crate::convert::log::log;
 use crate::credential::OVER;
 use crate::logs::latest;
 use crate::problem::Problem;
-use crate::query::{Kind, Param};
+use crate::query::{Param, ParamKind};
 use crate::stream::{self, sent_event};
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
 
 const LOG: &[Param] = &[
     Param {
         name: "attempt",
-        kind: Kind::Count { max: 1_048_575, usual: 1 },
+        kind: ParamKind::Count { max: 1_048_575, usual: 1 },
         about: "Of this attempt. If it is not said: of the latest one of an executor's, of all of an agent's.",
     },
     Param {
         name: "part",
-        kind: Kind::Index { max: 1_000_000 },
+        kind: ParamKind::Index { max: 1_000_000 },
         about: "Of this part of a broadcast, from 0.",
     },
-    Param { name: "from", kind: Kind::Count { max: u32::MAX, usual: 1 }, about: "From this line on." },
-    Param { name: "follow", kind: Kind::Flag, about: "Streams server-sent events until the end of the log." },
+    Param { name: "from", kind: ParamKind::Count { max: u32::MAX, usual: 1 }, about: "From this line on." },
+    Param {
+        name: "follow",
+        kind: ParamKind::Flag,
+        about: "Streams server-sent events until the end of the log.",
+    },
 ];
 
-/// How often what is followed is looked at.
+/// How often a followed log is read.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// After how many looks without news a listener hears that the connection lives.
+/// After how many reads without news a listener gets a sign of life.
 const BEAT: u32 = 30;
 
-/// How long, and how many bytes of, a log can be followed in one go. Whoever wants more goes on where it was cut.
+/// How long, and how many bytes of, a log can be followed by one request. A client that wants more continues where it
+/// was cut.
 const FOLLOWED_FOR: Duration = Duration::from_secs(3_600);
 const FOLLOWED_MAX: usize = 64 << 20;
 
-/// How many times in a row an executor may not give its log before that is told.
+/// How many times in a row an executor may fail to give its log before the listener is told.
 const MISSES: u32 = 20;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -71,11 +76,11 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Whose lines are wanted.
+/// Which lines are requested.
 struct Wish {
     view: RunView,
     attempt: Option<u32>,
-    /// The app of the run's executors, if it goes to such.
+    /// The app of the run's executors, if it goes to executors.
     app: Option<Text>,
 }
 
@@ -100,7 +105,7 @@ impl Wish {
     }
 }
 
-/// The part of a run that is asked for, or the run itself if it has none.
+/// The part of a run that is requested, or the run itself if it has no parts.
 async fn part(front: &Front, call: &Call, whole: RunView) -> Result<RunView, Problem> {
     let mut parts = if whole.part.is_none() { front.browse.parts(whole.id).await? } else { Vec::new() };
     let asked = call.query.count("part").map(|part| part as usize);
@@ -129,14 +134,14 @@ async fn read_log(front: Arc<Front>, call: Call) -> Answer {
     Ok(ok(&log))
 }
 
-/// Whether text is wished for, and JSON is not named before it.
+/// Whether the caller accepts text, and does not name JSON before it.
 fn wants_text(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut media = accepted.split(',').map(|media| media.split(';').next().unwrap_or_default().trim());
     media.find(|media| ["text/plain", "application/json", "*/*"].contains(media)) == Some("text/plain")
 }
 
-/// The log as server-sent events, until it has ended or nobody listens.
+/// The log as server-sent events, until it has ended or the listener hangs up.
 fn follow(front: Arc<Front>, call: Call, wish: Wish, mut from: u64) -> Answer {
     let place = front.budgets.stream(call.caller.id)?;
     let (pieces, body) = stream::open(4);
@@ -154,7 +159,7 @@ fn follow(front: Arc<Front>, call: Call, wish: Wish, mut from: u64) -> Answer {
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
-/// Tells the log from line `from` on, which moves along with what was told.
+/// Sends the log from line `from` on, and moves `from` along.
 async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Bytes>) {
     let late = clock::instant() + FOLLOWED_FOR;
     let (mut silence, mut misses, mut told) = (0, 0, 0);
@@ -170,7 +175,7 @@ async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Byt
         if piece.end || !piece.text.is_empty() {
             (*from, silence, misses) = (piece.next, 0, 0);
             told += piece.text.len();
-            // Whose lines they are stays as it is from the first one on.
+            // From the first line on, the attempt stays the same.
             wish.attempt = wish.attempt.or(piece.attempt);
             let data = serde_json::to_string(&piece).expect("a log is plain data");
             let is_heard = pieces.send(Bytes::from(sent_event(None, "log", &data))).await.is_ok();
@@ -194,14 +199,15 @@ async fn tell(front: &Front, mut wish: Wish, from: &mut u64, pieces: &Sender<Byt
         }
         match front.browse.run(wish.view.id).await {
             Ok(Some(now)) => wish.view = now,
-            // Dropped with its day, or not to be read for the moment; in both cases nothing is lost by asking again.
+            // The run was dropped with its day, or the store cannot be read for the moment; in both cases asking
+            // again loses nothing.
             Ok(None) => return,
             Err(_) => {}
         }
     }
 }
 
-/// Says why it does not go on, and where it would.
+/// Says why the stream does not go on, and from which line it can be resumed.
 async fn cut(pieces: &Sender<Bytes>, next: u64, reason: &str) {
     let _ = pieces.send(cut_piece(next, reason)).await;
 }

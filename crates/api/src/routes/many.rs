@@ -1,7 +1,8 @@
-//! Wishes about many runs: counted first, then carried out page by page, each page durable before the next, with progress.
+//! Bulk actions on runs: counted first, then carried out page by page, each page durable before the next, with
+//! progress.
 //!
-//! Runs are met in the order of their numbers, the highest first, and no wish changes a number: within one request no run is
-//! met twice.
+//! Runs are visited in the order of their numbers, the highest first, and no action changes a number: one request
+//! visits no run twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ use crate::problem::Problem;
 use crate::progress::{self, Teller};
 use crate::table::{Answer, Call, Operation, Permission, schema_of};
 
-/// How many runs are dealt with at once: enough that a store writes them together, few enough that others get their turn.
+/// How many runs a page has: enough for the store to write them together, few enough for other requests to get their
+/// turn.
 const PAGE: usize = 1_000;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -31,7 +33,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/api/v1/runs/cancel", "cancelRuns", |front, call| Box::pin(cancel(front, call)))
             .about(
                 "runs",
-                "Ends all runs that a filter names; with dry_run counts them. Who accepts only lines is told how far it is.",
+                "Ends all runs that a filter names; with dry_run counts them. Send `Accept: application/x-ndjson` to receive progress.",
             )
             .needs(operator)
             .takes::<BulkCancel>()
@@ -47,7 +49,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .about(
             "runs",
             "Lets all one-shots that a filter names and that have not begun wait for another time; with dry_run counts \
-             them. Who accepts only lines is told how far it is.",
+             them. Send `Accept: application/x-ndjson` to receive progress.",
         )
         .needs(operator)
         .takes::<BulkReschedule>()
@@ -60,8 +62,8 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Which runs are meant, as far as their fields say.
-struct Asked {
+/// Which runs the action applies to, by the fields of the request.
+struct RunsAsked {
     filter: RunFilter,
     job: Option<String>,
     app: Option<String>,
@@ -119,13 +121,13 @@ async fn cancel_all(
     Ok(done)
 }
 
-/// Cancels a page of runs; says how many it was in time for, or whose holders were asked.
+/// Cancels a page of runs; returns how many were cancelled in time, or whose holders were asked to.
 async fn cancel_page(front: &Front, runs: &[RunId]) -> Result<u64, Problem> {
     let became = front.node.cancel_all(runs).await?;
     Ok(became.iter().filter(|became| **became != Cancelled::TooLate).count() as u64)
 }
 
-/// The pages of a list, one read ahead: while one is dealt with, the next is on its way.
+/// The pages of a list, read one ahead: while one is carried out, the next is being read.
 struct Pages<'a> {
     front: &'a Front,
     filter: &'a RunFilter,
@@ -133,7 +135,8 @@ struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// The first page. The one open run that a key of a job may have is found by the key, not by looking through all runs.
+    /// The first page. A job has at most one open run with a given key, and it is found by the key, not by a search
+    /// through all runs.
     async fn of(front: &'a Front, filter: &'a RunFilter) -> Result<Pages<'a>, Problem> {
         let page = match (filter.job, &filter.key, &filter.apps) {
             (Some(job), Some(key), None) => {
@@ -162,7 +165,7 @@ fn takes(filter: &RunFilter, view: &RunView) -> bool {
         && filter.to.is_none_or(|to| view.fire_time < to)
 }
 
-/// When runs that are put off are due.
+/// The new due time of rescheduled runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Aim {
     At(Timestamp),
@@ -171,7 +174,7 @@ enum Aim {
 }
 
 impl Aim {
-    /// When a run is due that waits for an instant now.
+    /// The new due time of a run that is due at `due` now.
     fn from(self, due: Timestamp) -> Timestamp {
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         match self {
@@ -182,9 +185,9 @@ impl Aim {
     }
 }
 
-/// What a bulk reschedule is about.
+/// The request for a bulk reschedule.
 struct Moves {
-    asked: Asked,
+    asked: RunsAsked,
     moved: Option<bool>,
     aim: Aim,
     dry_run: bool,
@@ -232,8 +235,9 @@ fn wish(view: &RunView, aim: Aim) -> (RunId, Timestamp) {
     (view.id, aim.from(view.ready_at.unwrap_or(view.due)))
 }
 
-/// Puts off a page of runs; says how many it was in time for. The holders of others are waited for, so that they are not
-/// left more than they can see to; what they have not decided after that counts as done, because they will.
+/// Reschedules a page of runs; returns how many were moved in time. The holders of the other runs are waited for, so
+/// that they are not given more than they can carry out. Runs that they have not decided by then count as moved,
+/// because they will be.
 async fn move_page(front: &Front, wishes: &[(RunId, Timestamp)]) -> Result<u64, Problem> {
     let became = front.node.reschedule_all(wishes).await?;
     let count = |wanted: Cancelled| became.iter().filter(|became| **became == wanted).count() as u64;
@@ -289,8 +293,8 @@ fn shift(spot: &Spot<'_>) -> Option<Aim> {
     }
 }
 
-/// Which runs that have not ended.
-fn open_filter(object: &Object<'_>) -> Option<Asked> {
+/// Filters runs that have not ended.
+fn open_filter(object: &Object<'_>) -> Option<RunsAsked> {
     let state = object.may_null("state").map(|spot| {
         let state = spot.word::<RunState>()?;
         if state.is_open() {
@@ -301,26 +305,26 @@ fn open_filter(object: &Object<'_>) -> Option<Asked> {
     });
     let asked = fields(object);
     let state = flat(state)?;
-    let Asked { filter, job, app } = asked?;
+    let RunsAsked { filter, job, app } = asked?;
     let filter = RunFilter { state, ..filter };
     if filter == RunFilter::default() && job.is_none() && app.is_none() {
         return object.spot.refuse("is empty and would cancel every run there is; say at least which state");
     }
-    Some(Asked { filter, job, app })
+    Some(RunsAsked { filter, job, app })
 }
 
-/// Which runs that have not begun.
-fn pending_filter(object: &Object<'_>) -> Option<Asked> {
-    let Asked { filter, job, app } = fields(object)?;
+/// Filters runs that have not begun.
+fn pending_filter(object: &Object<'_>) -> Option<RunsAsked> {
+    let RunsAsked { filter, job, app } = fields(object)?;
     if job.is_none() && app.is_none() && filter.key.is_none() {
         return object.spot.refuse("would move one-shots of every app; say which job, app or key");
     }
     let filter = RunFilter { state: Some(RunState::Pending), ..filter };
-    Some(Asked { filter, job, app })
+    Some(RunsAsked { filter, job, app })
 }
 
-/// What both kinds of filters have; and nothing else than what was asked for.
-fn fields(object: &Object<'_>) -> Option<Asked> {
+/// The fields that both kinds of filters have; any other field is refused.
+fn fields(object: &Object<'_>) -> Option<RunsAsked> {
     let job = object.may_null("job").map(|spot| match JobRef::of(spot.raw()) {
         Ok(JobRef::Id(id)) => Some(id.to_string()),
         Ok(JobRef::Name(name)) => Some(name.into_owned()),
@@ -333,7 +337,7 @@ fn fields(object: &Object<'_>) -> Option<Asked> {
     object.end();
     let (from, to, key) = (flat(from)?, flat(to)?, flat(key)?);
     let filter = RunFilter { job: None, apps: None, state: None, from, to, key };
-    Some(Asked { filter, job: flat(job)?, app: flat(app)? })
+    Some(RunsAsked { filter, job: flat(job)?, app: flat(app)? })
 }
 
 /// A field that was not given, or was given and read.
@@ -341,8 +345,8 @@ fn flat<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |read| read.map(Some))
 }
 
-/// The filter, kept to what the caller reaches; none if that is nothing.
-async fn narrowed(front: &Front, caller: &Caller, asked: Asked) -> Result<Option<RunFilter>, Problem> {
+/// The filter, limited to what the caller reaches; none if nothing is left.
+async fn narrowed(front: &Front, caller: &Caller, asked: RunsAsked) -> Result<Option<RunFilter>, Problem> {
     let apps = caller.apps_of(asked.app.as_deref());
     if apps.as_ref().is_some_and(Vec::is_empty) {
         return Ok(None);
@@ -362,7 +366,7 @@ async fn narrowed(front: &Front, caller: &Caller, asked: Asked) -> Result<Option
     {
         return Ok(None);
     }
-    // A job that is reached is of an app that is.
+    // The caller reaches the job, and so its app.
     let apps = apps.filter(|_| job.is_none() || asked.app.is_some());
     Ok(Some(RunFilter { job, apps, ..asked.filter }))
 }

@@ -1,4 +1,4 @@
-//! Pausing an app, and going on with it. The node does the work; here a caller waits for it and is told how far it is.
+//! Pausing and resuming an app. The node does the work; the caller here waits for it and gets its progress.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn reached(call: &Call) -> Result<String, Problem> {
     if call.caller.reaches(&name) { Ok(name) } else { Err(no_app(&name)) }
 }
 
-/// Lets the jobs follow the app, and waits until that is in force everywhere.
+/// Stops or starts the jobs with their app, and waits until that is in force on every node.
 async fn carry_out(front: Arc<Front>, call: &Call, app: String, paused: bool) -> Answer {
     let by = by(&call.caller);
     progress::told(call, |teller| async move {

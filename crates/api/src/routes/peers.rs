@@ -1,4 +1,4 @@
-//! The doors at which nodes ask each other for figures and events. Each answers for itself alone.
+//! The routes by which nodes ask each other for figures and events. Each node answers for itself alone.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::relay::BEAT;
 use crate::table::{Answer, Call, Operation, Permission};
 use crate::{body, others, stream};
 
-/// As many as a page of jobs has.
+/// The size of a page of jobs.
 const JOBS_MAX: usize = 1_000;
 
-/// As many as anybody asks for; see `routes/stats.rs`.
+/// At least as many as a node ever asks for; see `routes/stats.rs`.
 const STRETCHES_MAX: i64 = 200;
 
-/// Room for the numbers of a page of jobs.
+/// Room for the ids of a page of jobs.
 const BODY_MAX: usize = 64 << 10;
 
 /// The longest stretch, in steps of five minutes: a week.
@@ -75,7 +75,7 @@ async fn listen(front: Arc<Front>, call: Call) -> Answer {
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
-/// Tells another node everything that happens here, until it hangs up or this node stops.
+/// Sends all events of this node to another node, until that hangs up or this node stops.
 async fn tell(front: &Front, mut place: u64, is_reset: bool, pieces: &Sender<Bytes>) {
     let mut news = front.events.listen();
     let mut piece = line(&PeerSaid::Begin { id: before(front, place), is_reset });
@@ -99,12 +99,12 @@ async fn tell(front: &Front, mut place: u64, is_reset: bool, pieces: &Sender<Byt
     }
 }
 
-/// What names the place before an event.
+/// The id of the place before an event.
 fn before(front: &Front, place: u64) -> String {
     place.checked_sub(1).map_or_else(|| "start".into(), |last| front.events.id(last))
 }
 
-/// What happened here; what other nodes told is theirs to tell.
+/// The events of this node; other nodes send their own.
 fn lines(front: &Front, told: &Told) -> String {
     let mut lines = String::new();
     if told.is_reset {

@@ -14,20 +14,20 @@ use crate::convert::run::{add_kills, show, show_part};
 use crate::convert::why::{lack, why};
 use crate::cursor;
 use crate::problem::Problem;
-use crate::query::{CURSOR, Kind, LIMIT, Param};
+use crate::query::{CURSOR, LIMIT, Param, ParamKind};
 use crate::table::{Answer, Call, Operation, Permission};
 
-const STATE: Param = Param { name: "state", kind: Kind::State, about: "In this state." };
-const FROM: Param = Param { name: "from", kind: Kind::Time, about: "From this fire time on." };
-const TO: Param = Param { name: "to", kind: Kind::Time, about: "Before this fire time." };
-const KEY: Param = Param { name: "key", kind: Kind::Text, about: "With this key." };
+const STATE: Param = Param { name: "state", kind: ParamKind::State, about: "In this state." };
+const FROM: Param = Param { name: "from", kind: ParamKind::Time, about: "From this fire time on." };
+const TO: Param = Param { name: "to", kind: ParamKind::Time, about: "Before this fire time." };
+const KEY: Param = Param { name: "key", kind: ParamKind::Text, about: "With this key." };
 
-/// What the runs of one job are filtered by.
+/// The parameters that filter the runs of one job.
 pub(super) const RUN_PARAMS: &[Param] = &[STATE, FROM, TO, KEY, LIMIT, CURSOR];
 
 const LIST: &[Param] = &[
-    Param { name: "job", kind: Kind::Job, about: "Of this job: its number, or app/name." },
-    Param { name: "app", kind: Kind::Text, about: "Of jobs of this app." },
+    Param { name: "job", kind: ParamKind::Job, about: "Of this job: its number, or app/name." },
+    Param { name: "app", kind: ParamKind::Text, about: "Of jobs of this app." },
     STATE,
     FROM,
     TO,
@@ -76,7 +76,7 @@ fn nothing() -> Response {
     ok(&Page::<Run> { items: Vec::new(), next_cursor: None })
 }
 
-/// What a list is filtered by; none if the caller reaches nothing of it.
+/// The filter of a list; none if the caller reaches nothing of it.
 pub(super) async fn filter(
     front: &Front,
     call: &Call,
@@ -106,7 +106,7 @@ pub(super) async fn page(front: &Front, call: &Call, filter: RunFilter) -> Answe
     Ok(ok(&Page { items, next_cursor }))
 }
 
-/// A run with what its job is called.
+/// A run with the name of its job.
 fn named(run: Run, name: Option<&Arc<JobName>>) -> Run {
     let (app, job_name) = name.map(|name| (name.app.clone(), name.name.clone())).unzip();
     Run { app, job_name, ..run }

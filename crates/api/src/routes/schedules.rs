@@ -1,4 +1,4 @@
-//! Questions about schedules that need not belong to a job.
+//! Questions about schedules, with or without a job.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn preview(front: Arc<Front>, call: Call) -> Answer {
     let rule = schedule
         .compile(&front.zones, "preview")
         .map_err(|poison| Problem::field(poison.pointer, poison.reason))?;
-    // A fixed delay that ran at once would end at once.
+    // The second fire time of a fixed delay depends on the end of the first run.
     let count = if schedule.is_delay() { 1 } else { count as usize };
     let times = upcoming(&rule, &Default::default(), after, count);
     Ok(ok(&Preview {

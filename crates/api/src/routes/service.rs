@@ -1,4 +1,4 @@
-//! The service itself: whether it lives, whether it is ready, its metrics, and this document.
+//! The service itself: whether it is alive, whether it is ready, its metrics, and the OpenAPI document.
 
 use std::sync::Arc;
 

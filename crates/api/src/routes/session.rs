@@ -1,4 +1,4 @@
-//! The session: signing in, out, and who is signed in.
+//! The session: signing in, signing out, and which token is signed in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::session::{LASTS, check_origin, cookie, set_cookie};
 use crate::table::{Answer, Call, Operation, Permission};
 
-/// The longest token that is looked at.
+/// The longest token that is checked.
 const TOKEN_MAX: usize = 512;
 
 pub(super) fn operations() -> Vec<Operation> {

@@ -13,12 +13,12 @@ use crate::app::Front;
 use crate::forecast;
 use crate::others::{self, tell_stretches};
 use crate::problem::Problem;
-use crate::query::{Kind, Param};
+use crate::query::{Param, ParamKind};
 use crate::table::{Answer, Call, Operation, Permission};
 
 const HOURS: Param = Param {
     name: "hours",
-    kind: Kind::Count { max: 168, usual: 24 },
+    kind: ParamKind::Count { max: 168, usual: 24 },
     about: "How many hours, at most a week.",
 };
 
@@ -47,7 +47,8 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-/// Steps of so many five minutes, the first that makes few enough stretches of what was asked for.
+/// Stretch lengths, in steps of five minutes: the first that divides the requested range into few enough stretches is
+/// used.
 const STEPS: [i64; 5] = [1, 3, 6, 12, 24];
 const STRETCHES_MAX: i64 = 96;
 
@@ -102,7 +103,7 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
         true => front.browse.counts(None).await?,
         false => counts_of(&front, &filter).await?,
     };
-    // What the nodes have in hand belongs to all apps.
+    // The load of nodes spans all apps.
     let of_all = match call.caller.reaches_all() {
         true => Some(Loads::of(&front).await),
         false => None,
@@ -128,7 +129,7 @@ async fn stats(front: Arc<Front>, call: Call) -> Answer {
     }))
 }
 
-/// What each node has in hand, and which did not say.
+/// The load of each node, and the nodes that did not answer.
 struct Loads {
     items: Vec<PeerLoad>,
     missing: Vec<String>,
@@ -142,7 +143,7 @@ impl Loads {
     }
 }
 
-/// What has become of the runs of some jobs.
+/// The counts of the runs of some jobs.
 async fn counts_of(front: &Front, filter: &JobFilter) -> Result<Counts, Problem> {
     let (mut sum, mut after) = (Counts::default(), None);
     loop {

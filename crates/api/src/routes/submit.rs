@@ -1,4 +1,4 @@
-//! One-shots: handed over one by one, in batches, or as a stream of lines.
+//! One-shots: submitted one by one, in batches, or as a stream of lines.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -21,7 +21,7 @@ use crate::body::{self, LINES};
 use crate::budget::Room;
 use crate::caller::Caller;
 use crate::convert::job_ref::JobRef;
-use crate::convert::submission::{Line, Meant, read, read_line};
+use crate::convert::submission::{Meant, SubmissionLine, read, read_line};
 use crate::credential::OVER;
 use crate::problem::Problem;
 use crate::query::DRY_RUN;
@@ -32,13 +32,13 @@ use crate::{remainder, stream};
 /// How many runs a body may hold, and after how many lines a stream is acknowledged.
 const BATCH_MAX: usize = 10_000;
 
-/// After how many bytes a stream is acknowledged, whatever its lines.
+/// After how many bytes a stream is acknowledged, however many lines they are.
 const CHUNK_BYTES: usize = 8 << 20;
 
-/// How long lines of a stream wait for more before they are written.
+/// How long lines of a stream wait for more lines before they are written.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// How many answers to a stream wait for somebody who sends first and reads later.
+/// How many answers to a stream are buffered for a client that sends first and reads later.
 const ANSWERS_UNREAD: usize = 256;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -73,7 +73,7 @@ async fn submit(front: Arc<Front>, mut call: Call) -> Answer {
         return Err(Problem::too_large(said).at("/runs"));
     }
     let dry_run = call.query.flag("dry_run");
-    let mut jobs = Jobs { front: &front, caller: &call.caller, known: BTreeMap::new(), looks: dry_run };
+    let mut jobs = NamedJobs { front: &front, caller: &call.caller, known: BTreeMap::new(), looks: dry_run };
     let mut submissions = Vec::with_capacity(batch.lines.len());
     for (index, line) in batch.lines.iter().enumerate() {
         let place = |field: &str| batch.pointer(index, field);
@@ -119,7 +119,7 @@ fn accepted(kept: &[Kept]) -> Accepted {
     answer
 }
 
-/// The first run whose job is why the desk refused them all.
+/// The first run whose job made the desk refuse the whole batch.
 async fn culprit(front: &Front, asked: &[JobId], error: &DeskError) -> Option<usize> {
     if !matches!(error, DeskError::NotFound(_) | DeskError::Conflict(_)) {
         return None;
@@ -138,16 +138,16 @@ async fn culprit(front: &Front, asked: &[JobId], error: &DeskError) -> Option<us
 }
 
 /// The jobs of one request, each looked up once.
-struct Jobs<'a> {
+struct NamedJobs<'a> {
     front: &'a Front,
     caller: &'a Caller,
     known: BTreeMap<String, JobId>,
-    /// Whether numbers are looked up too: the desk knows them better, unless nothing is to be written or a line must be
-    /// answered for itself.
+    /// Whether numbers are looked up too. The desk knows them better, unless nothing is written or each line needs an
+    /// answer of its own.
     looks: bool,
 }
 
-impl Jobs<'_> {
+impl NamedJobs<'_> {
     async fn find(&mut self, named: &JobRef<'_>) -> Result<JobId, Problem> {
         let name = match named {
             JobRef::Id(id) if !self.looks && self.caller.reaches_all() => return Ok(*id),
@@ -173,30 +173,30 @@ impl Jobs<'_> {
     }
 }
 
-/// Reads a stream and answers it meanwhile.
+/// Reads a stream and answers while it reads.
 fn take_stream(front: Arc<Front>, call: Call, mut body: Body) -> Answer {
     let place = front.budgets.stream(call.caller.id)?;
     let (answers, answer) = stream::open(ANSWERS_UNREAD);
     let Call { caller, credential, query, request_id, room, .. } = call;
     let dry_run = query.flag("dry_run");
     tokio::spawn(async move {
-        let jobs = Jobs { front: &front, caller: &caller, known: BTreeMap::new(), looks: true };
+        let jobs = NamedJobs { front: &front, caller: &caller, known: BTreeMap::new(), looks: true };
         let (lines, waiting) = (Lines::default(), Vec::new());
         let intake =
             Intake { jobs, answers, dry_run, request_id, room, lines, line: 0, waiting, first: 0, bytes: 0 };
         intake.run(&front, &mut body, credential.over(&front, &caller)).await;
-        // A client that is still writing reads the last line only if the connection is not torn down.
+        // A client that is still writing can read the last line only if the connection is not torn down.
         remainder::pass(&mut body).await;
         drop(place);
     });
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, LINES)], answer).into_response())
 }
 
-/// What was read of a stream and is no complete line yet.
+/// The part of a stream that was read and has no line end yet.
 #[derive(Default)]
 struct Lines {
     unread: BytesMut,
-    /// How many bytes at the start contain no line end, and are not searched again.
+    /// How many bytes at the start were searched and have no line end.
     searched: usize,
 }
 
@@ -222,26 +222,26 @@ impl Lines {
 
 /// A stream that is being read.
 struct Intake<'a> {
-    jobs: Jobs<'a>,
+    jobs: NamedJobs<'a>,
     answers: Sender<Bytes>,
     dry_run: bool,
     request_id: String,
-    /// What the lines below take of the memory that bodies may take.
+    /// The budget for the lines below.
     room: Room,
     lines: Lines,
     /// Lines read so far.
     line: u64,
-    /// Lines that are not yet written, the number of the first of them, and how many bytes they were.
+    /// Lines that are not written yet, the number of the first of them, and their size in bytes.
     waiting: Vec<Submission>,
     first: u64,
     bytes: usize,
 }
 
-/// The stream is over, one way or the other.
+/// The stream has ended, well or not.
 struct Over;
 
-/// What came next of a stream.
-enum Next {
+/// What a stream brings next.
+enum NextPart {
     Data(Bytes),
     /// Nothing for a while, and lines wait to be written.
     Pause,
@@ -252,25 +252,25 @@ enum Next {
 }
 
 impl Intake<'_> {
-    /// Reads until the end, or until `revoked` comes true.
+    /// Reads until the stream ends or `revoked` resolves.
     async fn run(mut self, front: &Arc<Front>, body: &mut Body, revoked: impl Future<Output = ()>) {
         let mut revoked = std::pin::pin!(revoked);
         loop {
             let next = tokio::select! {
                 biased;
-                () = &mut revoked => Next::Revoked,
+                () = &mut revoked => NextPart::Revoked,
                 next = self.next(body) => next,
             };
             let gone_on = match next {
-                Next::Data(data) => self.take_data(front, &data).await,
+                NextPart::Data(data) => self.take_data(front, &data).await,
                 // A client that sends a few lines and waits for the answer gets one.
-                Next::Pause => self.write(front).await,
-                Next::End => break,
-                Next::Trouble(problem) => {
+                NextPart::Pause => self.write(front).await,
+                NextPart::End => break,
+                NextPart::Trouble(problem) => {
                     self.line += 1;
                     self.refuse(front, problem).await
                 }
-                Next::Revoked => self.drop_waiting().await,
+                NextPart::Revoked => self.drop_waiting().await,
             };
             if gone_on.is_err() {
                 return;
@@ -282,20 +282,20 @@ impl Intake<'_> {
         }
     }
 
-    /// The clock runs only here: while lines are written, nobody waits for the body.
-    async fn next(&mut self, body: &mut Body) -> Next {
+    /// The clock runs only here: while lines are written, the node does not wait for the body.
+    async fn next(&mut self, body: &mut Body) -> NextPart {
         let next = match self.waiting.is_empty() {
             true => body::next(body).await,
             false => match tokio::time::timeout(LINGER, body.frame()).await {
                 Ok(frame) => frame.transpose().map_err(|_| body::torn()),
-                Err(_) => return Next::Pause,
+                Err(_) => return NextPart::Pause,
             },
         };
         match next {
-            // What is no data says nothing, and is no end either.
-            Ok(Some(frame)) => Next::Data(frame.into_data().unwrap_or_default()),
-            Ok(None) => Next::End,
-            Err(problem) => Next::Trouble(problem),
+            // A frame that is not data is skipped; it does not end the stream.
+            Ok(Some(frame)) => NextPart::Data(frame.into_data().unwrap_or_default()),
+            Ok(None) => NextPart::End,
+            Err(problem) => NextPart::Trouble(problem),
         }
     }
 
@@ -317,7 +317,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Ends a stream whose token is no longer valid. Lines that are not yet written are dropped.
+    /// Ends a stream whose token is no longer valid. Lines that are not written yet are dropped.
     async fn drop_waiting(&mut self) -> Result<(), Over> {
         let line = if self.waiting.is_empty() { self.line + 1 } else { self.first };
         self.end(line, &Problem::unauthenticated(OVER)).await
@@ -325,7 +325,7 @@ impl Intake<'_> {
 
     async fn take_line(&mut self, front: &Arc<Front>, line: &Bytes) -> Result<(), Over> {
         if line.iter().all(u8::is_ascii_whitespace) {
-            // A blank line counts, so that numbers are those that an editor shows.
+            // Blank lines count, so that line numbers are those of an editor.
             self.line += u64::from(!line.is_empty());
             return Ok(());
         }
@@ -345,17 +345,17 @@ impl Intake<'_> {
     }
 
     async fn understand(&mut self, front: &Front, line: &[u8]) -> Result<Submission, Problem> {
-        let line: Line<'_> = read_line(line)?;
+        let line: SubmissionLine<'_> = read_line(line)?;
         let meant = line.meant(front.settings.payload_max, str::to_owned)?;
         let job = self.jobs.find(&line.job).await.map_err(|problem| problem.at("/job"))?;
         Ok(submission(job, meant))
     }
 
-    /// Writes what waits, and acknowledges it.
+    /// Writes the waiting lines, and acknowledges them.
     async fn write(&mut self, front: &Arc<Front>) -> Result<(), Over> {
         let submissions = std::mem::take(&mut self.waiting);
         self.bytes = 0;
-        // There are fewer than before, so there is room for them.
+        // It holds fewer bytes than before, so there is room.
         let _ = self.room.hold(self.lines.unread.len());
         if submissions.is_empty() {
             return Ok(());
@@ -370,12 +370,12 @@ impl Intake<'_> {
                 (front.nudge)();
                 self.tell(&accepted(&kept)).await
             }
-            // All of the chunk or nothing: the first line of it is the first that was not taken.
+            // A chunk is written whole or not at all, so its first line is the first that was not written.
             Err(problem) => self.end(self.first, &problem).await,
         }
     }
 
-    /// Answers everything before the line that is wrong, then says what is wrong with it.
+    /// Writes and answers all lines before the one that is wrong, then reports that one.
     async fn refuse(&mut self, front: &Arc<Front>, problem: Problem) -> Result<(), Over> {
         self.write(front).await?;
         self.end(self.line, &problem).await
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_long_line_in_small_pieces_is_searched_once() {
         let (mut lines, length) = (Lines::default(), 1 << 20);
-        // Were every piece to search from the beginning, this would look at half a million million bytes.
+        // If every piece were searched from the beginning, this would read half a million million bytes.
         for _ in 0..length {
             lines.add(b"x");
             assert!(lines.next().is_none());

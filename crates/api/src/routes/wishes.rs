@@ -1,4 +1,4 @@
-//! Wishes about one run: that it ends, waits, or runs again.
+//! Requests about one run: cancel it, reschedule it, or run it again.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn cancel(front: Arc<Front>, call: Call) -> Answer {
         let result = if view.state.is_open() { "done" } else { "too_late" };
         return Ok(json(StatusCode::OK, &WishDone { run: view.id.0, result: result.into() }));
     }
-    // Whoever reaches every run has no need to be shown this one first.
+    // A caller that reaches every run needs no check of this one first.
     let id = match call.caller.reaches_all() {
         true => run_id(&call)?,
         false => run(&front, &call).await?.id,
@@ -55,7 +55,7 @@ async fn cancel(front: Arc<Front>, call: Call) -> Answer {
     (front.nudge)();
     let result = match cancelled {
         Cancelled::InTime => "done",
-        // For one that is not there it is too late as well, but that is not how it is told.
+        // It is too late for a run that does not exist as well, but that is answered with 404.
         Cancelled::TooLate => run(&front, &call).await.map(|_| "too_late")?,
         Cancelled::Asked => match settled(&front, id, |view| !view.state.is_open()).await? {
             Some(view) if view.state == RunState::Cancelled => "done",
@@ -66,7 +66,7 @@ async fn cancel(front: Arc<Front>, call: Call) -> Answer {
     Ok(json(StatusCode::ACCEPTED, &WishDone { run: id.0, result: result.into() }))
 }
 
-/// The run, once the node that holds it has done what it was asked.
+/// The run, once the node that holds it has carried out the request.
 async fn settled(
     front: &Front,
     id: RunId,

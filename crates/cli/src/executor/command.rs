@@ -1,4 +1,4 @@
-//! A command that is run for a handler: what it is told, what is heard of it, and how it ends.
+//! A command that is run for a handler: its input, its output, and how it ends.
 //!
 //! Each has a process group of its own, so that its children end with it.
 
@@ -18,13 +18,13 @@ use tokio::time::timeout;
 
 use crate::environment;
 
-/// How long a command that was told to end has for it.
+/// How long a command may take to end when it is told to.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
-/// How long output is waited for that a child of an ended command may yet write.
+/// How long to wait for output of a child after the command itself has ended.
 const LINGER: Duration = Duration::from_secs(1);
-/// The longest line; what is longer is taken for several.
+/// The longest line; longer ones are split.
 const LINE_MAX: usize = 64 << 10;
-/// The longest variable that Linux hands on is 128 KiB; beyond this a payload is on stdin only.
+/// The longest variable that Linux passes on is 128 KiB; a payload beyond this is on stdin only.
 const VARIABLE_MAX: usize = 120 << 10;
 
 /// A program with its arguments, and where it is run.
@@ -36,7 +36,7 @@ pub(super) struct Command {
     pub(super) env: BTreeMap<String, String>,
 }
 
-/// Commands that are being ended though nobody waits for them any more.
+/// Commands that are being ended although their run no longer waits for them.
 #[derive(Clone, Default)]
 pub(super) struct Endings(Arc<Mutex<JoinSet<()>>>);
 
@@ -81,7 +81,7 @@ impl Command {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        // What opens our doors is not the command's business: tokens and databases are among our variables.
+        // Our variables hold tokens and addresses of databases, which the command must not see.
         for name in environment::own_names() {
             command.env_remove(name);
         }
@@ -102,7 +102,7 @@ impl std::fmt::Display for NoProgram {
 
 impl std::error::Error for NoProgram {}
 
-/// What a command is told about its run.
+/// The variables that tell a command about its run.
 fn variables(context: &Context) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("PUNCTUAL_RUN_ID", context.run().to_string()),
@@ -137,7 +137,7 @@ impl Running {
         Ok(Running { child: Some(child), endings })
     }
 
-    /// Everything that is heard of it until its end.
+    /// Reads its output until its end.
     async fn hear(&mut self, context: &Context) -> io::Result<Heard> {
         let child = self.child.as_mut().expect("it is there until it has ended");
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -150,8 +150,8 @@ impl Running {
                     listen(stderr.map(BufReader::new), context, &mut heard.stderr),
                 )
             });
-            // Output is read while it runs; once it has ended, only what is left, because its children may go on for
-            // ever.
+            // Output is read while the command runs. Once it has ended, only what is left is read, because its
+            // children may go on for ever.
             tokio::select! {
                 _ = &mut output => child.wait().await?,
                 status = child.wait() => {
@@ -167,7 +167,7 @@ impl Running {
 
     async fn end(&mut self) {
         if let Some(child) = self.child.take() {
-            // In a task of its own, so that it comes to an end even if nobody waits.
+            // In a task of its own, so that the command is ended even if the caller stops waiting.
             let (done, is_done) = tokio::sync::oneshot::channel();
             self.endings.add(async move {
                 end(child).await;
@@ -186,26 +186,26 @@ impl Drop for Running {
     }
 }
 
-/// Asks a group to end, then makes it.
+/// Asks a process group to end, then kills it.
 async fn end(mut child: Child) {
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let Some(group) = group else { return };
-    // What is gone already needs no signal.
+    // If the group has ended already, the signal fails and is not needed.
     let _ = kill_process_group(group, Signal::TERM);
     let _ = timeout(END_WITHIN, child.wait()).await;
-    // Whatever of the group is still there, be it the command or a child that it has left.
+    // Kills what is left of the group, be it the command or a child that it left behind.
     let _ = kill_process_group(group, Signal::KILL);
     let _ = child.wait().await;
 }
 
 async fn feed(stdin: Option<ChildStdin>, payload: &str) {
     if let Some(mut stdin) = stdin {
-        // A command that does not want to hear it may close its ears.
+        // A command that does not read its input may close it.
         let _ = stdin.write_all(payload.as_bytes()).await;
     }
 }
 
-/// Puts each line in the log, and keeps the last that says something.
+/// Logs each line, and keeps the last that is not blank.
 async fn listen(source: Option<impl AsyncBufRead + Unpin>, context: &Context, last: &mut String) {
     let Some(mut source) = source else { return };
     let mut line = Vec::new();
@@ -232,7 +232,7 @@ async fn listen(source: Option<impl AsyncBufRead + Unpin>, context: &Context, la
     }
 }
 
-/// What was heard of a command.
+/// The output of a command.
 #[derive(Default)]
 struct Heard {
     status: Option<ExitStatus>,
@@ -334,10 +334,10 @@ mod tests {
         assert!(ran.outcome == Outcome::Failed && ran.message.starts_with("cannot start `/nowhere/at/all`"));
     }
 
-    /// A script whose child holds the pipes open: only an end of the whole group ends it.
+    /// A script whose child holds the pipes open: only ending the whole group ends it.
     const GROUP: &str = "sleep 1000 & echo $!; wait";
 
-    /// Waits for a process that nobody waits for: it was sent a signal, and ends soon after.
+    /// Waits for a process that is not our child: it was sent a signal, and ends soon after.
     async fn is_gone(process: &str) -> bool {
         let is_there = || {
             let status = std::fs::read_to_string(format!("/proc/{process}/stat"));

@@ -1,4 +1,4 @@
-//! Which commands there are, from the command line and from a file.
+//! The commands of an executor, from the command line and from a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use super::command::Command;
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    commands: BTreeMap<String, Entry>,
+    commands: BTreeMap<String, SettingEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SettingEntry {
     run: Vec<String>,
     dir: Option<PathBuf>,
     #[serde(default)]
     env: BTreeMap<String, String>,
 }
 
-/// The commands, by the handlers that they are.
+/// The commands, by handler.
 pub(super) fn commands(
     said: &[String],
     file: Option<&Path>,
@@ -42,7 +42,7 @@ pub(super) fn commands(
         let words = words(line).map_err(|why| refuse(&why))?;
         add(handler, Command::of(words).map_err(|why| refuse(&why))?)?;
     }
-    for (handler, Entry { run, dir, env }) in file.map_or_else(|| Ok(BTreeMap::new()), read)? {
+    for (handler, SettingEntry { run, dir, env }) in file.map_or_else(|| Ok(BTreeMap::new()), read)? {
         let mut command = Command::of(run).map_err(|why| format!("the command of `{handler}`: {why}"))?;
         (command.dir, command.env) = (dir, env);
         add(&handler, command)?;
@@ -50,7 +50,7 @@ pub(super) fn commands(
     Ok(commands)
 }
 
-fn read(path: &Path) -> Result<BTreeMap<String, Entry>, String> {
+fn read(path: &Path) -> Result<BTreeMap<String, SettingEntry>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let file: File = toml::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
@@ -67,7 +67,7 @@ pub(super) fn token(path: &Path) -> Result<String, String> {
     is_plain.then(|| token.to_owned()).ok_or_else(|| format!("{shown} holds no token: one line"))
 }
 
-/// The words of a line, as a shell would find them: quotes and backslashes count, and nothing else is special.
+/// The words of a line, as a shell would split it: quotes and backslashes count, and nothing else is special.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -78,7 +78,7 @@ fn words(line: &str) -> Result<Vec<String>, String> {
             (c, Some(open)) if c == open => quote = None,
             ('\\', None | Some('"')) => {
                 let next = characters.next().ok_or("there is nothing after the last backslash")?;
-                // Between quotes, a backslash is one unless it keeps something from being special.
+                // Between quotes, a backslash is literal unless it escapes a special character.
                 if quote.is_some() && !matches!(next, '"' | '\\' | '$' | '`') {
                     word.get_or_insert_default().push('\\');
                 }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn from_file(text: &str) -> Result<BTreeMap<String, Entry>, String> {
+    fn from_file(text: &str) -> Result<BTreeMap<String, SettingEntry>, String> {
         toml::from_str::<File>(text).map(|file| file.commands).map_err(|error| error.to_string())
     }
 

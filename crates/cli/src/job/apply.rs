@@ -1,4 +1,4 @@
-//! `punctual job apply`: makes jobs be what a file says, and shows what that changes.
+//! `punctual job apply`: makes jobs what a file says, and shows the changes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::diff::{self, Change, Fate};
 use crate::failure::Failure;
 use crate::file::read_jobs;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 #[derive(Args)]
 pub(super) struct Apply {
@@ -24,27 +24,28 @@ pub(super) struct Apply {
     dry_run: bool,
 }
 
-/// What is to become of one job.
+/// The change to one job.
 struct Step {
     app: String,
     name: String,
     wanted: Value,
-    /// The job as it is, if there is one.
+    /// The job as it is, if it exists.
     current: Option<Value>,
     changes: Vec<Change>,
     warnings: Vec<String>,
 }
 
 #[derive(Default)]
-struct Tally {
+struct ApplyTally {
     created: usize,
     changed: usize,
     unchanged: usize,
 }
 
 impl Apply {
-    /// Looks at all jobs before it changes the first one: a mistake in the last job of a file changes nothing.
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    /// Reads and checks all jobs before it changes the first one: a mistake in the last job of a file changes
+    /// nothing.
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let jobs = read_jobs(&self.file)?.jobs;
         let names = names(&jobs)?;
         let mut steps = Vec::new();
@@ -52,7 +53,7 @@ impl Apply {
             let step = plan(&session.client, app, name, writable(job)).await?;
             steps.push(step);
         }
-        let mut tally = Tally::default();
+        let mut tally = ApplyTally::default();
         let mut results = Vec::new();
         for step in steps {
             step.show(session);
@@ -70,7 +71,7 @@ impl Apply {
     }
 }
 
-/// The name of every job; a job without one, and a name that comes twice, is refused before anything is asked.
+/// The name of every job; a missing or repeated name is refused before the server is asked.
 fn names(jobs: &[Value]) -> Result<Vec<(String, String)>, Failure> {
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
@@ -90,8 +91,8 @@ fn names(jobs: &[Value]) -> Result<Vec<(String, String)>, Failure> {
     Ok(names)
 }
 
-/// Looks at a job as it is, and lets the server say whether the one that is wanted is one, and what it is in full: only
-/// the server knows every default and what stays as it was.
+/// Reads a job as it is, and asks the server whether the wanted job is valid and what it is in full: only the server
+/// knows every default, and which fields stay as they were.
 async fn plan(client: &Client, app: String, name: String, wanted: Value) -> Result<Step, Failure> {
     let current = find::named(client, &app, &name).await?;
     let judged = client.put(by_name(&app, &name).with("dry_run", true), wanted.clone(), None).await;
@@ -104,7 +105,8 @@ async fn plan(client: &Client, app: String, name: String, wanted: Value) -> Resu
     Ok(Step { app, name, wanted, current, changes, warnings })
 }
 
-/// What differs. A version that would grow though nothing seems to differ means a secret, which is never shown.
+/// The fields that differ. A version that would grow although no field seems to differ means a changed secret, which
+/// is never shown.
 fn changes(current: &Value, judged: Value, wanted: &Value) -> Vec<Change> {
     let is_newer = judged["version"].as_u64() > current["version"].as_u64();
     let changes = diff::between(&writable(current.clone()), &writable(judged));
@@ -124,8 +126,8 @@ impl Step {
         }
     }
 
-    /// The diff is what was asked for; beside JSON it is a message.
-    fn show(&self, session: &mut Session) {
+    /// The diff is the data of this command; beside JSON it is a message.
+    fn show(&self, session: &mut ClientSession) {
         let name = self.full_name();
         self.warnings.iter().for_each(|warning| session.say(format!("warning: {name}: {warning}")));
         let Some(fate) = self.fate() else { return };
@@ -134,7 +136,7 @@ impl Step {
         if session.wants_json() { session.say(text.trim_end()) } else { session.print_text(&text) }
     }
 
-    /// Writes the job if it differs. What somebody changed meanwhile is a conflict.
+    /// Writes the job if it differs. A change by another caller meanwhile is a conflict.
     async fn take(&self, client: &Client) -> Result<Option<u64>, Failure> {
         if self.fate().is_none() {
             return Ok(self.id());
@@ -160,7 +162,7 @@ impl Step {
     }
 }
 
-impl Tally {
+impl ApplyTally {
     fn count(&mut self, step: &Step) {
         match step.fate() {
             Some(Fate::Created) => self.created += 1,
@@ -170,7 +172,7 @@ impl Tally {
     }
 
     fn in_words(&self, is_dry: bool) -> String {
-        let Tally { created, changed, unchanged } = self;
+        let ApplyTally { created, changed, unchanged } = self;
         let would = if is_dry { " (dry run: nothing was changed)" } else { "" };
         format!("{created} created, {changed} changed, {unchanged} unchanged{would}")
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::find::{self, JobReference};
 use crate::client::Route;
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// How many instants a preview shows.
 const SHOWN: usize = 10;
@@ -30,7 +30,7 @@ pub(super) struct Backfill {
 }
 
 impl Backfill {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         let id = find::id(&session.client, &self.job).await?.to_string();
         let route = Route::to(["jobs", &id, "backfill"]);
         let range = |is_dry: bool| json!({"from": self.from, "to": self.to, "dry_run": is_dry});
@@ -56,16 +56,16 @@ impl Backfill {
     }
 }
 
-/// What was asked for: data.
-fn print(session: &mut Session, preview: &Value) {
+/// The requested preview: data.
+fn print(session: &mut ClientSession, preview: &Value) {
     if session.wants_json() {
         return session.print_json(preview);
     }
     fire_times(preview).for_each(|at| session.print(at));
 }
 
-/// What the question is about: a message.
-fn say_first(session: &mut Session, preview: &Value, count: u64) {
+/// The preview before the question: a message.
+fn say_first(session: &mut ClientSession, preview: &Value, count: u64) {
     fire_times(preview).take(SHOWN).for_each(|at| session.say(at));
     let left = count.saturating_sub(SHOWN as u64);
     if left > 0 {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::{find, span};
 use crate::client::Route;
 use crate::failure::Failure;
-use crate::file::{Jobs, json_argument, read_jobs};
-use crate::session::Session;
+use crate::file::{JobFile, json_argument, read_jobs};
+use crate::session::ClientSession;
 use crate::table::cell;
 
 #[derive(Args)]
@@ -112,10 +112,10 @@ struct Rest {
 }
 
 impl Create {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
-        let Jobs { jobs, is_list } = match &self.file {
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
+        let JobFile { jobs, is_list } = match &self.file {
             Some(path) => read_jobs(path)?,
-            None => Jobs { jobs: vec![self.draft()?], is_list: false },
+            None => JobFile { jobs: vec![self.draft()?], is_list: false },
         };
         let mut answers = Vec::new();
         for (index, draft) in jobs.into_iter().enumerate() {
@@ -134,7 +134,7 @@ impl Create {
         Ok(())
     }
 
-    fn tell(&self, session: &mut Session, answer: &Value) {
+    fn tell(&self, session: &mut ClientSession, answer: &Value) {
         let name = find::name(answer);
         warnings(answer).iter().for_each(|warning| session.say(format!("warning: {name}: {warning}")));
         let word = if self.dry_run { "would create" } else { "created" };
@@ -227,7 +227,7 @@ fn given<const N: usize>(kind: &str, fields: [(&str, Option<Value>); N]) -> Valu
     Value::Object(std::iter::once(("kind".to_owned(), json!(kind))).chain(said).collect())
 }
 
-/// What was read may be written: the fields that only an answer has are left out.
+/// A job as it was read, ready to be written back: without the fields that only an answer has.
 pub(super) fn writable(mut job: Value) -> Value {
     if let Some(fields) = job.as_object_mut() {
         let only_read = Job::READ_ONLY.iter().chain(&["next_fire_times", "warnings"]);
@@ -236,13 +236,13 @@ pub(super) fn writable(mut job: Value) -> Value {
     job
 }
 
-/// What the server finds odd about a job that it was only asked about.
+/// The server's warnings about a job in a dry run.
 pub(super) fn warnings(plan: &Value) -> Vec<String> {
     let warnings = plan["warnings"].as_array().into_iter().flatten();
     warnings.filter_map(Value::as_str).map(String::from).collect()
 }
 
-/// A failure, and which job of a file it is about.
+/// A failure, with the job of a file that it is about.
 pub(super) fn at(place: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Refused { status, said } => Failure::Refused { status, said: format!("{place}{said}") },

@@ -1,4 +1,4 @@
-//! Which job is meant: an id, or app/name.
+//! The job that an argument names: an id, or app/name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::client::{Client, Route};
 use crate::failure::Failure;
 use crate::table::cell;
 
-/// How people call a job.
+/// How an argument names a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobReference {
     Id(u32),
@@ -52,7 +52,7 @@ pub(crate) async fn job(client: &Client, job: &JobReference) -> Result<Value, Fa
     }
 }
 
-/// Its number; one that is given is not looked up.
+/// Its id; an id that was given is not looked up.
 pub(crate) async fn id(client: &Client, reference: &JobReference) -> Result<u32, Failure> {
     if let JobReference::Id(id) = reference {
         return Ok(*id);

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::many::Many;
 use super::{Filter, tell_wish, wish};
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 #[derive(Args)]
 pub(super) struct Cancel {
@@ -24,7 +24,7 @@ pub(super) struct Cancel {
 }
 
 impl Cancel {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         if self.runs.is_empty() && self.filter.is_empty() {
             return Err(Failure::usage("which runs? give their numbers, or a filter such as --job app/name"));
         }
@@ -38,7 +38,7 @@ impl Cancel {
         }
     }
 
-    async fn by_filter(self, session: &mut Session) -> Result<(), Failure> {
+    async fn by_filter(self, session: &mut ClientSession) -> Result<(), Failure> {
         let filter = self.filter.fields(session).await?;
         let many = Many { verb: "cancel", done: "cancelled", dry_run: self.dry_run, yes: self.yes };
         many.carry_out(session, &json!({"filter": filter})).await
@@ -46,7 +46,7 @@ impl Cancel {
 }
 
 /// Tries all of them, and fails with the first that could not be cancelled.
-async fn by_number(session: &mut Session, runs: &[u64]) -> Result<(), Failure> {
+async fn by_number(session: &mut ClientSession, runs: &[u64]) -> Result<(), Failure> {
     let mut first_failure = None;
     for run in runs {
         let cancelled = match session.client.post(wish(*run, "cancel"), json!({})).await {

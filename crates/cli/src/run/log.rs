@@ -1,4 +1,4 @@
-//! `punctual run log`: the lines of a run, and those that are still to come.
+//! `punctual run log`: the lines of a run, also those that are still to come.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use crate::client::Route;
 use crate::clock;
 use crate::failure::Failure;
-use crate::session::Session;
+use crate::session::ClientSession;
 
-/// How often somebody who follows looks for more.
+/// How often a followed log is asked for more.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How many looks in a row may find nobody: a server that restarts is back by then.
+/// How many requests in a row may fail: a server that restarts is back by then.
 const MISSES: u32 = 60;
 
 #[derive(Args)]
-pub(super) struct Log {
+pub(super) struct LogArguments {
     /// Its number
     run: u64,
     /// Of this attempt, from 1 [default: an executor's latest, all of an agent's]
@@ -41,8 +41,8 @@ struct Piece {
     attempt: Option<u32>,
 }
 
-impl Log {
-    pub(super) async fn answer(mut self, session: &mut Session) -> Result<(), Failure> {
+impl LogArguments {
+    pub(super) async fn answer(mut self, session: &mut ClientSession) -> Result<(), Failure> {
         let (mut from, mut misses, mut whole) = (self.from, 0, String::new());
         loop {
             let piece = match self.piece(session, from).await {
@@ -54,7 +54,7 @@ impl Log {
                 piece => piece?,
             };
             misses = 0;
-            // Whose lines they are stays as it is: those of another attempt begin with 1 again.
+            // From the first piece on, the attempt stays the same: the lines of another attempt begin with 1 again.
             self.attempt = self.attempt.or(piece.attempt);
             let is_new = piece.next > from;
             from = piece.next.max(from);
@@ -76,7 +76,7 @@ impl Log {
         }
     }
 
-    async fn piece(&self, session: &Session, from: u64) -> Result<Piece, Failure> {
+    async fn piece(&self, session: &ClientSession, from: u64) -> Result<Piece, Failure> {
         let route = Route::to(["runs", &self.run.to_string(), "log"])
             .with_any("attempt", self.attempt)
             .with_any("part", self.part)
@@ -92,7 +92,7 @@ impl Log {
     }
 }
 
-/// On a terminal, what others wrote moves no cursor. A file gets what was written.
+/// On a terminal, log lines must not move the cursor. A file gets them as they were written.
 fn tamed(text: &str, is_terminal: bool) -> String {
     let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if !is_terminal {

@@ -1,26 +1,26 @@
-//! What is done to many runs: counted, asked about, and carried out with progress.
+//! Actions on many runs: counted, confirmed, and carried out with progress.
 
 use serde_json::{Value, json};
 
 use crate::client::Route;
 use crate::failure::Failure;
 use crate::lines;
-use crate::session::Session;
+use crate::session::ClientSession;
 
-/// A wish about all runs that a filter names.
+/// An action on all runs that a filter names.
 pub(super) struct Many {
-    /// What is done, as the last part of the path.
+    /// The action, as the last part of the path.
     pub(super) verb: &'static str,
-    /// What they are afterwards, as the answer counts it.
+    /// The state of the runs afterwards, as the answer counts it.
     pub(super) done: &'static str,
-    /// Whether only to count them.
+    /// Whether to count them only.
     pub(super) dry_run: bool,
-    /// Whether not to ask.
+    /// Whether to go on without asking.
     pub(super) yes: bool,
 }
 
 impl Many {
-    pub(super) async fn carry_out(&self, session: &mut Session, body: &Value) -> Result<(), Failure> {
+    pub(super) async fn carry_out(&self, session: &mut ClientSession, body: &Value) -> Result<(), Failure> {
         let Many { verb, done, .. } = self;
         let mut counted = 0;
         if !self.yes {
@@ -46,7 +46,7 @@ impl Many {
     }
 }
 
-/// How far it is: while it goes on, of all that were counted before; at its end, of all that were found.
+/// The progress: out of all runs that were counted before while it goes on; out of all that were found at its end.
 fn progress(told: &Value, done: &str, counted: u64) -> String {
     let matched = number(told, "matched");
     let all = if told["done"] == true { matched } else { matched.max(counted) };
@@ -77,7 +77,7 @@ fn number(told: &Value, field: &str) -> u64 {
     told[field].as_u64().unwrap_or_default()
 }
 
-fn tell(session: &mut Session, answer: &Value, sentence: &str) {
+fn tell(session: &mut ClientSession, answer: &Value, sentence: &str) {
     if session.wants_json() {
         session.print_json(answer);
     }

@@ -5,10 +5,10 @@ use punctual_protocol::Span;
 use serde_json::{Value, json};
 
 use super::many::Many;
-use super::{Moment, tell_wish, wish};
+use super::{DueTime, tell_wish, wish};
 use crate::failure::Failure;
 use crate::job::find::{self, JobReference};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("when").args(["at", "after", "by"]).required(true))]
@@ -38,7 +38,7 @@ pub(super) struct Reschedule {
     #[arg(long)]
     unmoved: bool,
     #[command(flatten)]
-    moment: Moment,
+    moment: DueTime,
     /// Each by so much; with a - before it, sooner
     #[arg(long, value_name = "SPAN", value_parser = shift, allow_hyphen_values = true)]
     by: Option<String>,
@@ -57,7 +57,7 @@ fn shift(text: &str) -> Result<String, String> {
 }
 
 impl Reschedule {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         match self.run {
             Some(run) => {
                 let done =
@@ -71,7 +71,7 @@ impl Reschedule {
         }
     }
 
-    async fn by_filter(self, session: &mut Session) -> Result<(), Failure> {
+    async fn by_filter(self, session: &mut ClientSession) -> Result<(), Failure> {
         let job = match &self.job {
             Some(job) => Some(find::id(&session.client, job).await?),
             None => None,
@@ -86,7 +86,7 @@ impl Reschedule {
     }
 }
 
-/// Without what was not said.
+/// The fields that were given.
 fn said(mut fields: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !value.is_null());

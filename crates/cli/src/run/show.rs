@@ -1,14 +1,14 @@
-//! Runs as people want to see them: in a table, alone, and with the reason.
+//! Runs for people: in a table, alone, and with the reason for their state.
 
 use serde_json::Value;
 
 use crate::client::Route;
 use crate::failure::Failure;
-use crate::session::Session;
-use crate::table::{Column, Table, cell, details, printable};
+use crate::session::ClientSession;
+use crate::table::{Column, TextTable, cell, details, printable};
 
 /// A table of runs.
-pub(crate) fn table(runs: &[Value]) -> Table {
+pub(crate) fn table(runs: &[Value]) -> TextTable {
     let columns = [
         Column::Whole("ID"),
         Column::Whole("JOB"),
@@ -19,7 +19,7 @@ pub(crate) fn table(runs: &[Value]) -> Table {
         Column::Whole("TRIES"),
         Column::Cut("REASON"),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for run in runs {
         table.row([
             cell(run, "/id"),
@@ -44,7 +44,7 @@ fn tries(run: &Value) -> String {
 }
 
 /// One run with its attempts.
-pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> {
+pub(super) async fn run(session: &mut ClientSession, run: u64) -> Result<(), Failure> {
     let run = session.client.get(Route::to(["runs", &run.to_string()])).await?;
     if session.wants_json() {
         session.print_json(&run);
@@ -88,7 +88,7 @@ pub(super) async fn run(session: &mut Session, run: u64) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What came of a wish to end an attempt.
+/// The outcome of a kill.
 fn kill(attempt: &Value) -> Option<String> {
     let kill = attempt.get("kill").filter(|kill| !kill.is_null())?;
     let said = Some(cell(kill, "/said")).filter(|said| !said.is_empty());
@@ -101,7 +101,7 @@ fn kill(attempt: &Value) -> Option<String> {
     ))
 }
 
-fn parts_table(parts: &[Value]) -> Table {
+fn parts_table(parts: &[Value]) -> TextTable {
     let columns = [
         Column::Whole("PART"),
         Column::Whole("RUN"),
@@ -110,7 +110,7 @@ fn parts_table(parts: &[Value]) -> Table {
         Column::Cut("EXECUTOR"),
         Column::Cut("REASON"),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for part in parts {
         let [index, run, state] = ["/index", "/run", "/state"].map(|field| cell(part, field));
         table.row([index, run, state, tries(part), cell(part, "/executor"), cell(part, "/reason")]);
@@ -118,7 +118,7 @@ fn parts_table(parts: &[Value]) -> Table {
     table
 }
 
-fn attempts_table(attempts: &[Value]) -> Table {
+fn attempts_table(attempts: &[Value]) -> TextTable {
     let columns = [
         Column::Whole("TRY"),
         Column::Whole("STARTED"),
@@ -127,12 +127,12 @@ fn attempts_table(attempts: &[Value]) -> Table {
         Column::Cut("EXECUTOR"),
         Column::Cut("MESSAGE"),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let fields = ["/number", "/started_at", "/ended_at", "/outcome", "/executor", "/message"];
     for attempt in attempts {
         let mut row = fields.map(|field| cell(attempt, field));
         if attempt["supposed"] == true {
-            // No node knows that it was sent, so it neither ended nor was it lost.
+            // No node knows that it was sent, so it neither ended nor was lost.
             (row[2], row[3]) = (String::new(), "may have been sent".into());
         }
         table.row(row);
@@ -140,8 +140,8 @@ fn attempts_table(attempts: &[Value]) -> Table {
     table
 }
 
-/// One sentence, and what it rests on.
-pub(super) async fn why(session: &mut Session, run: u64) -> Result<(), Failure> {
+/// One sentence, and the evidence for it.
+pub(super) async fn why(session: &mut ClientSession, run: u64) -> Result<(), Failure> {
     let why = session.client.get(Route::to(["runs", &run.to_string(), "why"])).await?;
     if session.wants_json() {
         session.print_json(&why);

@@ -18,7 +18,7 @@ use punctual_protocol::{Accepted, Span, StreamError};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::Moment;
+use super::DueTime;
 use super::wait::{self, Wait};
 use crate::client::Route;
 use crate::failure::{Failure, in_words};
@@ -26,7 +26,7 @@ use crate::file::json_argument;
 use crate::job::find::JobReference;
 use crate::job::span;
 use crate::lines::Lines;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// How much is read at once, and how many such pieces wait to be sent.
 const PIECE: usize = 64 << 10;
@@ -42,7 +42,7 @@ pub(super) struct Submit {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["job", "at", "after", "payload", "key", "priority", "own", "wait"])]
     file: Option<PathBuf>,
     #[command(flatten)]
-    moment: Moment,
+    moment: DueTime,
     /// What the run brings: JSON, or @file
     #[arg(long, value_name = "JSON|@FILE")]
     payload: Option<String>,
@@ -80,7 +80,7 @@ struct Own {
 }
 
 impl Own {
-    /// Nothing, if how often it is tried is the job's.
+    /// The retry policy of the run; none if its job's applies.
     fn retry(&self) -> Option<Value> {
         let fields = [
             ("max_attempts", self.retry_max.map(Value::from)),
@@ -95,7 +95,7 @@ impl Own {
 }
 
 impl Submit {
-    pub(super) async fn answer(self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) async fn answer(self, session: &mut ClientSession) -> Result<(), Failure> {
         match (&self.job, &self.file) {
             (Some(job), _) => self.submit_one(session, job).await,
             (None, Some(path)) => submit_stream(session, path).await,
@@ -103,7 +103,7 @@ impl Submit {
         }
     }
 
-    async fn submit_one(&self, session: &mut Session, job: &JobReference) -> Result<(), Failure> {
+    async fn submit_one(&self, session: &mut ClientSession, job: &JobReference) -> Result<(), Failure> {
         let answer = session.client.post(Route::to(["runs"]), self.submission(job)?).await?;
         let accepted: Accepted = serde_json::from_value(answer.clone())
             .map_err(|error| Failure::Broken(format!("the server's answer makes no sense: {error}")))?;
@@ -144,7 +144,7 @@ impl Submit {
     }
 }
 
-async fn submit_stream(session: &mut Session, path: &Path) -> Result<(), Failure> {
+async fn submit_stream(session: &mut ClientSession, path: &Path) -> Result<(), Failure> {
     let (source, size) = open(path)?;
     let bar = progress_bar(size);
     let lines = Arc::new(AtomicU64::new(0));
@@ -167,7 +167,7 @@ async fn submit_stream(session: &mut Session, path: &Path) -> Result<(), Failure
 }
 
 async fn send(
-    session: &mut Session,
+    session: &mut ClientSession,
     feed: Feed,
     tally: &mut Tally,
     bar: &ProgressBar,
@@ -186,7 +186,7 @@ async fn send(
     Ok(())
 }
 
-/// What was acknowledged.
+/// The lines that were acknowledged.
 #[derive(Default)]
 struct Tally {
     accepted: u64,
@@ -194,7 +194,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// An answer line is a tally of a chunk, or the reason for the end.
+    /// An answer line is the tally of a chunk, or the reason for the end.
     fn add(&mut self, line: &[u8]) -> Result<(), Failure> {
         if let Ok(stop) = serde_json::from_slice::<StreamError>(line) {
             let said = format!("line {}: {}", stop.line, in_words(&stop.error));
@@ -216,7 +216,7 @@ impl Tally {
     }
 }
 
-/// The file, and how large it is where that can be known.
+/// The file, and its size where that can be known.
 fn open(path: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin()), None));
@@ -259,8 +259,8 @@ impl http_body::Body for Feed {
     }
 }
 
-/// Reads a little ahead of the network. Nobody waits for this thread: one that hangs on a terminal or a pipe must not
-/// keep the command from ending, and one that reads for nobody ends at the next piece.
+/// Reads a little ahead of the network, in a thread that is never joined: a thread that hangs on a terminal or a pipe
+/// must not keep the command from ending, and one whose pieces are no longer wanted ends at the next piece.
 fn read_ahead(mut source: Box<dyn Read + Send>, bar: ProgressBar, lines: Arc<AtomicU64>) -> Feed {
     let (sender, pieces) = mpsc::channel(PIECES_WAITING);
     thread::spawn(move || {
@@ -287,7 +287,7 @@ fn read_ahead(mut source: Box<dyn Read + Send>, bar: ProgressBar, lines: Arc<Ato
     Feed { pieces }
 }
 
-/// Counts lines that hold something, over pieces that end anywhere.
+/// Counts lines that are not blank, over pieces that end anywhere.
 #[derive(Default)]
 struct LineCounter {
     is_inside: bool,

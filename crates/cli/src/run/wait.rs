@@ -10,13 +10,13 @@ use crate::client::{Client, Route};
 use crate::clock;
 use crate::failure::Failure;
 use crate::job::span;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::table::cell;
 
-/// The pauses between looks: short at first, because most runs are.
+/// The pauses between two requests: short at first, because most runs are.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How many looks in a row may find nobody: a server that restarts is back by then.
+/// How many requests in a row may fail: a server that restarts is back by then.
 const MISSES: u32 = 30;
 
 #[derive(Args)]
@@ -35,8 +35,8 @@ impl Wait {
     }
 }
 
-/// Prints the number of a run that was made, and waits for its end if that is wanted.
-pub(crate) async fn made(session: &mut Session, made: &Value, wait: &Wait) -> Result<(), Failure> {
+/// Prints the number of a run that was created, and waits for its end if asked to.
+pub(crate) async fn made(session: &mut ClientSession, made: &Value, wait: &Wait) -> Result<(), Failure> {
     let run = made["run"].as_u64();
     let run = run.ok_or_else(|| Failure::Broken("the server answered no number of a run".into()))?;
     if !session.wants_json() {
@@ -47,8 +47,8 @@ pub(crate) async fn made(session: &mut Session, made: &Value, wait: &Wait) -> Re
     if wait.is_wanted() { until_ended(session, run, wait).await } else { Ok(()) }
 }
 
-/// Waits, and then says how it ended. Programs get the whole run.
-pub(super) async fn until_ended(session: &mut Session, run: u64, wait: &Wait) -> Result<(), Failure> {
+/// Waits, and then says how the run ended. Programs get the whole run.
+pub(super) async fn until_ended(session: &mut ClientSession, run: u64, wait: &Wait) -> Result<(), Failure> {
     session.flush()?;
     let limit = wait.timeout.map_or(Duration::MAX, |timeout| timeout.0);
     let Ok(ended) = tokio::time::timeout(limit, look_until_ended(&session.client, run)).await else {
@@ -70,7 +70,7 @@ pub(super) async fn until_ended(session: &mut Session, run: u64, wait: &Wait) ->
     Ok(())
 }
 
-/// Ends with the run, when the caller's patience does, or when the server is gone for good.
+/// Ends with the run, when the caller's timeout is over, or when the server is gone for good.
 async fn look_until_ended(client: &Client, run: u64) -> Result<Value, Failure> {
     let (mut pause, mut misses) = (FIRST_PAUSE, 0);
     loop {

@@ -1,8 +1,8 @@
-// Who may do what, and what happens when the server goes away and comes back.
+// What each role may do, and what happens when the server goes away and comes back.
 import { exec } from "node:child_process";
 import { BASE, TOKEN, api, check, openPage, same, signIn, unique, until, visit } from "./world.mjs";
 
-/** Somebody who may only look is offered nothing else, on any screen. */
+/** A person with the role of a viewer is offered nothing else, on any screen. */
 export async function a_viewer_is_offered_nothing_forbidden({ browser, agent }) {
   const made = await api("POST", "/jobs", { app: "e2e", name: `view-${unique()}`, schedule: { kind: "manual" }, target: { kind: "http", url: agent.url } });
   const { run } = await api("POST", `/jobs/${made.id}/run`, {});

@@ -97,7 +97,7 @@ export async function a_page_whose_files_are_gone_loads_itself_anew_once({ brows
   await page.getByRole("heading", { level: 1, name: "Forecast" }).waitFor();
 }
 
-/** A server that comes back with another console is noticed: at once where nobody writes, else with the next screen. */
+/** A server that comes back with another console is noticed: at once where no form is open, else with the next screen. */
 export async function a_page_of_an_older_console_loads_itself_anew({ browser }) {
   const wire = await startWire();
   try {

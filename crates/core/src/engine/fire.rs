@@ -78,7 +78,7 @@ fn is_edited_away(job: &Job, run: &Candidate) -> Option<Wanted> {
     (!is_named).then_some(Wanted::Skip(Skip::JobEdited))
 }
 
-/// Who says "now" means now; everything else keeps to the windows.
+/// A caller that says "now" means now; everything else keeps to the windows.
 fn by_windows(job: &Job, run: &Candidate, now: Timestamp) -> Option<Wanted> {
     if matches!(run.origin, Origin::Manual | Origin::Retry | Origin::Part) {
         return None;
@@ -99,9 +99,9 @@ fn asked_for(job: &Job, run: &Candidate) -> Timestamp {
     if is_moved { run.ready_at } else { run.fire_time }
 }
 
-/// The instant from which lateness counts. Waiting for a window, for a place, or for another time that somebody
-/// asked for is no lateness. Waiting for a stopped job is: what its start called back (and so became ready at that
-/// very moment) is as late as if nobody had been there.
+/// The instant from which lateness counts. Waiting for a window, for a place, or for another time that a caller asked
+/// for is no lateness. Waiting for a stopped job is: a run that its start called back (and that so became ready at that
+/// very moment) is as late as if no node had been there.
 fn counted_from(job: &Job, run: &Candidate) -> Timestamp {
     let is_called_back = run.origin == Origin::OneShot && run.ready_at == job.changed_at;
     if is_called_back { run.fire_time } else { run.ready_at.max(run.fire_time) }
@@ -130,9 +130,9 @@ fn by_lateness(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
     }
 }
 
-/// What the lateness of a run is taken for at the moment it becomes due, as far as that can be said without asking
-/// what became of other instants. A run that waits for a place afterwards is not late for that: its misfire policy is
-/// about fire times that nobody was there for.
+/// What the lateness of a run is taken for at the moment it becomes due, as far as that can be said without asking what
+/// became of other instants. A run that waits for a place afterwards is not late for that: its misfire policy is about
+/// fire times that no node was there for.
 pub fn decided_when_due(job: &Job, run: &Candidate, now: Timestamp) -> Decided {
     let is_judged = matches!(run.origin, Origin::Schedule | Origin::OneShot);
     if run.decided != Decided::NotYet || !is_judged || run.attempt > Attempt::FIRST {
@@ -275,7 +275,7 @@ mod tests {
         let waited = Candidate { decided, ..fresh };
         assert_eq!(wanted(&job, &waited, at("10:08:00")), Wanted::Start(Decided::OnTime));
         assert_eq!(wanted(&job, &fresh, at("10:08:00")), Wanted::Skip(Skip::Coalesced));
-        // What nobody was there for is judged by its policy.
+        // An instant that no node was there for is judged by the misfire policy.
         assert_eq!(decided_when_due(&job, &fresh, at("10:08:00")), Decided::NotYet);
         let manual = candidate(Origin::Manual, "10:00:00");
         assert_eq!(decided_when_due(&job, &manual, at("10:08:00")), Decided::NotYet);

@@ -1,8 +1,8 @@
 //! Planning: which fire times of a job become runs now, and where its clock goes.
 //!
-//! A clock names the first instant that nobody has decided about. Everything from there to the horizon is decided
-//! here at once: what has passed by the misfire policy, what is to come as reservations. So the clock is written
-//! once for all of them, and no instant lies between two decisions.
+//! A clock names the first instant that is not decided yet. Everything from there to the horizon is decided here at
+//! once: what has passed by the misfire policy, what is to come as reservations. So the clock is written once for all
+//! of them, and no instant lies between two decisions.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn skip_delay(job: &Job, at: Timestamp, now: Timestamp) -> Planning {
     Planning { skipped, runs: vec![], next, stop }
 }
 
-/// Instants that passed before a change of the job and that nobody had planned. They need records, because the change
+/// Instants that passed before a change of the job and that were not planned. They need records, because the change
 /// moves the clock beyond them: each its own as far as it may have one already, and one for all the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {

@@ -58,7 +58,7 @@ pub fn settle(job: &Job, overrides: &Overrides, end: &End<'_>, now: Timestamp, j
     match end.attempt.outcome {
         AttemptOutcome::Succeeded => close(Outcome::Succeeded, Text::Borrowed("")),
         AttemptOutcome::Cancelled => close(Outcome::Cancelled, message()),
-        // Nobody knows whether it arrived, so it is not sent again.
+        // It is not known whether it arrived, so it is not sent again.
         AttemptOutcome::Lost | AttemptOutcome::TimedOut if at_most_once => close(Outcome::Lost, message()),
         AttemptOutcome::Failed if at_most_once || end.is_final => close(Outcome::Failed, message()),
         // Certainly not taken: trying again cannot make it arrive twice, whatever the delivery.

@@ -16,9 +16,9 @@ pub enum AttemptOutcome {
     TimedOut,
     /// It was certainly never taken: a refused connection, an executor that declined.
     Refused,
-    /// Nobody knows.
+    /// It is not known how it ended.
     Lost,
-    /// Somebody wished it to end.
+    /// It was ended on request, or because a newer run took the place of its run.
     Cancelled,
 }
 

@@ -139,8 +139,8 @@ impl fmt::Display for RunId {
 pub struct Token(pub u64);
 
 impl Token {
-    /// Of an attempt that an earlier holder may have sent: nobody knows its token, nor whether there was one. Epochs begin
-    /// with 1, so no send has this token.
+    /// Of an attempt that an earlier holder may have sent: its token is not known, nor whether there was one. Epochs
+    /// begin with 1, so no send has this token.
     pub const SUPPOSED: Token = Token(0);
 
     /// The token of an attempt that is sent under an epoch.

@@ -73,7 +73,8 @@ impl Overrides {
 /// Comes last, because an address may hold blanks.
 const EXECUTOR: &str = "executor=";
 
-/// In words that a person can read too who looks at a row: `timeout=1500 retry=5/1000/2000/30000 executor=http://10.0.0.5:9999/`.
+/// In words, so that a person who looks at a row can read them:
+/// `timeout=1500 retry=5/1000/2000/30000 executor=http://10.0.0.5:9999/`.
 /// Durations are in milliseconds, the multiplier is in thousandths.
 impl fmt::Display for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -53,8 +53,8 @@ impl Origin {
     }
 }
 
-/// What was decided about a run's lateness before it was written. A run that carries a decision is never judged
-/// again, however long it takes until somebody gets round to it.
+/// What was decided about a run's lateness before it was written. A run that carries a decision is never judged again,
+/// however long it waits to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decided {
     /// Nothing yet: it is judged when it leaves the wheel.
@@ -165,7 +165,7 @@ pub enum Outcome {
     Failed,
     /// It may or may not have run, and will not be tried again.
     Lost,
-    /// Somebody wished it to end.
+    /// It was ended on request, with its deleted job, or because a newer run took its place.
     Cancelled,
     /// It was decided not to run it.
     Skipped,

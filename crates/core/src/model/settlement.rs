@@ -36,9 +36,9 @@ pub enum Fence {
     /// This attempt was never sent: the settlement takes the gate's key (run, attempt), and is refused if a gate
     /// has it. So a skip and a gate on its way exclude each other, whichever comes first.
     Unsent(Attempt),
-    /// This attempt was sent, with a gate or without. Refused if a later attempt was begun or is waiting, if the run has
-    /// not come that far, and if the attempt's gate has another token. Without a gate the store knows no token, so
-    /// whoever asks has compared it.
+    /// This attempt was sent, with a gate or without. Refused if a later attempt was begun or is waiting, if the run
+    /// has not come that far, and if the attempt's gate has another token. Without a gate the store knows no token, so
+    /// the caller has compared it.
     Sent(Attempt, Token),
 }
 
@@ -64,8 +64,9 @@ pub enum Then {
         attempt: Attempt,
     },
     /// It stays open and waits, without an instant, until it is called back: because its job is stopped, because too
-    /// many of its job wait already, or because there is no room among those that wait to be sent. Refused as stale if the job has another version: whoever started the
-    /// job has called back what was parked by then, and nobody would call this one.
+    /// many runs of its job wait already, or because there is no room among those that wait to be sent. Refused as
+    /// stale if the job has another version: the start of the job has called back what was parked by then, and nothing
+    /// would call this run.
     Park {
         /// The attempt to be made.
         attempt: Attempt,

@@ -223,8 +223,8 @@ impl Places {
         pool
     }
 
-    /// Whether so many slow calls of a job are in flight that its next ones start from the slow pool, however long ago the
-    /// last of them began.
+    /// Whether enough slow calls of a job are in flight for its next ones to start from the slow pool, however long ago
+    /// the last of them began.
     pub fn is_lingering(&self, job: JobId) -> bool {
         let open = self.jobs.get(&job).copied().unwrap_or_default();
         (open[Pool::Slow as usize] + open[Pool::Overflow as usize]) as usize > TOLERATED

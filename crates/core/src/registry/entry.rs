@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 
-use super::{Addresses, App, Beat, Change, ChangeKind, Dialect, Executor, Health, is_longer};
+use super::{Addresses, App, Beat, Change, ChangeKind, Dialect, Health, RegisteredExecutor, is_longer};
 
 #[derive(Debug)]
 pub(super) struct AppEntry {
@@ -16,7 +16,7 @@ pub(super) struct AppEntry {
     /// The version of what is routable; 0 before the first change.
     pub(super) version: u64,
     /// By address, which is the order in which an app with automatic addresses is routed.
-    executors: BTreeMap<Arc<str>, Executor>,
+    executors: BTreeMap<Arc<str>, RegisteredExecutor>,
     definition: Definition,
 }
 
@@ -80,7 +80,7 @@ impl AppEntry {
     pub(super) fn sweep(&mut self, now: Timestamp, dead: Duration) -> Vec<Change> {
         // A beat from the future counts as one of now, so that no executor lives for ever after the clock went back.
         let in_the_past =
-            |executor: &mut Executor| executor.last_beat = executor.last_beat.map(|at| at.min(now));
+            |executor: &mut RegisteredExecutor| executor.last_beat = executor.last_beat.map(|at| at.min(now));
         self.executors.values_mut().for_each(in_the_past);
         let is_dead = |last: Timestamp| is_longer(last, now, dead);
         self.lose_each(|_, last| is_dead(last).then_some(ChangeKind::Died))
@@ -88,8 +88,9 @@ impl AppEntry {
 
     pub(super) fn missed(&mut self, now: Timestamp, patience: Duration) -> Vec<Change> {
         let is_silent = |last: Timestamp| is_longer(last, now, patience);
-        let is_missed =
-            |executor: &&mut Executor| !executor.is_late && executor.last_beat.is_some_and(is_silent);
+        let is_missed = |executor: &&mut RegisteredExecutor| {
+            !executor.is_late && executor.last_beat.is_some_and(is_silent)
+        };
         let (app, late) = (&self.app.name, self.executors.values_mut().filter(is_missed));
         late.map(|executor| {
             executor.is_late = true;
@@ -156,15 +157,15 @@ impl AppEntry {
         self.is_routable(executor).then_some(executor.dialect)
     }
 
-    pub(super) fn executors(&self) -> impl ExactSizeIterator<Item = &Executor> {
+    pub(super) fn executors(&self) -> impl ExactSizeIterator<Item = &RegisteredExecutor> {
         self.executors.values()
     }
 
-    pub(super) fn executor(&self, address: &str) -> Option<&Executor> {
+    pub(super) fn executor(&self, address: &str) -> Option<&RegisteredExecutor> {
         self.executors.get(address)
     }
 
-    pub(super) fn executor_mut(&mut self, address: &str) -> Option<&mut Executor> {
+    pub(super) fn executor_mut(&mut self, address: &str) -> Option<&mut RegisteredExecutor> {
         self.executors.get_mut(address)
     }
 
@@ -172,7 +173,7 @@ impl AppEntry {
         Change { app: self.app.name.clone(), address: address.clone(), kind }
     }
 
-    fn is_routable(&self, executor: &Executor) -> bool {
+    fn is_routable(&self, executor: &RegisteredExecutor) -> bool {
         let is_there = match self.app.addresses {
             Addresses::Auto => executor.is_beating(),
             Addresses::Manual(_) => executor.is_listed,
@@ -182,7 +183,7 @@ impl AppEntry {
 
     /// Takes out the executors for which `why`, given the address and the last beat, names a reason.
     fn lose_each(&mut self, why: impl Fn(&str, Timestamp) -> Option<ChangeKind>) -> Vec<Change> {
-        let why = |executor: &Executor| why(&executor.address, executor.last_beat?);
+        let why = |executor: &RegisteredExecutor| why(&executor.address, executor.last_beat?);
         let lost =
             self.executors().filter_map(|executor| Some(self.changed(&executor.address, why(executor)?)));
         let lost: Vec<Change> = lost.collect();
@@ -192,13 +193,13 @@ impl AppEntry {
 }
 
 fn known_or_new<'a>(
-    executors: &'a mut BTreeMap<Arc<str>, Executor>,
+    executors: &'a mut BTreeMap<Arc<str>, RegisteredExecutor>,
     address: &str,
     since: Timestamp,
-) -> &'a mut Executor {
+) -> &'a mut RegisteredExecutor {
     // Looked up first: most beats are of known executors and need no new key.
     if !executors.contains_key(address) {
-        let executor = Executor::new(address, since);
+        let executor = RegisteredExecutor::new(address, since);
         executors.insert(executor.address.clone(), executor);
     }
     executors.get_mut(address).expect("it is known or was put there")

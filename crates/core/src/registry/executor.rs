@@ -47,7 +47,7 @@ impl Health {
 
 /// An executor that runs can be sent to.
 #[derive(Clone, Debug)]
-pub struct Executor {
+pub struct RegisteredExecutor {
     /// Its address, exactly as it registered it or as people typed it. This is its identity.
     pub address: Arc<str>,
     /// Its dialect.
@@ -66,10 +66,10 @@ pub struct Executor {
     failed_probes: u32,
 }
 
-impl Executor {
+impl RegisteredExecutor {
     /// An executor without beats or probes.
-    pub(super) fn new(address: &str, since: Timestamp) -> Executor {
-        Executor {
+    pub(super) fn new(address: &str, since: Timestamp) -> RegisteredExecutor {
+        RegisteredExecutor {
             address: address.into(),
             dialect: Dialect::Classic,
             last_beat: None,
@@ -96,7 +96,12 @@ impl Executor {
         let Some(last) = self.last_beat else {
             // A new process: nothing is kept of the old one but whether people listed it.
             let is_listed = self.is_listed;
-            *self = Executor { is_listed, dialect, said: dialect, ..Executor::new(&self.address, at) };
+            *self = RegisteredExecutor {
+                is_listed,
+                dialect,
+                said: dialect,
+                ..RegisteredExecutor::new(&self.address, at)
+            };
             self.last_beat = Some(at);
             return Some(ChangeKind::Joined);
         };

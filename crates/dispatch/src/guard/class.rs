@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// What an address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Anybody's: the only kind that is called unasked.
+    /// A public address: the only kind that is called without a rule.
     Public,
     /// This machine.
     Loopback,
@@ -28,7 +28,7 @@ pub(super) enum Class {
     Documentation,
     /// A translator of this network, whose rules are not ours to guess.
     Translator,
-    /// Nobody's, or not anybody's alone.
+    /// Reserved, or not owned by one network alone.
     Reserved,
 }
 
@@ -89,7 +89,7 @@ fn of_v4(address: Ipv4Addr) -> Class {
         [169, 254, ..] => Class::LinkLocal,
         [100, 64..=127, ..] => Class::Carrier,
         [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] | [198, 18..=19, ..] => Class::Documentation,
-        // Protocol assignments, and the relays of 6to4 that nobody runs any more.
+        // Protocol assignments, and the 6to4 relays, which are out of use.
         [192, 0, 0, _] | [192, 88, 99, _] => Class::Reserved,
         [224..=239, ..] => Class::Multicast,
         [255, 255, 255, 255] => Class::Broadcast,
@@ -103,11 +103,11 @@ fn of_v6(address: Ipv6Addr) -> Class {
     match segments {
         [0, 0, 0, 0, 0, 0, 0, 0] => Class::Unspecified,
         [0, 0, 0, 0, 0, 0, 0, 1] => Class::Loopback,
-        // The prefix can be cut at several lengths, so the same address reads as several others. Whoever runs such
-        // a translator knows which, and can allow it.
+        // The prefix can be cut at several lengths, so one address has several readings. Only the operator of such a
+        // translator knows the right one, and can allow it by a rule.
         [0x0064, 0xff9b, 1, ..] => Class::Translator,
         [0x2001, 0x0db8, ..] | [0x3fff, 0..=0x0fff, ..] | [0x2001, 2, 0, ..] => Class::Documentation,
-        // Protocol assignments under 2001::/23; what of them is a tunnel was unwrapped before.
+        // Protocol assignments under 2001::/23; the tunnels among them were unwrapped before.
         [0x2001, 0..=0x01ff, ..] => Class::Reserved,
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Class::Private,
         [0xfe80..=0xfebf, ..] => Class::LinkLocal,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::IpNet;
 use url::Host;
 
-/// What somebody allowed.
+/// What an operator allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Every address of a network, on any port.
@@ -27,7 +27,7 @@ pub(super) struct Endpoint<'a> {
     pub(super) port: u16,
 }
 
-/// A line that allows nothing because it means nothing.
+/// A line that cannot be read as a rule, and so allows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     rule: String,
@@ -112,7 +112,7 @@ impl Rule {
     }
 }
 
-/// A name without the dot that says that it is complete, which does not make it another name.
+/// A name in lower case and without the trailing dot, which does not make it another name.
 pub(super) fn plain_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use punctual_core::model::{AttemptOutcome, Text};
 use punctual_node::ports::Further;
 
-/// No agent puts a run off for longer.
+/// The longest pause that an agent may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
 /// How an attempt ended, as far as can be told from here.
@@ -52,7 +52,7 @@ pub(crate) enum Rest {
     /// There was none.
     #[default]
     Read,
-    /// It was longer than anybody wants to keep.
+    /// It was longer than the part that is read.
     Cut,
     /// The connection ended before it did.
     Broken,
@@ -66,7 +66,7 @@ pub(crate) fn judge(answer: &Answer, success_codes: &[u16], kept: usize, now: Ti
         codes => codes.contains(&code),
     };
     if is_success && answer.body.rest == Rest::Broken {
-        // Whoever answers while working says by the end of the answer that the work ended too.
+        // An agent that answers while it works signals the end of the work by the end of the answer.
         let status = shown(status);
         let said = format!("{status}, but the answer broke off: whether the work was done is not known");
         return Verdict::new(AttemptOutcome::Lost, said);
@@ -119,11 +119,11 @@ fn message(answer: &Answer, kept: usize) -> Text {
     }
 }
 
-/// Adds a text in a form that cannot disturb whoever prints it; says whether all of it found room.
+/// Appends a text in a form that is safe to print; returns whether all of it fitted.
 pub(crate) fn put_printable(message: &mut String, text: &str, room: usize) -> bool {
     let end = message.len() + room;
     for letter in text.chars() {
-        // Marks of direction make a line read as another one.
+        // Marks of text direction can make a line read as another one.
         let disturbs = letter.is_control()
             || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         let before = message.len();
@@ -139,7 +139,7 @@ pub(crate) fn put_printable(message: &mut String, text: &str, room: usize) -> bo
     true
 }
 
-/// How long an agent asks to be left alone: seconds, or an instant.
+/// How long an agent asks not to be called: seconds, or an instant.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let asked = match text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! A job's request, understood once: what every run's request is made from.
+//! A job's request, parsed once: the template of every run's request.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -27,11 +27,11 @@ impl Fault {
     }
 }
 
-/// Everything that is wrong with a request. What is kept with none of it can be sent.
+/// Everything that is wrong with a request. A request without faults can be sent.
 pub fn check(http: &Http) -> Result<(), Vec<Fault>> {
     let mut faults = Vec::new();
     faults.extend(method(http).err());
-    faults.extend(Address::parse(http).err());
+    faults.extend(AgentAddress::parse(http).err());
     faults.extend(http.headers.iter().filter_map(|(name, value)| read_header(name, value).err()));
     faults.extend(Content::parse(http).err());
     faults.extend(signer(http).err());
@@ -92,7 +92,7 @@ pub(crate) enum Content {
 impl Blueprint {
     /// Understands a job's request, or says the first thing that is wrong with it.
     pub(crate) fn new(job: &Job, http: &Http) -> Result<Blueprint, Fault> {
-        let address = Address::parse(http)?;
+        let address = AgentAddress::parse(http)?;
         let path = Path::new(address.path.bind(job, Escape::Percent))?;
         let content = Content::parse(http)?.bind(job);
         let mut headers = own_headers(job, &address.url)?;
@@ -166,20 +166,20 @@ impl Content {
 }
 
 /// A url with names in its path and query.
-struct Address {
+struct AgentAddress {
     url: Url,
     path: Template,
 }
 
 const NO_PATH: &str = "the path or query holds a character that cannot be sent: write it as %XX";
 
-impl Address {
-    fn parse(http: &Http) -> Result<Address, Fault> {
-        Address::read(&http.url).map_err(|reason| Fault::new("url", reason))
+impl AgentAddress {
+    fn parse(http: &Http) -> Result<AgentAddress, Fault> {
+        AgentAddress::read(&http.url).map_err(|reason| Fault::new("url", reason))
     }
 
-    fn read(text: &str) -> Result<Address, String> {
-        // The parser would leave them out, and what is called would not be what is shown.
+    fn read(text: &str) -> Result<AgentAddress, String> {
+        // The parser would drop them, so the called url would differ from the shown one.
         if text.contains(|c: char| c.is_control() || c.is_whitespace()) {
             return Err("a url holds no blanks or control characters: write them as %XX".into());
         }
@@ -196,7 +196,7 @@ impl Address {
         }
         let path = &url[Position::BeforePath..Position::AfterQuery];
         path.parse::<Uri>().map_err(|_| NO_PATH)?;
-        Ok(Address { path: template.at_marks(path, &mark), url })
+        Ok(AgentAddress { path: template.at_marks(path, &mark), url })
     }
 }
 
@@ -224,7 +224,7 @@ fn success_code(at: usize, code: u16) -> Option<Fault> {
 
 const NO_VALUE: &str = "a header's value holds no control characters";
 
-/// What a job may not set: it belongs to the connection, or we promise it to agents.
+/// Headers that a job may not set: they belong to the connection, or we promise their values to agents.
 #[rustfmt::skip]
 const RESERVED: &[HeaderName] = &[
     header::CONNECTION, header::CONTENT_LENGTH, header::EXPECT, header::HOST, header::TE, header::TRAILER,
@@ -233,7 +233,7 @@ const RESERVED: &[HeaderName] = &[
 const RESERVED_NAMES: &[&str] = &["keep-alive", "traceparent"];
 const RESERVED_PREFIXES: &[&str] = &["proxy-", "punctual-", "webhook-"];
 
-/// What metadata services ask for as proof that a request is no accident.
+/// Headers that metadata services demand as proof that a request is no accident.
 const METADATA_HEADERS: &[&str] = &["metadata-flavor", "metadata", "x-aws-ec2-metadata-token"];
 const METADATA_PREFIX: &str = "x-aws-ec2-metadata-token";
 
@@ -276,7 +276,7 @@ fn own_headers(job: &Job, url: &Url) -> Result<HeaderMap, Fault> {
     Ok(headers)
 }
 
-/// The host as the agent wants to hear it: with the port where it is not the scheme's own.
+/// The value of `Host`: with the port where it is not the scheme's default.
 pub(crate) fn host_header(url: &Url) -> Option<HeaderValue> {
     header_value(&url[Position::BeforeHost..Position::AfterPort]).filter(|value| !value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What all lines have in hand: the pool, the ledger, the connector, and the tasks that belong to nobody else.
+//! What all lines share: the pool, the ledger, the connector, and the tasks that belong to no line.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,10 @@ use crate::clock;
 use crate::connect::{Connector, Origin};
 use crate::room::Share;
 
-/// How often queues are looked through for what has waited too long.
+/// How often queues are searched for attempts that have waited too long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// A job's request as it is remembered.
+/// A job's request in the form that is cached.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) host: Arc<Host>,
@@ -39,7 +39,7 @@ pub(crate) struct House {
     connector: Connector,
     pool: Pool,
     ledger: Arc<Ledger>,
-    /// What was understood of jobs, each with the version that it holds for.
+    /// Parsed requests by job, each with the version of the job that it was parsed from.
     plans: Mutex<BTreeMap<JobId, (u64, Plan)>>,
     /// Something waits in a queue.
     waits: Notify,
@@ -96,7 +96,7 @@ impl House {
         &self.ledger
     }
 
-    /// Whether a line without work should not wait for any.
+    /// Whether a line without work should end at once and free its connection.
     pub(crate) fn wants_lines_to_leave(&self, app: &str) -> bool {
         self.pool.is_crowded_for(app) || self.ledger.is_closed()
     }
@@ -117,7 +117,7 @@ impl House {
         let origin = Origin::of(&blueprint.url).ok_or("the job's url names no host")?;
         let plan = Plan { host: self.pool.host(&job.definition.app, origin), blueprint: Arc::new(blueprint) };
         let mut plans = locked(&self.plans);
-        // All at once: which of them are still used is not known, and making one again is cheap.
+        // Clears the whole cache: which requests are still in use is not known, and parsing one again is cheap.
         if plans.len() >= self.options.remembered_jobs {
             plans.clear();
         }
@@ -135,7 +135,7 @@ impl House {
         }
     }
 
-    /// Tells something that no attempt ended with, and not from within whoever calls.
+    /// Reports something that is not the end of an attempt, from a task of its own and never within the caller's.
     pub(crate) fn tell(&self, heard: Vec<Heard>) {
         let sink = self.sink.clone();
         drop(self.runtime.spawn(async move { sink(heard) }));
@@ -149,7 +149,7 @@ impl House {
     }
 }
 
-/// Ends what has waited too long for a connection, until the house is closed.
+/// Ends attempts that have waited too long for a connection, until the house is closed.
 async fn sweep(house: Arc<House>) {
     loop {
         house.waits.notified().await;

@@ -1,9 +1,9 @@
-//! The ledger: what is on its way, and what has ended and is not told yet.
+//! The ledger: attempts that are on their way, and ends that are not reported yet.
 //!
-//! Ends are told in batches by one task. Under load it lets the other tasks go first before it tells, so that
-//! whoever keeps the ends gets many at a time; an end that comes alone is told at once. A pause by the clock was
-//! tried instead: with 200 attempts in flight it took a third of the rate away, because the timer's millisecond is
-//! longer than an answer on loopback.
+//! One task reports ends in batches. Under load it yields to the other tasks before it reports, so that the store
+//! gets many ends at a time; an end that comes alone is reported at once. A pause by the clock was tried instead:
+//! with 200 attempts in flight it took a third of the rate away, because the timer's millisecond is longer than an
+//! answer on loopback.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -19,12 +19,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::Verdict;
 
-/// From how many attempts on their way on it is worth waiting for more ends.
+/// From this many attempts in flight it pays to wait for more ends.
 pub(crate) const BUSY: usize = 32;
-/// How often the others go first then.
+/// How many times the task then yields.
 pub(crate) const TURNS: usize = 8;
 
-/// Who is told.
+/// Called with what was heard.
 pub type Sink = Arc<dyn Fn(Vec<Heard>) + Send + Sync>;
 
 type Key = (RunId, Attempt, Token);
@@ -50,7 +50,7 @@ impl Flight {
         self.is_killed.load(Ordering::Acquire)
     }
 
-    /// Waits until somebody wishes it to end. The wish is kept for whoever asks later.
+    /// Waits until the attempt is killed. A kill that came before the call is not missed.
     pub(crate) async fn killed(&self) {
         self.kill.notified().await;
     }
@@ -65,7 +65,7 @@ impl Flight {
     }
 }
 
-/// An end that is not told yet.
+/// An end that is not reported yet.
 struct Ended {
     flight: Arc<Flight>,
     executor: String,
@@ -77,7 +77,7 @@ struct Ended {
 pub(crate) struct Ledger {
     open: Mutex<BTreeMap<Key, Arc<Flight>>>,
     ended: Mutex<Vec<Ended>>,
-    /// Open flights and ends that are being told.
+    /// Open flights, and ends that are being reported.
     count: AtomicUsize,
     receipts: AtomicU64,
     /// Something ended.
@@ -88,7 +88,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Writes down what sets off, and answers what is new. What is on its way already is not sent a second time.
+    /// Records flights and returns the new ones. An attempt that is on its way already is not sent a second time.
     pub(crate) fn open(&self, flights: Vec<Arc<Flight>>) -> Vec<Arc<Flight>> {
         let mut open = locked(&self.open);
         let before = open.len();
@@ -109,7 +109,7 @@ impl Ledger {
         flights
     }
 
-    /// Writes down an end.
+    /// Records an end.
     pub(crate) fn end(&self, flight: &Arc<Flight>, executor: &str, started_at: Timestamp, verdict: Verdict) {
         let ended = Ended { flight: flight.clone(), executor: executor.to_owned(), started_at, verdict };
         let mut all = locked(&self.ended);
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// Ends flights without telling: whoever wishes it knows.
+    /// Ends flights without a report: the caller of `kill` knows that they end.
     pub(crate) fn kill(&self, kills: &[Kill]) {
         let mut open = locked(&self.open);
         let killed: Vec<_> =
@@ -131,7 +131,7 @@ impl Ledger {
         self.forget(killed.len());
     }
 
-    /// Ends everything, and the telling too.
+    /// Ends everything, the reporting too.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         let open = mem::take(&mut *locked(&self.open));
@@ -144,12 +144,12 @@ impl Ledger {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// How many attempts are on their way or not told yet.
+    /// How many attempts are on their way or not reported yet.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing is on its way and everything is told, or until `deadline`.
+    /// Waits until nothing is on its way and every end is reported, or until `deadline`.
     pub(crate) async fn quiet(&self, deadline: Instant) {
         loop {
             let quiet = self.quiet.notified();
@@ -159,7 +159,7 @@ impl Ledger {
         }
     }
 
-    /// Tells ends until the ledger is closed.
+    /// Reports ends until the ledger is closed.
     pub(crate) async fn tell(self: Arc<Ledger>, sink: Sink) {
         loop {
             self.news.notified().await;
@@ -180,7 +180,7 @@ impl Ledger {
         }
     }
 
-    /// The reports of what was still wanted until now.
+    /// The reports of ends whose attempts are still open: a killed attempt is not reported.
     fn reports(&self, ended: Vec<Ended>) -> Vec<Heard> {
         let mut open = locked(&self.open);
         let wanted = ended.into_iter().filter(|ended| {

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Options {
     /// Connections of one app to one host (scheme, name and port) at a time; further attempts wait for one.
     pub connections_per_host: usize,
-    /// Connections to all hosts together. A node has them for as many calls as it makes at a time, so that no call that it
-    /// has found a place for waits here.
+    /// Connections to all hosts together. A node has as many as it makes calls at a time, so that no call that found
+    /// a place waits here.
     pub connections: usize,
     /// How long an address may take to connect, TLS included. The attempt's own timeout may be shorter.
     pub connect_timeout: Duration,

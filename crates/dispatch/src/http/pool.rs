@@ -1,10 +1,10 @@
-//! The pool: per host and app a queue, and up to a number of lines that serve it. A line is a task with one connection.
+//! The pool: a queue per host and app, served by a limited number of lines. A line is a task with one connection.
 //!
 //! Apps share neither queues nor connections: an app whose calls to a host hang delays no other app that calls the same
 //! host.
 //!
-//! Connections are kept for a host of one pool, and a pool has one guard, so no connection that one policy allowed
-//! is ever used under another.
+//! A connection is kept for a host of one pool, and a pool has one guard, so a connection that one policy allowed is
+//! never used under another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,11 +16,11 @@ use super::blueprint::Blueprint;
 use super::ledger::{Flight, locked};
 use super::redirect::Hop;
 use crate::connect::Origin;
-use crate::room::{App, Permit, Room, Share};
+use crate::room::{AppName, Permit, Room, Share};
 
 /// What waits in a queue.
 pub(crate) trait Wanted {
-    /// Whether somebody still waits for it.
+    /// Whether its attempt is still open and not late.
     fn is_wanted(&self, now: Instant) -> bool;
 }
 
@@ -40,22 +40,21 @@ impl Wanted for Ticket {
 
 /// What an app calls at one scheme, name and port.
 pub(crate) struct Host<T = Ticket> {
-    pub(crate) app: App,
+    pub(crate) app: AppName,
     pub(crate) origin: Origin,
-    /// The origin as it is told to people.
+    /// The origin in the form that people are shown.
     pub(crate) label: String,
     work: Mutex<Work<T>>,
 }
 
 struct Work<T> {
     queue: VecDeque<T>,
-    /// The bells of the lines that wait for work. The last to sit down is the first to be rung, so that the others
-    /// can become old and leave.
+    /// The bells of idle lines. The line that became idle last is rung first, so that the others can age and leave.
     idle: Vec<Bell>,
     lines: usize,
 }
 
-/// What nobody waits for any more, each with the host that it was for.
+/// Tickets that are no longer wanted, each with its host.
 type Swept<T> = Vec<(Arc<Host<T>>, T)>;
 
 /// What a waiting line hears.
@@ -63,11 +62,11 @@ pub(crate) type Bell = Arc<Notify>;
 
 /// What a ticket needs next.
 pub(crate) enum Queued<T = Ticket> {
-    /// Somebody comes for it.
+    /// An idle line was rung and takes it.
     Taken,
-    /// It waits until a line has time.
+    /// It waits until a line is free.
     Waits,
-    /// A new line: it may be begun, and this is its first ticket.
+    /// A new line has to be started, with this as its first ticket.
     Line(T),
 }
 
@@ -76,12 +75,12 @@ pub(crate) enum Next<T = Ticket> {
     Serve(T),
     /// Wait for the bell.
     Wait,
-    /// End; it is not counted any more.
+    /// End; the line is not counted any more.
     Leave,
 }
 
 impl<T: Wanted> Host<T> {
-    fn new(app: App, origin: Origin) -> Arc<Host<T>> {
+    fn new(app: AppName, origin: Origin) -> Arc<Host<T>> {
         let work = Work { queue: VecDeque::new(), idle: Vec::new(), lines: 0 };
         Arc::new(Host { app, label: origin.to_string(), origin, work: Mutex::new(work) })
     }
@@ -101,8 +100,9 @@ impl<T: Wanted> Host<T> {
         Queued::Waits
     }
 
-    /// What a line does that has nothing to do. Whether it may wait is asked under the lock: who makes it leave
-    /// says so first and looks through the waiting ones then, so one of the two sees the other.
+    /// What an idle line does next. `may_wait` is called under the lock: the code that makes lines leave first sets
+    /// its condition and then looks through the idle lines, so either the line sees the condition or that code sees
+    /// the line.
     pub(crate) fn next(&self, bell: &Bell, may_wait: impl FnOnce() -> bool) -> Next<T> {
         let mut work = locked(&self.work);
         if let Some(ticket) = work.queue.pop_front() {
@@ -116,7 +116,8 @@ impl<T: Wanted> Host<T> {
         Next::Leave
     }
 
-    /// A waiting line wants to leave; false if its bell was rung in the meantime, and somebody counts on it.
+    /// Takes an idle line off the list; false if its bell was rung in the meantime, because then a ticket waits for
+    /// it.
     pub(crate) fn leave(&self, bell: &Bell) -> bool {
         let mut work = locked(&self.work);
         let Some(place) = work.idle.iter().position(|idle| Arc::ptr_eq(idle, bell)) else { return false };
@@ -125,18 +126,18 @@ impl<T: Wanted> Host<T> {
         true
     }
 
-    /// A line is gone without a word.
+    /// A line ended without taking its leave.
     pub(crate) fn abandon(&self) {
         locked(&self.work).lines -= 1;
     }
 
-    /// Rings for one waiting line that has no work, so that it can look around.
+    /// Rings one idle line, so that it checks whether it should leave.
     fn stir(&self) -> bool {
         let bell = locked(&self.work).idle.pop();
         bell.inspect(|bell| bell.notify_one()).is_some()
     }
 
-    /// Takes out what is not wanted any more, and says whether anything is left.
+    /// Removes tickets that are no longer wanted, and returns whether any are left.
     fn sweep(self: &Arc<Host<T>>, now: Instant, unwanted: &mut Swept<T>) -> bool {
         let mut work = locked(&self.work);
         for _ in 0..work.queue.len() {
@@ -151,16 +152,16 @@ impl<T: Wanted> Host<T> {
 }
 
 /// Those that are in use, by app and origin.
-type Hosts<T> = BTreeMap<(App, Origin), Weak<Host<T>>>;
+type Hosts<T> = BTreeMap<(AppName, Origin), Weak<Host<T>>>;
 
 /// All hosts, and the room that their connections share.
 pub(crate) struct Pool<T = Ticket> {
-    /// A host lives as long as a blueprint, a line or a ticket knows it.
+    /// A host lives as long as a blueprint, a line or a ticket refers to it.
     hosts: Mutex<Hosts<T>>,
     room: Arc<Room>,
 }
 
-/// From how many hosts on those that are gone are looked for.
+/// From this many hosts, unused ones are removed.
 const HOSTS_SWEPT: usize = 1024;
 
 impl<T: Wanted> Pool<T> {
@@ -169,12 +170,12 @@ impl<T: Wanted> Pool<T> {
     }
 
     pub(crate) fn host(&self, app: &str, origin: Origin) -> Arc<Host<T>> {
-        let key = (App::from(app), origin);
+        let key = (AppName::from(app), origin);
         let mut hosts = locked(&self.hosts);
         if let Some(host) = hosts.get(&key).and_then(Weak::upgrade) {
             return host;
         }
-        // A power of two, so that the search costs little however many there are.
+        // Only at powers of two, so that the search costs little however many hosts there are.
         if hosts.len() >= HOSTS_SWEPT && hosts.len().is_power_of_two() {
             hosts.retain(|_, host| host.strong_count() > 0);
         }
@@ -183,8 +184,8 @@ impl<T: Wanted> Pool<T> {
         host
     }
 
-    /// Room for one connection of an app. Where there is none, a connection without work is given up for it.
-    pub(crate) async fn room(&self, app: &App) -> Permit {
+    /// Room for one connection of an app. If there is none, an idle connection is closed to make some.
+    pub(crate) async fn room(&self, app: &AppName) -> Permit {
         let waiting = match self.room.take(app) {
             Ok(permit) => return permit,
             Err(waiting) => waiting,
@@ -198,7 +199,7 @@ impl<T: Wanted> Pool<T> {
         self.room.is_crowded_for(app)
     }
 
-    /// Takes what is not wanted any more out of all queues, and says whether anything waits in one.
+    /// Removes tickets that are no longer wanted from all queues, and returns whether a queue still holds any.
     pub(crate) fn sweep(&self, now: Instant) -> (Swept<T>, bool) {
         let mut unwanted = Vec::new();
         let hosts = self.hosts();

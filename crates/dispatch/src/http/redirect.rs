@@ -1,4 +1,4 @@
-//! Redirects: whether one is followed, and what goes along.
+//! Redirects: whether one is followed, and which parts of the request go along.
 
 use http::StatusCode;
 use url::Url;
@@ -13,13 +13,13 @@ pub(crate) struct Hop {
     pub(crate) url: Url,
     /// How many redirects led here.
     pub(crate) count: u8,
-    /// Whether any of them led to another scheme, host or port. What was meant for the first one stays behind.
+    /// Whether any of them led to another scheme, host or port. What was meant for the first origin is then left out.
     pub(crate) has_left_origin: bool,
-    /// Whether one of them said "see there", which asks for no work but for its result.
+    /// Whether one of them was a 303, which asks for the result of the work and not for the work again.
     pub(crate) without_body: bool,
 }
 
-/// Whether a status is one that leads elsewhere.
+/// Whether a status is a redirect.
 pub(crate) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }

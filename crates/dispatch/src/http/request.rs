@@ -1,4 +1,4 @@
-//! The request of one attempt: the job's blueprint with what is the run's own.
+//! The request of one attempt: the job's blueprint, completed with the run's own values.
 
 use bytes::Bytes;
 use calendar::Timestamp;
@@ -55,7 +55,7 @@ impl Blueprint {
         Ok(request)
     }
 
-    /// The whole address that a run's first request goes to, for redirects to be relative to.
+    /// The full url of a run's first request, which redirects are relative to.
     pub(crate) fn whole_url(&self, run: &Dispatched) -> Url {
         let mut url = self.url.clone();
         // Not by joining: a path that begins with two slashes would be read as a host.
@@ -78,7 +78,7 @@ impl Blueprint {
 
     /// The run's payload as it is, or the job's body with its names filled in.
     fn body(&self, run: &Dispatched, facts: &Facts) -> Result<(Bytes, Option<Kind>), String> {
-        // What a parent hands on is there to be filled in, where the job has words of its own.
+        // If the job has a body of its own, the payload that a parent handed on only fills in its names.
         let is_filled_in = run.origin == Origin::Parent && !matches!(self.content, Content::Nothing);
         if let Some(payload) = run.payload.as_ref().filter(|_| !is_filled_in) {
             if !payload.starts_with('"') {
@@ -125,7 +125,7 @@ impl Blueprint {
 }
 
 impl Hop {
-    /// Makes the headers fit for where the redirect leads, and answers the path that is asked there.
+    /// Adapts the headers to the redirect's target, and returns the path to ask for there.
     fn prepare(&self, headers: &mut HeaderMap) -> Result<Uri, String> {
         let cannot = || "the redirect leads to a url that cannot be sent".to_owned();
         headers.insert(header::HOST, host_header(&self.url).ok_or_else(cannot)?);
@@ -153,14 +153,14 @@ fn describe_body(headers: &mut HeaderMap, method: &Method, body: &Bytes, kind: O
         }
         None => drop(headers.remove(header::CONTENT_TYPE)),
     }
-    // A method that is expected to bring something says that it brings nothing.
+    // A method that usually has a body states its length even if there is none.
     let says_length = kind.is_some() || matches!(*method, Method::POST | Method::PUT | Method::PATCH);
     if says_length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
 }
 
-/// RFC 3339 with milliseconds even where there are none, so that all of them have one shape.
+/// RFC 3339, always with milliseconds, so that all instants have one shape.
 pub(crate) fn with_millis(at: Timestamp) -> String {
     let mut text = at.to_string();
     if !text.contains('.') && text.ends_with('Z') {
@@ -170,7 +170,7 @@ pub(crate) fn with_millis(at: Timestamp) -> String {
     text
 }
 
-/// A trace that begins here. An id of zeros means none, and so is never made.
+/// A trace that begins here. An id of zeros means "none" and must not occur.
 fn traceparent(entropy: &dyn Entropy) -> String {
     let (high, low, span) = (entropy.bits(), entropy.bits() | 1, entropy.bits() | 1);
     format!("00-{high:016x}{low:016x}-{span:016x}-01")

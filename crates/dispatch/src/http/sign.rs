@@ -1,11 +1,11 @@
-//! Signatures after Standard Webhooks, so that an agent can tell our calls from anybody else's.
+//! Signatures by Standard Webhooks, so that an agent can tell our calls from those of strangers.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD};
 
-/// Keys of other tools come with padding and without.
+/// Keys made by other tools come with padding or without.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -13,11 +13,12 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 const PREFIX: &str = "whsec_";
 
-/// The keys of a job. There are two while one replaces the other: the agent accepts whichever it knows.
+/// The keys of a job. There are two while one replaces the other: the agent accepts the signature of the key that it
+/// knows.
 pub(crate) struct Signer(Vec<hmac::Key>);
 
 impl Signer {
-    /// Reads a secret, or several with blanks between them. What is wrong is said without saying the secret.
+    /// Reads a secret, or several separated by blanks. Error messages do not repeat the secret.
     pub(crate) fn parse(secret: &str) -> Result<Signer, String> {
         let keys: Vec<hmac::Key> = secret.split_whitespace().map(key).collect::<Result<_, _>>()?;
         if keys.is_empty() {

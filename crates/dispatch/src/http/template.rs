@@ -1,6 +1,6 @@
 //! Templates: `${run.id}` and its like inside urls, headers and bodies.
 //!
-//! `$${` stands for a plain `${`. A name that is not known is an error when the job is written, not when it runs.
+//! `$${` stands for a plain `${`. An unknown name is an error when the job is written, not when it runs.
 
 use std::fmt::{self, Write as _};
 
@@ -52,7 +52,7 @@ pub(crate) struct Facts {
     pub(crate) parent: Parent,
 }
 
-/// The run whose end brought a run about, as that brings it; empty if there is none.
+/// The parent run, as described in the payload of the run that it started; empty if there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Parent {
     run: String,
@@ -74,21 +74,21 @@ impl Parent {
         Parent { run: text("run"), job: text("job"), result: text("result") }
     }
 
-    /// Fills its names into a text that may hold anything else.
+    /// Fills its names into any text.
     pub(crate) fn fill(&self, text: &str) -> String {
         let text = text.replace("${parent.run}", &self.run).replace("${parent.job}", &self.job);
         text.replace("${parent.result}", &self.result)
     }
 }
 
-/// What becomes of a value where it is put.
+/// How a value is escaped where it is inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Escape {
     /// Nothing.
     Plain,
-    /// What could mean something in a url is written as `%XX`.
+    /// Characters with a meaning in a url are written as `%XX`.
     Percent,
-    /// What could end a JSON string is written with a backslash.
+    /// Characters that could end a JSON string are written with a backslash.
     Json,
 }
 
@@ -100,8 +100,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Reads JSON, where names count only inside string values: what it is filled with can then never change what
-    /// the JSON means. The rest is kept as it was written, down to the digits of a number.
+    /// Reads JSON, where names count only inside string values: what is filled in can then never change the structure
+    /// of the JSON. The rest is kept as it was written, down to the digits of a number.
     pub(crate) fn parse_json(json: &str) -> Result<Template, String> {
         serde_json::from_str::<&serde_json::value::RawValue>(json)
             .map_err(|error| format!("this is no JSON: {error}"))?;
@@ -137,7 +137,7 @@ impl Template {
         template
     }
 
-    /// The text with a mark in place of every name, for readers that would not leave `${` alone.
+    /// The text with a mark in place of every name, for parsers that would change `${`.
     pub(crate) fn mark(&self, mark: &Mark) -> String {
         let mut count = 0;
         let mut text = String::new();
@@ -242,18 +242,18 @@ impl Template {
     }
 }
 
-/// A word that does not occur in a text, to stand for a name while something else reads the text.
+/// A word that does not occur in a text, to stand for a name while a parser reads the text.
 pub(crate) struct Mark(String);
 
 impl Mark {
-    /// One that is new to `text`.
+    /// A mark that does not occur in `text`.
     pub(crate) fn unlike(text: &str) -> Mark {
         let text = text.to_ascii_lowercase();
         let mark = (0..).map(|salt| format!("mark{salt}x")).find(|mark| !text.contains(mark));
         Mark(mark.expect("a text holds finitely many words"))
     }
 
-    /// Whether one is in `text`.
+    /// Whether `text` contains the mark.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         text.contains(&self.0)
     }
@@ -273,7 +273,7 @@ fn known(name: &str) -> Result<Slot, String> {
     found.map(|(_, name)| *name).ok_or_else(wrong)
 }
 
-/// Where the string ends that begins here: the place of the quote that no backslash guards.
+/// Where the string that begins here ends: the position of the first quote that is not escaped.
 fn end_of_string(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {

@@ -1,15 +1,16 @@
-//! Carrying: an executor that does not reach another node is spoken for here. To that node this one looks like the
-//! executor: it opens a session at the same door, with the executor's own hello, and passes on what either side says.
+//! Carrying: this node speaks for an executor that cannot reach another node. To that node, this one looks like the
+//! executor: it opens a session at the same door, with the executor's own hello, and passes messages on in both
+//! directions.
 //!
 //! ```text
 //! other node ◄─ session, as the executor ─► carriage ◄─ session of the executor ─► executor
 //! ```
 //!
-//! A carriage lives and dies with the session that it belongs to. So the hello that opens it says all that the executor
-//! holds, and whatever was on its way when one of the two broke is asked for anew. To begin with one, the executor is
-//! therefore asked to open its session again.
+//! A carriage lives as long as the session that it belongs to. So the hello that opens it lists all attempts that the
+//! executor holds, and when one of the two connections breaks, everything in flight is asked for anew. For the same
+//! reason the executor is asked to open its session again before a carriage begins.
 //!
-//! The places of the executor are lent: what the other node wants, and this one has or is given.
+//! Credits of the executor are lent: the other node asks for some, and this node passes on what it has or is given.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,10 +34,10 @@ use crate::clock;
 /// How long another node may take to open its door.
 const DIAL_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long nobody is asked to come again for a node that would not have it.
+/// After a failed dial or a refusal by the other node: how long until the next try.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long places may be lent for nothing.
+/// How long lent credits may go unused.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// How long a line waits for the executor's hello.
@@ -49,16 +50,16 @@ struct Waiting {
     until: Instant,
 }
 
-/// All of those.
+/// All waiting lines.
 #[derive(Default)]
 pub(super) struct Yard {
     lines: Mutex<BTreeMap<SessionKey, Vec<Waiting>>>,
-    /// What is being dialled, and what was in vain until when.
+    /// By executor and node: none while the node is being dialled, else until when it is not dialled again.
     asked: Mutex<BTreeMap<(SessionKey, Text), Option<Instant>>>,
 }
 
 impl Yard {
-    /// Whether it is to be dialled now; from then on it is not again.
+    /// Whether the node should be dialled now. If so, it is marked and not dialled again meanwhile.
     fn begin(&self, of: &SessionKey, node: &Text) -> bool {
         let mut asked = locked(&self.asked);
         let now = clock::instant();
@@ -69,12 +70,12 @@ impl Yard {
         is_new
     }
 
-    /// Nobody dials it again for so long.
+    /// The node is not dialled again until the pause is over.
     fn end(&self, of: &SessionKey, node: &Text, pause: Duration) {
         locked(&self.asked).insert((of.clone(), node.clone()), Some(clock::instant() + pause));
     }
 
-    /// Hangs up where nobody has come in time.
+    /// Hangs up lines whose executor has not come again in time.
     fn clear(&self) {
         let now = clock::instant();
         locked(&self.lines).retain(|_, lines| {
@@ -84,7 +85,7 @@ impl Yard {
     }
 }
 
-/// Begins to carry for an executor, unless that is so already.
+/// Begins to carry for an executor, unless a carriage to that node exists or is being prepared.
 pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
     let is_carried = hub.session(&of).is_none_or(|session| session.carriages.reach(&node));
     if is_carried || !hub.yard.begin(&of, &node) {
@@ -116,7 +117,7 @@ pub(super) fn start(hub: &Arc<Hub>, of: SessionKey, node: Text) {
     });
 }
 
-/// An executor has come again: whoever waits for it sets out.
+/// An executor has opened its session again: the lines that wait for it become carriages.
 pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
     let lines = locked(&hub.yard.lines).remove(&session.of).unwrap_or_default();
     let now = clock::instant();
@@ -134,13 +135,13 @@ pub(super) fn set_out(hub: &Arc<Hub>, session: &Arc<Session>, hello: &Hello) {
 #[derive(Default)]
 pub(super) struct Carriages {
     all: Mutex<Vec<Arc<Carriage>>>,
-    /// Whether there are any: most executors have none, and are asked with every message.
+    /// Whether there are any. Most executors have none, and this is read with every message.
     is_used: AtomicBool,
-    /// Whose turn it is when places cannot be shared evenly.
+    /// Which carriage gets the remainder when credits cannot be shared evenly.
     turn: AtomicUsize,
 }
 
-/// One of them.
+/// The session of one executor with one other node.
 struct Carriage {
     node: Text,
     inside: Mutex<Inside>,
@@ -149,12 +150,12 @@ struct Carriage {
 struct Inside {
     /// None when the session is over.
     to_node: Option<UnboundedSender<FromExecutor>>,
-    /// The attempts that came this way and are not reported.
+    /// The attempts that came through it and are not reported.
     given: FxHashSet<(u64, u32)>,
-    /// How many places the node waits for, and how many it has and has not used.
+    /// How many credits the node asks for, and how many it has and has not used.
     wanted: u64,
     lent: u64,
-    /// When that last grew, or shrank.
+    /// When `lent` last grew or shrank.
     lent_at: Instant,
 }
 
@@ -181,7 +182,7 @@ impl Carriages {
         }
     }
 
-    /// Whether one goes to this node.
+    /// Whether one of them goes to this node.
     fn reach(&self, node: &Text) -> bool {
         self.all().iter().any(|carriage| carriage.node == *node)
     }
@@ -190,14 +191,15 @@ impl Carriages {
         locked(&self.all).retain(|one| !Arc::ptr_eq(one, carriage));
     }
 
-    /// The session is over, and they with it.
+    /// The session is over, and its carriages end with it.
     pub(super) fn end(&self) {
         for carriage in locked(&self.all).drain(..) {
             carriage.inside().to_node = None;
         }
     }
 
-    /// Passes on what was said about an attempt that came from another node; what is about any other is given back.
+    /// Passes on a message about an attempt that came from another node; a message about any other attempt is
+    /// returned.
     pub(super) fn pass_on(&self, said: FromExecutor) -> Option<FromExecutor> {
         let (run, attempt) = match &said {
             FromExecutor::Log(log) => (log.run, log.attempt),
@@ -215,7 +217,7 @@ impl Carriages {
         self.all().iter().for_each(|carriage| carriage.say(said.clone()));
     }
 
-    /// Passes on the reports about what came from other nodes; the others are left.
+    /// Passes on the reports of attempts that came from other nodes; returns the rest.
     pub(super) fn sort_out(&self, mut said: Vec<Report>) -> Vec<Report> {
         for carriage in self.all() {
             let (theirs, rest) = said.into_iter().partition::<Vec<_>, _>(|report| carriage.end_of(report));
@@ -227,7 +229,8 @@ impl Carriages {
         said
     }
 
-    /// Shares places that an executor gives, evenly among those that want some and this node; how many are left for it.
+    /// Shares an executor's credits evenly among this node and the nodes that ask for some; returns what is left for
+    /// this node.
     pub(super) fn share(&self, more: u32) -> u32 {
         let wanting: Vec<Arc<Carriage>> =
             self.all().into_iter().filter(|carriage| carriage.inside().wanted > 0).collect();
@@ -241,7 +244,7 @@ impl Carriages {
         more - lent.sum::<u32>()
     }
 
-    /// Gives places to those that want some; how many are left.
+    /// Lends credits to the nodes that ask for some; returns how many are left.
     pub(super) fn lend(&self, places: u32) -> u32 {
         self.all().iter().fold(places, |left, carriage| left - carriage.lend(left))
     }
@@ -260,20 +263,20 @@ impl Carriage {
         self.inside().given.remove(&(report.run, report.attempt))
     }
 
-    /// Whoever does not hear it any more has ended, and what is said is said again after that.
+    /// A failed send means that the carriage has ended; the message is then sent again in a new session.
     fn say(&self, said: FromExecutor) {
         if let Some(to_node) = &self.inside().to_node {
             let _ = to_node.send(said);
         }
     }
 
-    /// Whether it has had places for a while and does not use them. It is asked again with every ping.
+    /// Whether the node has not used its credits for a while. Checked with every ping.
     fn is_idle(&self) -> bool {
         let inside = self.inside();
         inside.lent > 0 && clock::since(inside.lent_at) > IDLE
     }
 
-    /// At most as many as are wanted; how many.
+    /// Lends at most as many as the node asks for; returns how many.
     fn lend(&self, places: u32) -> u32 {
         let more = {
             let mut inside = self.inside();
@@ -322,11 +325,11 @@ impl Trip {
             why,
             "no longer carrying for an executor"
         );
-        // What was on its way is known when the executor has said what it holds.
+        // What was in flight is known once the executor has listed its attempts again.
         self.session.outbox.end(End::Goodbye("say what you hold: another node is no longer reached".into()));
     }
 
-    /// Says who the executor is, and waits to be let in; after what silence the node is gone.
+    /// Sends the executor's hello and waits for the welcome; returns the silence after which the node counts as gone.
     async fn open(&self, socket: &mut PeerSocket, hello: Hello) -> Result<Duration, String> {
         let opened = async {
             send(socket, &FromExecutor::Hello(hello)).await.map_err(|error| error.to_string())?;
@@ -348,7 +351,7 @@ impl Trip {
         timeout(DIAL_WITHIN, opened).await.unwrap_or_else(|_| Err("it did not say welcome in time".into()))
     }
 
-    /// Passes on what both say, until one of them ends; why.
+    /// Passes messages on in both directions until one side ends; returns why.
     async fn go(
         &self,
         socket: &mut PeerSocket,
@@ -378,7 +381,7 @@ impl Trip {
                     // The session has gone, and its carriages with it.
                     let Some(told) = told else { return "the executor's session is over".into() };
                     let is_last = told == FromExecutor::Goodbye;
-                    // What is said meanwhile waits in memory, so it is not waited for long.
+                    // Messages that come meanwhile gather in memory, so the wait is short.
                     match timeout(self.hub.options().unread, send(socket, &told)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return error.to_string(),
@@ -393,7 +396,7 @@ impl Trip {
         }
     }
 
-    /// What the other node says; or why it ends.
+    /// Handles a message of the other node; an error ends the carriage.
     fn hear(&self, text: &str) -> Result<(), String> {
         let (session, of) = (&self.session, &self.session.of);
         match FromNode::read(text).map_err(|refusal| refusal.reason)? {
@@ -434,7 +437,7 @@ mod tests {
 
     use super::*;
 
-    /// Carriages to nodes that want so many places.
+    /// Carriages to nodes that ask for this many credits.
     fn wanting(wanted: &[u64]) -> (Carriages, Vec<UnboundedReceiver<FromExecutor>>) {
         let carriages = Carriages::default();
         let mut told = Vec::new();

@@ -1,4 +1,4 @@
-//! The hub: which executors have a session, and whose acknowledgement goes where.
+//! The hub: which executors have a session, and which session gets which acknowledgement.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,8 @@ use super::scroll::Scrolls;
 use super::{Dialling, Options, Setup};
 use crate::clock;
 
-/// Agents number their reports from 1, executors with a session from here. Executors that are called do not number theirs.
+/// The first receipt of native executors. Agents number their reports from 1; executors that are called do not number
+/// theirs.
 const FIRST: u64 = 1 << 62;
 
 /// Whether a report came from an executor that has a session.
@@ -40,24 +41,24 @@ pub(super) struct Session {
     /// The app that it was let in for, and its address. Only runs of that app go there.
     pub(super) of: SessionKey,
     pub(super) outbox: Outbox,
-    /// What it was given, or held when it came and may have: of nothing else it may speak.
+    /// The attempts that it was given, or held when it came and may keep. Messages about others are ignored.
     given: Mutex<FxHashSet<(RunId, Attempt)>>,
     /// How many of its reports are not kept yet.
     unkept: AtomicUsize,
     /// The nodes that it is carried to.
     pub(super) carriages: Carriages,
-    /// Whether it is another node that carries for the executor.
+    /// Whether the other end is a node that carries for the executor.
     is_carried: bool,
 }
 
 impl Session {
-    /// Whether it has this attempt, as far as is known here.
+    /// Whether it has this attempt, as far as this node knows.
     pub(super) fn has(&self, run: RunId, attempt: Attempt) -> bool {
         locked(&self.given).contains(&(run, attempt))
     }
 }
 
-/// Everybody who is there, and what is between them and the node.
+/// All sessions, and what passes between them and the node.
 pub(super) struct Hub {
     setup: Setup,
     sessions: Mutex<BTreeMap<SessionKey, Arc<Session>>>,
@@ -73,7 +74,7 @@ pub(super) struct Hub {
     pub(super) refusals: Refusals,
     /// A session is over.
     left: Notify,
-    /// Whether nobody is let in any more.
+    /// Whether new sessions are refused.
     is_closing: AtomicBool,
 }
 
@@ -149,8 +150,8 @@ impl Hub {
 
     // --- sessions ---
 
-    /// A session is open from now on. An earlier one of the same instance ends. Of what it holds, it may speak of what is
-    /// not stale.
+    /// Opens a session. An earlier session of the same instance ends. Of the attempts that the executor holds, it may
+    /// report those that are not stale.
     pub(super) fn open(&self, hello: &Hello, stale: &[Held], is_carried: bool) -> Arc<Session> {
         let stale: FxHashSet<&Held> = stale.iter().collect();
         let live = hello.holds.iter().filter(|held| !stale.contains(held));
@@ -168,7 +169,7 @@ impl Hub {
         session
     }
 
-    /// A session is over; whether it was the one of its instance.
+    /// Closes a session; returns whether it was still the current one of its instance.
     pub(super) fn close_session(&self, session: &Arc<Session>) -> bool {
         let mut sessions = locked(&self.sessions);
         let is_its = sessions.get(&session.of).is_some_and(|known| Arc::ptr_eq(known, session));
@@ -184,7 +185,7 @@ impl Hub {
         is_its
     }
 
-    /// The session of an executor that this very node has.
+    /// The session of an executor that is connected to this node directly.
     pub(super) fn session(&self, of: &SessionKey) -> Option<Arc<Session>> {
         locked(&self.sessions).get(of).filter(|session| !session.is_carried).cloned()
     }
@@ -201,13 +202,13 @@ impl Hub {
         }
     }
 
-    /// Ends all sessions; who wants may open another.
+    /// Ends all sessions; executors may open new ones.
     pub(super) fn end_all(&self, reason: &str) {
         let all: Vec<Arc<Session>> = locked(&self.sessions).values().cloned().collect();
         all.iter().for_each(|session| session.outbox.end(End::Goodbye(reason.to_owned())));
     }
 
-    /// Places that the node leaves to others. What nobody wants any more it gets back.
+    /// Offers credits that this node does not need to the other nodes. It gets back those that no node asks for.
     pub(super) fn lend(&self, of: &SessionKey, places: u32) {
         let left = self.session(of).map_or(places, |session| session.carriages.lend(places));
         if left > 0 {
@@ -249,7 +250,7 @@ impl Hub {
         }
     }
 
-    /// Asks for the end of an attempt. What can be said about that at once is answered.
+    /// Asks for the end of an attempt. Returns the answers that can be given at once.
     pub(super) fn kill(&self, kill: &Kill) -> Vec<Heard> {
         let (run, attempt) = (kill.run, kill.attempt);
         let killed = |is_confirmed, said| Heard::Killed(Killed { run, attempt, is_confirmed, said });
@@ -268,7 +269,7 @@ impl Hub {
         vec![killed(true, Text::Borrowed("it was not sent yet")), credit]
     }
 
-    /// Reports that are kept are told to whoever brought them.
+    /// Tells each session which of its reports are kept.
     pub(super) fn acknowledge(&self, receipts: &[Receipt]) {
         let mut of: Vec<(Arc<Session>, Vec<Held>)> = Vec::new();
         let mut waiting = locked(&self.waiting);
@@ -288,8 +289,8 @@ impl Hub {
 
     // --- from executors ---
 
-    /// What an executor said about attempts, and how many more it takes. Whether there was room for it: one that goes on
-    /// and on while nothing can be kept is not listened to.
+    /// Takes an executor's reports and credits. Returns false if there is no room: an executor that sends more and
+    /// more reports while none can be kept is cut off.
     pub(super) fn hear_reports(&self, session: &Arc<Session>, said: Vec<Said>, credits: u32) -> bool {
         let said = session.carriages.sort_out(said);
         if session.unkept.fetch_add(said.len(), Ordering::AcqRel) > UNKEPT_MAX {
@@ -314,12 +315,12 @@ impl Hub {
         true
     }
 
-    /// An executor takes more.
+    /// An executor gives more credits.
     pub(super) fn hear_credit(&self, session: &Session, more: u32) {
         self.tell(credit(session, more).into_iter().collect());
     }
 
-    /// What goes with the end of an attempt: its log is whole, and a wish to end it is answered.
+    /// What follows from the end of an attempt: its log is complete, and a pending kill is answered.
     fn end_of(&self, session: &Session, said: &Said, heard: &mut Vec<Heard>) {
         let (run, attempt) = (RunId(said.run), Attempt(said.attempt));
         if !locked(&session.given).remove(&(run, attempt)) {
@@ -347,7 +348,8 @@ impl Hub {
     }
 }
 
-/// Runs by where they go. A batch goes to few, and those who go to the same have the same address in their hands.
+/// Groups runs by address. A batch goes to few executors, and runs for the same executor share one `Arc` of its
+/// address.
 fn by_address(sends: Vec<Dispatched>) -> Vec<(Option<Arc<Address>>, Vec<Dispatched>)> {
     let mut groups: Vec<(Option<Arc<Address>>, Vec<Dispatched>)> = Vec::new();
     for run in sends {
@@ -363,7 +365,7 @@ fn by_address(sends: Vec<Dispatched>) -> Vec<(Option<Arc<Address>>, Vec<Dispatch
     groups
 }
 
-/// What is left for this node of the places that an executor gives.
+/// The part of an executor's credits that is left for this node.
 fn credit(session: &Session, more: u32) -> Option<Heard> {
     let more = session.carriages.share(more);
     (more > 0).then(|| Heard::Credit { of: session.of.clone(), more })

@@ -1,4 +1,4 @@
-//! What is to be said to an executor, in the order in which it is: reports that are kept, attempts that should end, runs.
+//! Messages for an executor that are not sent yet, in their order: acknowledged reports, kills, runs.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,16 +23,16 @@ pub(super) struct Gathered {
     pub(super) kept: Vec<Held>,
     pub(super) cancels: Vec<Cancel>,
     pub(super) runs: Vec<Dispatched>,
-    /// Where nodes are by now.
+    /// The addresses of the nodes, if they have changed.
     pub(super) nodes: Option<Vec<String>>,
     /// How many runs wait for credits.
     pub(super) want: Option<u64>,
-    /// What other nodes say through this one, as they said it.
+    /// Messages of other nodes that go through this one, as they came.
     pub(super) carried: Vec<String>,
     pub(super) end: Option<End>,
 }
 
-/// A queue between those who have something to say and the one who writes.
+/// A queue with many senders and one writer.
 #[derive(Default)]
 pub(super) struct Outbox {
     gathered: Mutex<Gathered>,
@@ -60,7 +60,8 @@ impl Outbox {
         self.add(|gathered| gathered.carried.push(said));
     }
 
-    /// What was not sent yet need not be; whether that is so.
+    /// Takes a run back if it was not sent yet, and returns whether it could; otherwise the executor is told to end
+    /// it.
     pub(super) fn cancel(&self, cancel: Cancel) -> bool {
         let (run, attempt) = (RunId(cancel.run), Attempt(cancel.attempt));
         let mut is_unsent = false;
@@ -75,21 +76,21 @@ impl Outbox {
         is_unsent
     }
 
-    /// Another session took its place: what it was to bring is no longer its own.
+    /// Another session has taken the place of this one: its unsent messages are dropped.
     pub(super) fn drop_runs(&self) {
         let mut gathered = self.locked();
         gathered.runs.clear();
         gathered.carried.clear();
     }
 
-    /// The first reason to end is the one that is told.
+    /// The executor is told the first reason to end.
     pub(super) fn end(&self, end: End) {
         self.add(|gathered| {
             gathered.end.get_or_insert(end);
         });
     }
 
-    /// Waits until there is something to say, and takes all of it.
+    /// Waits until there is something to send, and takes all of it.
     pub(super) async fn take(&self) -> Gathered {
         loop {
             let gathered = mem::take(&mut *self.locked());

@@ -1,5 +1,5 @@
-//! Executors that were not let in: all are counted, and few of them are written down. Whoever knocks in a circle would
-//! fill the log otherwise.
+//! Executors that were refused a session: all are counted, and few are logged. An executor that tries again in a loop
+//! would otherwise fill the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct Tally {
 }
 
 impl Refusals {
-    /// Counts one; if a line is due, how many it stands for.
+    /// Counts a refusal. If a log line is due, returns how many refusals it stands for.
     pub(super) fn note(&self, now: Instant) -> Option<u64> {
         let mut tally = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tally.all += 1;

@@ -1,4 +1,4 @@
-//! What attempts wrote, until they end. Each has so much room, and all of them together.
+//! The logs of running attempts. Each log has a size limit, and so have all of them together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ struct Scroll {
     /// Where each line ends, in bytes.
     ends: Vec<u32>,
     is_cut: bool,
-    /// Whether its attempt has ended, and somebody keeps it.
+    /// Whether its attempt has ended and the log was handed over to be kept.
     is_whole: bool,
 }
 
@@ -42,7 +42,7 @@ struct Open {
 }
 
 impl Scrolls {
-    /// Takes lines; those that are known already are left out.
+    /// Takes lines, and skips those that are there already.
     pub(super) fn write(&self, run: RunId, attempt: Attempt, from: u64, lines: &[String]) {
         let mut open = self.locked();
         let Open { scrolls, bytes } = &mut *open;
@@ -53,7 +53,7 @@ impl Scrolls {
             scroll.push(line);
         }
         *bytes += scroll.size() - before;
-        // The oldest goes first: most likely nobody ever said how its attempt ended.
+        // The oldest goes first: most likely the end of its attempt was never reported.
         while *bytes > ALL_MAX {
             let Some((_, oldest)) = scrolls.pop_first() else { break };
             *bytes -= oldest.size();
@@ -69,7 +69,7 @@ impl Scrolls {
         Some((scroll.text[start..].to_owned(), scroll.ends.len() as u64 + 1))
     }
 
-    /// What an attempt wrote that has ended, once. It stays readable until it is kept elsewhere.
+    /// The log of an attempt that has ended; handed out once. It stays readable until it is kept elsewhere.
     pub(super) fn whole(&self, run: RunId, attempt: Attempt) -> Option<KeptLog> {
         let mut open = self.locked();
         let scroll = open.scrolls.get_mut(&(run, attempt)).filter(|scroll| !scroll.is_whole)?;

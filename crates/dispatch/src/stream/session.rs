@@ -1,4 +1,4 @@
-//! One executor's session: who it is, what it says, what it is told, and its end.
+//! One executor's session: its hello, what it reports, what it is sent, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +23,17 @@ use super::write::{messages, text};
 use super::{Reception, carry};
 use crate::clock;
 
-/// How long whoever does not read is given to hear why it ends.
+/// How long an executor that has stopped reading is given to receive the reason for the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The longest note about how far an attempt is, in bytes.
+/// The longest progress note, in bytes.
 const NOTE_MAX: usize = 1 << 10;
 
 type Socket<S> = WebSocketStream<S>;
 
 /// How an executor's side of a session ended.
 enum Ended {
-    /// It said that it has nothing any more.
+    /// It said goodbye: it holds no attempts any more.
     Goodbye,
     /// It may come back.
     Broken,
@@ -63,7 +63,7 @@ where
     let session = hub.open(&hello, &stale, reception.is_carrier());
     carry::set_out(&hub, &session, &hello);
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
-    // One that was replaced has another session, and is not gone.
+    // A session that was replaced has a successor, so its executor is not gone.
     if hub.close_session(&session) {
         reception.farewell(&hello.app, &session.of.url, is_final).await;
     }
@@ -138,7 +138,7 @@ where
     is_final
 }
 
-/// Waits until the one who let an executor in no longer would.
+/// Waits until the reception would no longer let the executor in.
 async fn until_unwelcome(hub: &Hub, reception: &Arc<dyn Reception>, app: &str) {
     loop {
         clock::sleep(hub.options().check).await;
@@ -206,13 +206,13 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
             return Some(Ended::Broken);
         }
         FromExecutor::Hello(_) => return Some(Ended::Wrong(Refusal::malformed("a second hello"))),
-        // What is newer than this, and what is about somebody else's attempts.
+        // Messages of later versions, and messages about attempts that this executor does not have.
         FromExecutor::Log(_) | FromExecutor::Progress(_) | FromExecutor::Unknown => {}
     }
     None
 }
 
-/// Says what has gathered, again and again, and pings.
+/// Sends what has gathered, again and again, and pings.
 async fn write<S>(hub: Arc<Hub>, session: Arc<Session>, mut sink: SplitSink<Socket<S>, Message>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -279,7 +279,7 @@ where
     let refusing = async {
         socket.send(Message::text(last)).await?;
         socket.close(Some(CloseFrame { code, reason: "".into() })).await?;
-        // Who is told must have read it before the connection goes.
+        // The executor must have read the refusal before the connection is closed.
         while socket.next().await.is_some_and(|said| said.is_ok()) {}
         Ok::<(), Error>(())
     };

@@ -40,13 +40,13 @@ pub(super) fn text(message: &FromNode<'_>) -> String {
     serde_json::to_string(message).unwrap_or_default()
 }
 
-/// Runs as text: as few messages as hold them, written one behind the other.
+/// Runs as text, in as few messages as hold them.
 #[derive(Default)]
 struct Runs {
     full: Vec<String>,
     open: Vec<u8>,
     count: usize,
-    /// The last fire time that was written: those who go together often have the same.
+    /// The last fire time that was written: runs in one batch often share it.
     stamp: Option<(Timestamp, String)>,
 }
 
@@ -91,7 +91,7 @@ impl Runs {
     }
 }
 
-/// What the job has for runs that bring nothing.
+/// The job's parameters, for runs without a payload.
 fn params(run: &Dispatched) -> Option<Box<RawValue>> {
     let own = run.job.executor()?.params.as_deref().filter(|_| run.payload.is_none())?;
     serde_json::value::to_raw_value(own).ok()

@@ -82,7 +82,7 @@ impl House {
         }
     }
 
-    /// The first that says yes, and what everybody said.
+    /// The first executor that says yes, and the answers of all that were asked.
     async fn choose<'a>(
         self: &Arc<House>,
         question: Question,
@@ -101,7 +101,8 @@ impl House {
         (None, printable(&all_said.join("; ")))
     }
 
-    /// An executor that has the job says so by a refusal in its own words. One that did not get so far says nothing.
+    /// Whether an executor has a run of the job: it says so by refusing in its own words. Without such an answer it
+    /// is not known.
     async fn has(self: &Arc<House>, job: JobId, address: &Address) -> Option<bool> {
         match self.ask(address, Question::IdleBeat { job: job.0 }).await {
             Ok(Said::Yes(_)) => Some(false),
@@ -110,7 +111,7 @@ impl House {
         }
     }
 
-    /// Puts a question, and waits for the answer.
+    /// Sends a question, and waits for the answer.
     async fn put(
         self: &Arc<House>,
         address: &Address,

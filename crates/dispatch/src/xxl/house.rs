@@ -1,4 +1,4 @@
-//! What all lines have in hand: the pools, the ledger, the connector, and the tasks that belong to nobody else.
+//! What all lines share: the pools, the ledger, the connector, and the tasks that belong to no line.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,10 +26,10 @@ use crate::http::ledger::locked;
 use crate::http::pool::{Host, Pool, Queued};
 use crate::room::Share;
 
-/// How often queues are looked through for what has waited too long.
+/// How often queues are searched for calls that have waited too long.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// How long an attempt that found no connection free waits before the next one.
+/// How long an attempt that found no free connection waits before the next try.
 const CROWDED_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct House {
@@ -99,7 +99,7 @@ impl House {
         }
     }
 
-    /// Whether a line without work should not wait for any.
+    /// Whether a line without work should end at once and free its connection.
     pub(super) fn wants_lines_to_leave(&self, kind: Kind, app: &str) -> bool {
         self.pool(kind).is_crowded_for(app) || self.ledger.is_closed()
     }
@@ -116,7 +116,7 @@ impl House {
         }));
     }
 
-    /// An address, understood.
+    /// The parsed form of an address.
     pub(super) fn place(&self, address: &Address) -> Result<Arc<Place>, String> {
         let key = (address.app.clone(), address.url.clone(), address.is_listed);
         let mut places = locked(&self.places);
@@ -124,7 +124,7 @@ impl House {
             return Ok(place.clone());
         }
         let place = Arc::new(Place::new(address, &self.runs, &self.questions)?);
-        // All at once: which of them are still used is not known, and making one again is cheap.
+        // Clears the whole cache: which addresses are still in use is not known, and parsing one again is cheap.
         if places.len() >= self.options.remembered_addresses {
             places.clear();
         }
@@ -184,7 +184,7 @@ impl House {
         }
     }
 
-    /// Ends an attempt's way with what the executor said about taking it.
+    /// Ends an attempt's flight with the executor's answer to the hand-over.
     pub(super) fn settle(&self, flight: &Arc<Flight>, started_at: Timestamp, said: Result<Said, Failure>) {
         let (run, url) = (&flight.run, &*flight.address.url);
         let refusal = match said {
@@ -197,7 +197,7 @@ impl House {
                 return self.ledger.end(flight, Some(unclear));
             }
             Ok(said) if is_discarded(run, &said) => {
-                // It was not wanted beside the one that is there, so it is not tried again.
+                // The executor has a run of the job and discarded this one, so it is not tried again.
                 let report = self.report(run, url, started_at, said.message());
                 let (outcome, further) = (AttemptOutcome::Failed, Further::Useless);
                 let told = Heard::Report(Report { outcome, further, ..report });
@@ -205,7 +205,7 @@ impl House {
             }
             Ok(said @ (Said::No(_) | Said::Refused(_))) => Some(said.message()),
             Err(Failure::Unsent(reason)) => Some(printable(&reason)),
-            // The executor cannot keep up: that delays its runs, and is no failure of theirs.
+            // The executor cannot keep up: that delays its runs, but is no failure of theirs.
             Err(Failure::Crowded(reason)) => {
                 let report = self.report(run, url, started_at, printable(&reason));
                 let (further, retry_after) = (Further::Unsent, Some(CROWDED_PAUSE));
@@ -245,7 +245,8 @@ impl House {
     }
 }
 
-/// Whether an executor has refused a newcomer because its job says so. Each says it in its own words.
+/// Whether an executor discarded a run because of the job's block strategy. Each implementation words that
+/// differently.
 fn is_discarded(run: &Dispatched, said: &Said) -> bool {
     let Said::No(reply) = said else { return false };
     let message = reply.message.to_ascii_lowercase();
@@ -253,7 +254,7 @@ fn is_discarded(run: &Dispatched, said: &Said) -> bool {
         && ["block strategy", "discard", "same job"].iter().any(|word| message.contains(word))
 }
 
-/// Ends what has waited too long for a connection, until the house is closed.
+/// Ends calls that have waited too long for a connection, until the house is closed.
 async fn sweep(house: Arc<House>) {
     loop {
         house.waits.notified().await;

@@ -1,7 +1,7 @@
 //! HTTP/1.1 by hand: one request, one answer, on one connection.
 //!
-//! Writing is exact. Reading forgives what executors do (lines that end with a bare line feed, a space before the first
-//! header, no length at all) and is bounded in everything.
+//! Writing is exact. Reading is lenient with what executors do (lines that end with a bare line feed, a space before
+//! the first header, no length at all), and every part of it is bounded.
 
 use std::future::poll_fn;
 use std::io;
@@ -40,10 +40,10 @@ pub(super) struct Answer {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// The connection was closed while nobody used it, and nothing was written to it.
+pub(super) enum LinkTrouble {
+    /// The connection was closed while it was idle, and nothing was written to it.
     Stale,
-    /// Not all of the request was written, so nobody can have understood it.
+    /// Not all of the request was written, so the executor cannot have understood it.
     Unwritten(String),
     /// All of it was written.
     Unanswered(String),
@@ -52,11 +52,11 @@ pub(super) enum Trouble {
 /// An open connection.
 pub(super) struct Link {
     stream: Stream,
-    /// What was read, from `at` on not used yet.
+    /// The bytes that were read; those from `at` on are not used yet.
     buffer: Vec<u8>,
     at: usize,
     used_at: Instant,
-    /// How long it is kept without work; nothing once it cannot be used any more.
+    /// How long it may stay idle; none once it cannot be used any more.
     keep: Option<Duration>,
     was_used: bool,
 }
@@ -70,7 +70,7 @@ impl Link {
         Link { stream, buffer: Vec::new(), at: 0, used_at: clock::instant(), keep: None, was_used: false }
     }
 
-    /// When it has been idle for too long; nothing if it cannot be used again.
+    /// When it has been idle for too long; none if it cannot be used again.
     pub(super) fn rests_until(&self, idle_timeout: Duration) -> Option<Instant> {
         self.keep.map(|keep| self.used_at + keep.min(idle_timeout))
     }
@@ -79,22 +79,23 @@ impl Link {
         self.used_at
     }
 
-    /// Sends a request and reads its answer. `is_written` tells whoever runs out of patience what may have arrived.
+    /// Sends a request and reads its answer. `is_written` tells a caller that gives up whether the request may have
+    /// arrived.
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
         limit: usize,
         is_written: &mut bool,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, LinkTrouble> {
         self.keep = None;
         self.write(request).await?;
         *is_written = true;
-        let (status, body, rest) = self.read(limit).await.map_err(Trouble::Unanswered)?;
+        let (status, body, rest) = self.read(limit).await.map_err(LinkTrouble::Unanswered)?;
         (self.was_used, self.used_at) = (true, clock::instant());
         Ok(Answer { status, body, rest })
     }
 
-    /// Waits until the other side closes it, or says something that nobody asked for.
+    /// Waits until the other side closes the connection or sends something unasked.
     pub(super) async fn disturbed(&mut self) {
         poll_fn(|cx| {
             let mut byte = [0];
@@ -108,20 +109,20 @@ impl Link {
         poll_fn(|cx| Poll::Ready(disturbed.as_mut().poll(cx).is_ready())).await
     }
 
-    async fn write(&mut self, request: &[u8]) -> Result<(), Trouble> {
+    async fn write(&mut self, request: &[u8]) -> Result<(), LinkTrouble> {
         if self.was_used && self.is_disturbed().await {
-            return Err(Trouble::Stale);
+            return Err(LinkTrouble::Stale);
         }
         let mut written = 0;
         while written < request.len() {
             match self.io().write(&request[written..]).await {
                 Ok(count) if count > 0 => written += count,
-                Ok(_) => return Err(Trouble::Unwritten("the connection takes nothing".into())),
-                Err(_) if written == 0 && self.was_used => return Err(Trouble::Stale),
-                Err(error) => return Err(Trouble::Unwritten(error.to_string())),
+                Ok(_) => return Err(LinkTrouble::Unwritten("the connection takes nothing".into())),
+                Err(_) if written == 0 && self.was_used => return Err(LinkTrouble::Stale),
+                Err(error) => return Err(LinkTrouble::Unwritten(error.to_string())),
             }
         }
-        self.io().flush().await.map_err(|error| Trouble::Unwritten(error.to_string()))
+        self.io().flush().await.map_err(|error| LinkTrouble::Unwritten(error.to_string()))
     }
 
     async fn read(&mut self, limit: usize) -> Result<(u16, Vec<u8>, Rest), String> {
@@ -131,13 +132,13 @@ impl Link {
             Length::Chunked => self.chunked(limit).await,
             Length::ToTheEnd => self.endless(limit).await,
         };
-        // Whatever is left now belongs to no answer.
+        // Bytes that are left now belong to no answer.
         let is_clean = rest == Rest::Read && self.at == self.buffer.len();
         self.keep = head.keep.filter(|_| is_clean && head.length != Length::ToTheEnd);
         Ok((head.status, body, rest))
     }
 
-    /// The head of the answer proper. What comes before it says nothing, and does not come for ever.
+    /// The head of the final answer. Interim heads (1xx) are skipped, and there may only be a few of them.
     async fn last_head(&mut self) -> Result<Head, String> {
         for _ in 0..=HEADS_BEFORE_MAX {
             let head = self.head().await?;
@@ -152,7 +153,8 @@ impl Link {
         let mut seen = 0;
         loop {
             let ready = self.ready();
-            // Not with every byte: whoever sends them one by one would make us read the others each time.
+            // Only after a line end: an executor that sends single bytes would otherwise make us parse the head again
+            // for each.
             if ready[seen..].contains(&b'\n')
                 && let Some((head, length)) = Head::parse(ready)?
             {
@@ -202,7 +204,8 @@ impl Link {
         }
     }
 
-    /// Reads until the other side closes, or until what came is a whole answer: some that name no length never close.
+    /// Reads until the other side closes, or until the body is a complete answer: some executors that send no length
+    /// never close.
     async fn endless(&mut self, limit: usize) -> (Vec<u8>, Rest) {
         let mut body = Vec::new();
         let mut looks = 0;
@@ -223,7 +226,7 @@ impl Link {
         }
     }
 
-    /// Takes so many bytes; false if there are fewer.
+    /// Takes this many bytes; false if there are fewer.
     async fn take(&mut self, body: &mut Vec<u8>, mut wanted: usize) -> bool {
         while wanted > 0 {
             let ready = self.ready();
@@ -288,7 +291,7 @@ impl Link {
 
     /// Reads some more; false if there is none.
     async fn more(&mut self) -> io::Result<bool> {
-        // What was used goes first, so that the buffer is never longer than what is waited for.
+        // Used bytes are dropped first, so that the buffer never grows beyond the part that is being read.
         self.buffer.drain(..self.at);
         self.at = 0;
         self.buffer.reserve(PIECE);
@@ -359,7 +362,7 @@ impl Head {
             }
             name if name.eq_ignore_ascii_case("connection") && says("close") => self.keep = None,
             name if name.eq_ignore_ascii_case("keep-alive") => {
-                // Left a second before they would close it.
+                // We close a second before the executor would.
                 let told =
                     value.split(',').find_map(|part| part.trim().strip_prefix("timeout=")?.parse().ok());
                 let told = told.map(|seconds: u64| Duration::from_secs(seconds.saturating_sub(1)));
@@ -432,12 +435,12 @@ mod tests {
         }
     }
 
-    /// What comes of an executor that writes `first`, and then `again` for as long as somebody reads.
+    /// The result of talking to an executor that writes `first`, and then `again` until the connection is closed.
     async fn answered(
         first: &'static str,
         again: &'static str,
         limit: usize,
-    ) -> (Result<Answer, Trouble>, Link) {
+    ) -> (Result<Answer, LinkTrouble>, Link) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut executor, _) = listener.accept().await.unwrap();
@@ -457,7 +460,7 @@ mod tests {
     #[tokio::test]
     async fn what_comes_before_and_after_an_answer_has_an_end() {
         let (answer, link) = answered("", "HTTP/1.1 100 Continue\r\n\r\n", 100).await;
-        assert!(matches!(answer, Err(Trouble::Unanswered(said)) if said.contains("before the answer")));
+        assert!(matches!(answer, Err(LinkTrouble::Unanswered(said)) if said.contains("before the answer")));
         assert!(link.buffer.capacity() <= 4 * HEAD_MAX, "{}", link.buffer.capacity());
         let trailed = format!("{CHUNKED}0\r\n").leak();
         let (answer, link) = answered(trailed, "x: y\r\n", 100).await;

@@ -16,14 +16,14 @@ pub(super) enum Said {
     Yes(Reply),
     /// No, in the words of the protocol.
     No(Reply),
-    /// No, or somebody before it did: the request went no further.
+    /// The executor, or a proxy before it, refused: the request went no further.
     Refused(String),
     /// Nothing that could be understood; the request may have arrived.
     Unclear(String),
 }
 
 impl Said {
-    /// What is told of it.
+    /// The text that is reported.
     pub(super) fn message(&self) -> String {
         let text = match self {
             Said::Yes(reply) if reply.message.is_empty() => "ok".to_owned(),
@@ -36,8 +36,8 @@ impl Said {
     }
 }
 
-/// Judges an answer. What answers in its own words is not the executor, but something before it; of that only gateways
-/// can have passed the request on.
+/// Judges an answer. An answer outside of the protocol does not come from the executor but from something before it,
+/// and of those only gateways can have passed the request on.
 pub(super) fn judge(answer: &Answer) -> Said {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let read = match answer.rest {
@@ -55,7 +55,7 @@ pub(super) fn judge(answer: &Answer) -> Said {
     }
 }
 
-/// A text in a form that cannot disturb whoever prints it.
+/// A text in a form that is safe to print.
 pub(super) fn printable(text: &str) -> String {
     let mut told = String::new();
     if !answer::put_printable(&mut told, text, TOLD_BYTES) {

@@ -1,5 +1,5 @@
-//! Kills. An executor ends everything that it has of a job, running or queued, so nothing of the job is sent to it while
-//! it is being told: what comes after a kill must not be hit by it.
+//! Kills. An executor ends everything that it has of a job, running or queued, so nothing of the job is sent to it
+//! during a kill: a run that comes after the kill must not be hit by it.
 
 use std::sync::Arc;
 
@@ -38,12 +38,13 @@ fn by_job(mut kills: Vec<Kill>) -> Vec<Vec<Kill>> {
     kills.chunk_by(|a, b| place(a) == place(b)).map(<[Kill]>::to_vec).collect()
 }
 
-/// Carries out kills of one job at one executor, then lets go what waited for it.
+/// Carries out the kills of one job at one executor, then releases the attempts that waited for that.
 async fn carry_out(house: Arc<House>, mut round: Round) {
     loop {
         let deadline = clock::instant() + house.options().question_timeout;
         for flight in &round.begun {
-            // One that is not answered in time may still arrive after the kill. Who waits for that waits for ever.
+            // A send that is not answered in time may still arrive after the kill. Waiting for it could take for
+            // ever.
             let _ = timeout_at(deadline, house.ledger().ended(flight)).await;
         }
         let (job, address) = (round.job, round.address);

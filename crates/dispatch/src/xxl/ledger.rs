@@ -1,6 +1,6 @@
-//! The ledger: what is on its way to executors, what is being killed there, and what is not told yet.
+//! The ledger: attempts on their way to executors, kills under way, and what is not reported yet.
 //!
-//! What is told goes through one task, many things at a time under load, as with agents.
+//! One task reports everything, in batches under load, as for agents.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -21,7 +21,7 @@ type Key = (RunId, Attempt, Token);
 /// An attempt on its way.
 pub(super) struct Flight {
     pub(super) run: Dispatched,
-    /// Who gets it.
+    /// The executor that gets it.
     pub(super) address: Address,
     pub(super) place: Arc<Place>,
     /// How long it may wait for a connection.
@@ -48,37 +48,37 @@ impl Flight {
 struct Killing {
     job: JobId,
     address: Address,
-    /// What waits for the end of it.
+    /// Attempts that wait for its end.
     parked: Vec<Arc<Flight>>,
-    /// What is to be killed afterwards.
+    /// Kills for the next round.
     next: Vec<Kill>,
 }
 
-/// Attempts of one job that an executor is told to end, all at once: that is how it can be told.
+/// Attempts of one job that an executor is told to end, all at once: the protocol kills by job.
 pub(super) struct Round {
     pub(super) job: JobId,
     pub(super) address: Address,
     pub(super) kills: Vec<Kill>,
-    /// Those of them that are being sent just now. The executor is asked after it has answered them, or else it could
-    /// hear of the end before the beginning.
+    /// Those of them that are being sent right now. The kill goes out after the executor has answered the sends;
+    /// otherwise it could arrive before the run.
     pub(super) begun: Vec<Arc<Flight>>,
 }
 
-/// What is done about a kill.
+/// What happens with a kill.
 pub(super) enum Ordered {
     /// This round has to be begun.
     Now(Round),
-    /// Somebody comes back for it.
+    /// The round under way takes it up next.
     Later,
     /// Nothing: it was never sent.
     Unneeded,
 }
 
-/// What a line may do with an attempt.
+/// What a line does with an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Begin {
     Go,
-    /// It waits for a kill, and comes back.
+    /// It waits for a kill, and is queued again afterwards.
     Parked,
     /// It was killed before it was sent.
     Gone,
@@ -92,7 +92,7 @@ struct Open {
 #[derive(Default)]
 struct Book {
     open: BTreeMap<Key, Open>,
-    /// Few at any time.
+    /// Few at any time, so a list is enough.
     killings: Vec<Killing>,
 }
 
@@ -100,7 +100,7 @@ struct Book {
 pub(super) struct Ledger {
     book: Mutex<Book>,
     heard: Mutex<Vec<Heard>>,
-    /// Open flights, and everything that will be told or is being told.
+    /// Open flights, and everything that will be or is being reported.
     count: AtomicUsize,
     news: Notify,
     quiet: Notify,
@@ -108,7 +108,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Writes down what sets off, and answers what is new. What is on its way already is not sent a second time.
+    /// Records flights and returns the new ones. An attempt that is on its way already is not sent a second time.
     pub(super) fn open(&self, flights: Vec<Arc<Flight>>) -> Vec<Arc<Flight>> {
         let mut book = locked(&self.book);
         let asked = flights.len();
@@ -145,8 +145,8 @@ impl Ledger {
         Begin::Go
     }
 
-    /// Forgets a flight, with what is told of it; nothing for one that the executor reports itself, or that nobody can
-    /// say anything about.
+    /// Forgets a flight, and reports `told` for it. Without it nothing is reported: the executor reports the attempt
+    /// itself, or nothing is known about it.
     pub(super) fn end(&self, flight: &Arc<Flight>, told: Option<Heard>) {
         let is_open = |open: &Open| Arc::ptr_eq(&open.flight, flight);
         let mut book = locked(&self.book);
@@ -177,8 +177,8 @@ impl Ledger {
         }
     }
 
-    /// Takes wishes to end attempts of one job at one executor. Those that were not sent yet are never sent; they are the
-    /// second half of the answer.
+    /// Takes kills of attempts of one job at one executor. Attempts that were not sent yet never will be; they are
+    /// the second half of the result.
     pub(super) fn kill(&self, job: JobId, address: &Address, kills: Vec<Kill>) -> (Ordered, Vec<Kill>) {
         let mut book = locked(&self.book);
         let (kills, unsent) = book.without_unsent(kills);
@@ -197,7 +197,7 @@ impl Ledger {
         (ordered, unsent)
     }
 
-    /// Ends a round. Either there is another one, or what waited may go.
+    /// Ends a round: returns the next round, or the attempts that may be sent now.
     pub(super) fn next_round(&self, job: JobId, address: &Address) -> Result<Round, Vec<Arc<Flight>>> {
         let mut book = locked(&self.book);
         let Some(place) = book.killings.iter().position(|killing| killing.is_of(job, address)) else {
@@ -211,12 +211,12 @@ impl Ledger {
         Ok(Round { job, address: address.clone(), kills, begun })
     }
 
-    /// Counts on so many things that will be told.
+    /// Announces this many reports.
     pub(super) fn expect(&self, count: usize) {
         self.count.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// Tells what was counted on.
+    /// Queues reports that were announced.
     pub(super) fn tell(&self, heard: impl IntoIterator<Item = Heard>) {
         let mut all = locked(&self.heard);
         let was_empty = all.is_empty();
@@ -228,12 +228,12 @@ impl Ledger {
         }
     }
 
-    /// How many attempts, kills and probes are on their way or not told yet.
+    /// How many attempts, kills and probes are on their way or not reported yet.
     pub(super) fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing is on its way and everything is told, or until `deadline`.
+    /// Waits until nothing is on its way and everything is reported, or until `deadline`.
     pub(super) async fn quiet(&self, deadline: Instant) {
         loop {
             let quiet = self.quiet.notified();
@@ -252,7 +252,7 @@ impl Ledger {
         locked(&self.book).open.clear();
     }
 
-    /// Tells everything, until its task is ended.
+    /// Reports everything, until its task is ended.
     pub(super) async fn tell_all(self: Arc<Ledger>, sink: Sink) {
         loop {
             self.news.notified().await;
@@ -283,7 +283,7 @@ impl Killing {
 }
 
 impl Book {
-    /// Takes out what was not sent yet, from the kills and from the book.
+    /// Splits off the kills of attempts that were not sent yet, and removes those attempts from the book.
     fn without_unsent(&mut self, kills: Vec<Kill>) -> (Vec<Kill>, Vec<Kill>) {
         kills.into_iter().partition(|kill| {
             let key = (kill.run, kill.attempt, kill.token);

@@ -19,8 +19,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long a name may take to resolve.
     pub resolve_timeout: Duration,
-    /// How long a connection is kept without work. Some executors close theirs after 5 seconds, and one that they close
-    /// while it is used costs an attempt.
+    /// How long a connection is kept without work. Some executors close theirs after 5 seconds, and a connection that
+    /// is closed while it is used costs an attempt.
     pub idle_timeout: Duration,
     /// How long an attempt may wait for a connection; its job's timeout may be shorter.
     pub queue_timeout: Duration,

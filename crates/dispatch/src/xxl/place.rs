@@ -1,4 +1,4 @@
-//! A place: an executor's address, understood.
+//! A place: an executor's address, parsed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +18,16 @@ pub(super) struct Place {
     pub(super) runs: Arc<Host<Call>>,
     /// The queue of everything else.
     pub(super) questions: Arc<Host<Call>>,
-    /// What requests name as their host.
+    /// The value of `Host` in requests.
     pub(super) host: String,
-    /// What stands before every path.
+    /// The prefix of every path.
     pub(super) prefix: String,
-    /// Whether it was found to take attempts by the other name of the path.
+    /// Whether the executor was found to take attempts by the other name of the path.
     wants_other_path: AtomicBool,
 }
 
 impl Place {
-    /// Understands an address.
+    /// Parses an address.
     pub(super) fn new(address: &Address, runs: &Pool<Call>, questions: &Pool<Call>) -> Result<Place, String> {
         let (app, is_listed, address) = (&*address.app, address.is_listed, &*address.url);
         let wrong = |reason: &dyn std::fmt::Display| {
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// By which path an executor takes attempts: the newer name came with a header.
+/// The path by which an executor takes attempts: the newer name came with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunPath {
     Run,
@@ -80,8 +80,8 @@ impl RunPath {
     }
 }
 
-/// The token that an executor wants to see: its app's own, or everybody's. An empty one is none, and whoever is not known is
-/// shown none.
+/// The token that an executor expects: its app's own, or the one for all apps. An empty token counts as none, and an
+/// unknown executor is shown no token.
 pub(super) fn token<'a>(address: &'a Address, global: Option<&'a Secret>) -> Option<&'a str> {
     let said = |secret: &'a Secret| Some(secret.expose()).filter(|token| !token.is_empty());
     let token = address.access_token.as_deref().and_then(said).or_else(|| global.and_then(said));

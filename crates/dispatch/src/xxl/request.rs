@@ -1,4 +1,4 @@
-//! Requests, byte for byte: names in exactly the case that executors look them up in, and always a length.
+//! Requests, byte for byte: header names in exactly the case that executors look them up in, and always a length.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use punctual_protocol::xxl::{self, GlueType, Orth, Strategy, Trigger};
 use super::place::{Place, RunPath, token};
 use crate::http::template::Parent;
 
-/// How many runs of a job Orth's executors have beside each other at most.
+/// How many runs of a job Orth's executors run at the same time at most.
 const CONCURRENCY_MAX: u32 = 64;
 
 const USER_AGENT: &str = concat!("punctual/", env!("CARGO_PKG_VERSION"));
@@ -47,7 +47,7 @@ impl Letter<'_> {
         Ok(())
     }
 
-    /// From 3.5 on executors want to know which app is meant, whatever they are asked.
+    /// From 3.5 on, executors expect the app's name with every request.
     fn names_app(&self) -> bool {
         self.address.dialect == Dialect::Trigger
             || self.place.run_path(self.address) == RunPath::Trigger
@@ -59,7 +59,7 @@ fn put(request: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     request.write_fmt(text).expect("memory takes everything");
 }
 
-/// A value that could end its line would be the beginning of another header, or of another request.
+/// A value that could end its line could begin another header, or another request, so it is refused.
 fn put_header(request: &mut Vec<u8>, name: &str, value: &str) -> Result<(), String> {
     if value.chars().any(char::is_control) {
         return Err(format!("what {name} should say cannot be sent in a header"));
@@ -68,7 +68,7 @@ fn put_header(request: &mut Vec<u8>, name: &str, value: &str) -> Result<(), Stri
     Ok(())
 }
 
-/// Writes what an executor is asked to run, or says why it cannot be.
+/// Writes the body that asks an executor to run an attempt, or says why it cannot be written.
 pub(super) fn write_trigger(body: &mut Vec<u8>, run: &Dispatched, dialect: Dialect) -> Result<(), String> {
     body.clear();
     let executor = run.job.executor().ok_or("the job is not for executors")?;
@@ -100,8 +100,8 @@ fn handler(executor: &Executor) -> &str {
     if executor.glue.is_some() { "" } else { &executor.handler }
 }
 
-/// What the run brings, or else what its job has for it. After another job that is what it has, filled in with what was
-/// handed on; without words of its own it gets the result as it is.
+/// The run's payload, or else its job's parameters. A run that a parent started gets the job's parameters with the
+/// parent's values filled in, and without parameters the parent's result as it is.
 fn params<'a>(run: &'a Dispatched, executor: &'a Executor) -> Cow<'a, str> {
     let own = executor.params.as_deref();
     if run.origin == Origin::Parent {
@@ -111,13 +111,14 @@ fn params<'a>(run: &'a Dispatched, executor: &'a Executor) -> Cow<'a, str> {
     run.payload.as_deref().or(own).map_or("".into(), plain)
 }
 
-/// JSON as executors take it: a text as it is, anything else as JSON.
+/// JSON as executors take it: a string as plain text, anything else as JSON.
 fn plain(json: &str) -> Cow<'_, str> {
     let text = if json.starts_with('"') { serde_json::from_str::<String>(json).ok() } else { None };
     text.map_or(json.into(), Cow::from)
 }
 
-/// Only the job's own limit would be kept by the executor too; where it knows no such thing, it is told to queue.
+/// Only the job's own limit can be enforced by the executor too; an executor without such a strategy is told to
+/// queue.
 fn strategy(block: Block, dialect: Dialect) -> (Strategy, u32) {
     match block {
         Block::Discard => (Strategy::Discard, 1),
@@ -134,7 +135,7 @@ fn seconds(timeout: Duration) -> u32 {
     seconds.min(i32::MAX as u64) as u32
 }
 
-/// A run that somebody started by hand has no instant that was named for it.
+/// A run that was started by hand has no scheduled instant.
 fn scheduled_at(run: &Dispatched) -> Option<i64> {
     (run.origin != Origin::Manual).then(|| run.fire_time.as_millis())
 }

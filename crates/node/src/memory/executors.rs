@@ -34,7 +34,7 @@ pub(crate) struct KnownExecutors {
     pub(crate) routes: Routes,
     /// Executors that have a session here.
     pub(crate) natives: Natives,
-    /// What speaks against attempts that executors have.
+    /// Doubts about attempts that executors have.
     pub(crate) doubts: Doubts,
     /// Whether it was told that there are too many executors.
     pub(crate) is_crowded: bool,

@@ -1,4 +1,4 @@
-//! What is in flight: attempts that were sent and have not ended, and the places of HTTP calls among them.
+//! Attempts in flight: sent and not ended, and the places of HTTP calls among them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::places::FastCall;
 use crate::run::Flight;
 
-/// What is in flight.
+/// The attempts in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) flights: FxHashMap<RunId, Flight>,

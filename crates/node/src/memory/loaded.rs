@@ -35,7 +35,7 @@ pub(crate) struct LoadedRuns {
     pub(crate) runs: Table,
     /// Reads of runs that are on their way to the store and back.
     pub(crate) reads: Reads<RunId>,
-    /// Runs that are not in memory, and about which something may have been written that we were not told.
+    /// Runs that are not in memory, and about which something may have been written without this node being told.
     pub(crate) unsure: BTreeSet<RunId>,
 
     // The sets of the locations.
@@ -51,11 +51,11 @@ pub(crate) struct LoadedRuns {
     pub(crate) busy: BTreeSet<RunId>,
     /// Runs that wait for an executor.
     pub(crate) seekers: Seekers,
-    /// What runs and what waits, job by job.
+    /// The running and the waiting runs of each job.
     pub(crate) active: FxHashMap<JobId, Active>,
 
     // What else is known of some of them.
-    /// What few runs have in place of their job's.
+    /// The overrides of the few runs that have any.
     pub(crate) overrides: FxHashMap<RunId, Arc<Overrides>>,
     /// Their payloads.
     pub(crate) ahead: Ahead,
@@ -67,7 +67,7 @@ pub(crate) struct LoadedRuns {
     /// How many attempts of a run never reached an executor, and do not count.
     pub(crate) spared: FxHashMap<RunId, u32>,
 
-    // What waits in the store.
+    // Runs that wait in the store.
     pub(crate) parked: ParkedJobs,
     /// Grows when calling back is asked for, and again when it is answered: odd while it is on its way.
     pub(crate) callings: u64,

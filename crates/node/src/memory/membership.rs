@@ -13,7 +13,7 @@ use crate::ports::{Boot, NodeRow};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) epoch: Epoch,
-    /// What is ready before this and has no gate may have been sent by the last holder.
+    /// A run that is ready before this and has no gate may have been sent by the last holder.
     pub(crate) inherited: Timestamp,
     /// Every open run below this place is in memory, or parked.
     pub(crate) loaded: Mark,

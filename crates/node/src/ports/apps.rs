@@ -1,4 +1,4 @@
-//! Apps and their executors, as they are kept: who registered, and what people set.
+//! Apps and their executors, as they are kept: registrations, and what people set.
 
 use std::time::Duration;
 
@@ -33,9 +33,9 @@ pub struct AppRow {
 pub struct Paused {
     /// Since when.
     pub since: Timestamp,
-    /// Who asked for it.
+    /// The person or program that asked for it.
     pub by: Text,
-    /// Why; empty if nobody said.
+    /// Why; empty if no reason was given.
     pub reason: Text,
 }
 
@@ -98,8 +98,8 @@ pub trait Apps: Send + Sync {
     /// from now on; a conflict otherwise. Whether it is paused stays as it is.
     async fn put_app(&self, app: AppRow, expected: Option<u64>) -> Result<u64, StoreError>;
 
-    /// Writes down that an app is paused, or, with none, that it is not. One that is as it should be stays as it is, with who
-    /// was first. The app as it is now; none if it is not there.
+    /// Writes down that an app is paused, or, with none, that it is not. An app that is so already stays as it is, with
+    /// its first caller. Returns the app as it is now; none if it is not there.
     async fn pause_app(&self, name: &str, paused: Option<Paused>) -> Result<Option<AppRow>, StoreError>;
 
     /// Forgets an app with its executors. A conflict if it has jobs that are not deleted. Whether it was there.

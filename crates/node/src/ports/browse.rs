@@ -1,5 +1,5 @@
-//! Reading, for people: pages of jobs and runs. The engine asks only how attempts ended that it did not see, and all of it is
-//! allowed to be a little behind.
+//! Reading, for people: pages of jobs and runs, all of which may be a little behind. The engine asks only how attempts
+//! ended that it did not see.
 
 use std::sync::Arc;
 
@@ -39,12 +39,12 @@ pub struct JobFilter {
 }
 
 impl JobFilter {
-    /// Whether columns that every store has can decide it, so that nobody has to read definitions.
+    /// Whether columns that every store has can decide it, so that no definition has to be read.
     pub fn is_plain(&self) -> bool {
         self.tag.is_none() && self.text.is_none() && !self.is_failing && !self.is_given_up
     }
 
-    /// Whether it lets a job through. What a text contains is not a database's to say: each knows other cases of letters.
+    /// Whether it lets a job through. Texts are compared here, because each database knows other cases of letters.
     pub fn takes(&self, job: &JobView) -> bool {
         let JobView { definition, state, counts, .. } = job;
         let has_text = |text: &String| {
@@ -167,7 +167,7 @@ pub struct RunView {
     pub attempts: Vec<AttemptRow>,
     /// Which part of the run [`RunView::of`] it is.
     pub part: Option<Part>,
-    /// What it has in place of its job's.
+    /// Its overrides.
     pub overrides: Option<Arc<Overrides>>,
 }
 
@@ -211,7 +211,7 @@ pub struct Revision {
     pub version: u64,
     /// When.
     pub at: Timestamp,
-    /// Who asked for it.
+    /// The person or program that asked for it.
     pub by: Text,
     /// What it was.
     pub definition: Definition,
@@ -286,7 +286,7 @@ pub trait Browse: Send + Sync {
         Ok(Page { items: found, next })
     }
 
-    /// What jobs are called, in any order; of deleted ones what they were last called. Those that never were are left out.
+    /// The names of jobs, in any order; of a deleted job the last one. Ids that never were a job's are left out.
     async fn job_names(&self, ids: &[JobId]) -> Result<Vec<JobName>, StoreError> {
         let mut names = Vec::new();
         for id in ids {

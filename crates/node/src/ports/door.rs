@@ -1,4 +1,4 @@
-//! What the front door keeps: who may come in, and what was answered to requests that may be repeated.
+//! What the front door keeps: access tokens, and the answers to requests that may be repeated.
 
 use async_trait::async_trait;
 use calendar::Timestamp;
@@ -28,7 +28,7 @@ pub struct TokenRow {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Which tokens are never all revoked: without one of them nobody could make another.
+/// Which tokens are never all revoked: without one of them no further token could be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remain {
     /// Tokens with this role, for all apps,
@@ -53,10 +53,10 @@ impl Remain {
     }
 }
 
-/// What makes a repeated request the same: who asked, and the key that came with it.
+/// What makes a repeated request the same: its caller, and the key that came with it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
-    /// Who asked: a token's number, or any other name that the front door gives to people.
+    /// The caller: a token's number, or any other name that the front door gives to people.
     pub by: Text,
     /// The key.
     pub key: Text,
@@ -74,9 +74,9 @@ pub struct KeptAnswer {
 /// What is known of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// Nothing: it may be carried out, and whoever comes after finds it open.
+    /// Nothing: the request may be carried out, and a repetition finds it open.
     New,
-    /// It was begun and not answered: it is being carried out, or whoever did was stopped in the middle.
+    /// It was begun and not answered: it is being carried out, or the node that did so was stopped in the middle.
     Open,
     /// It was answered.
     Answered(KeptAnswer),
@@ -87,7 +87,8 @@ pub enum Begun {
 /// What the front door keeps.
 #[async_trait]
 pub trait Door: Send + Sync {
-    /// What nodes show each other: `drawn`, if there was nothing yet. Of several that come together one wins, for good.
+    /// The secret that nodes show each other: `drawn`, if there was none yet. Of several that come together one wins,
+    /// for good.
     async fn peer_secret(&self, drawn: Digest) -> Result<Digest, StoreError>;
 
     /// All tokens, expired ones too, by number.

@@ -1,8 +1,8 @@
 //! The store as the steps see it: about twenty verbs, each one statement or one short transaction.
 //!
-//! Every verb is all or nothing. After [`StoreError::Unknown`] the effect may be there, may still come, or may
-//! not, so whoever asked reads by key or asks again; after every other error nothing was written. Every verb that
-//! writes can be asked again with the same values and then changes nothing more.
+//! Every verb is all or nothing. After [`StoreError::Unknown`] the effect may be there, may still come, or may not, so
+//! the caller reads by key or asks again; after every other error nothing was written. Every verb that writes can be
+//! asked again with the same values and then changes nothing more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum StoreError {
     /// Try again when there is room.
     #[error("store full: {0}")]
     Full(Text),
-    /// Tell a person: somebody else changed it first, or it is not there.
+    /// Tell a person: another caller changed it first, or it is not there.
     #[error("conflict: {0}")]
     Conflict(Text),
     /// Set the row aside and tell a person. No repetition helps.
@@ -56,7 +56,7 @@ pub struct Lease {
 /// What a node says when it renews its one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
-    /// Who.
+    /// The node.
     pub node: NodeId,
     /// How long the row is to live from now on, by the store's clock.
     pub term: Duration,
@@ -95,7 +95,7 @@ pub struct Renewed {
 /// A node that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
-    /// Who.
+    /// The node.
     pub node: NodeId,
     /// What people call it.
     pub name: Text,
@@ -105,7 +105,7 @@ pub struct NodeRow {
     pub expires_at: Timestamp,
 }
 
-/// Who holds a shard.
+/// The holder of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardRow {
     /// The shard.
@@ -148,8 +148,8 @@ pub struct ClockRow {
 /// How far planning has come with a job, under whatever version. Neither ever falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedTo {
-    /// Every instant up to here is decided for good: by plans, and by changes (up to [`Change::at`]). No clock that is set back and no edit names one of them again,
-    /// not even when their records are long dropped.
+    /// Every instant up to here is decided for good: by plans, and by changes (up to [`Change::at`]). No clock that is
+    /// set back and no edit names one of them again, not even when their records are long dropped.
     pub decided: Timestamp,
     /// The latest instant that has a run. Instants between the two may have runs of an earlier version.
     pub reserved: Timestamp,
@@ -209,7 +209,7 @@ pub struct Plan {
 pub enum Planned {
     /// The clock was moved. Ids of the runs that were newly written; those not among them were there before.
     Moved(Vec<RunId>),
-    /// Somebody moved or changed the clock first; nothing was written.
+    /// Another writer moved or changed the clock first; nothing was written.
     Overtaken,
 }
 
@@ -238,7 +238,7 @@ pub struct Waiting {
     pub has_payload: bool,
     /// Whether it was parked, and called back to be ready at that instant.
     pub is_called_back: bool,
-    /// What it has in place of its job's.
+    /// Its overrides.
     pub overrides: Option<Arc<Overrides>>,
 }
 
@@ -265,7 +265,7 @@ impl From<&NewRun> for Waiting {
 /// Open runs in the order (ready at, id).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// Those that no gate has.
+    /// Open runs that have no gate.
     pub runs: Vec<Waiting>,
     /// The first place that was not read; none if everything before `until` was.
     pub rest: Option<Mark>,
@@ -290,8 +290,8 @@ pub struct OpenSend {
     pub join: Option<Join>,
 }
 
-/// Which parked runs of a shard are made ready: of each job so many of the earliest (by due time, then id), and of all
-/// those the earliest.
+/// Which parked runs of a shard are made ready: the earliest of each job (by due time, then id), up to its number, and
+/// of all those the earliest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpark {
     /// The shard, and the right to act for it.
@@ -346,7 +346,7 @@ pub struct Split {
     pub parts: Vec<(NewRun, Part)>,
 }
 
-/// Whose number a gate has.
+/// The send that a gate's number stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentRow {
     /// The number.
@@ -389,9 +389,9 @@ pub struct Gate {
 /// What became of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gated {
-    /// It is written, now or by an earlier asking with the same token.
+    /// It is written, now or by an earlier call with the same token.
     Through(LogId),
-    /// Somebody else has the key: another token, or a settlement that took it as unsent.
+    /// The key is taken: by another token, or by a settlement that took the attempt as unsent.
     Taken(Option<Token>),
     /// The run is closed, or a later attempt of it was gated.
     Closed,
@@ -433,9 +433,9 @@ pub struct Change {
     pub definition: Option<Definition>,
     /// The state from now on.
     pub state: JobState,
-    /// What the clock must say, and says from now on. To create a job, what it must say is not asked.
+    /// What the clock must say, and what it says from now on. To create a job, the first of them is not checked.
     pub clock: ClockEdit,
-    /// Who asked, for the revision.
+    /// The person or program that asked, for the revision.
     pub by: Text,
     /// When.
     pub at: Timestamp,
@@ -482,18 +482,18 @@ pub struct Arrival {
 pub enum ArrivalKind {
     /// A run was written that is due soon.
     Run(RunId),
-    /// Somebody wishes the run to end.
+    /// The run is asked to end.
     Cancel(RunId),
-    /// Somebody wishes the run to wait for another instant.
+    /// The run is asked to wait for another instant.
     Reschedule(RunId, Timestamp),
     /// The job was deleted, and what it left to be run is to be cancelled. Left for the job's shard.
     Deleted(JobId),
 }
 
-/// The shard whose holder sees to what applications leave in transactions of their own.
+/// The shard whose holder takes in what applications leave in transactions of their own.
 pub const DOOR_KEEPER: ShardId = ShardId(0);
 
-/// A one-shot that an application left in a transaction of its own. Nobody has judged it yet.
+/// A one-shot that an application left in a transaction of its own. No node has checked it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
     /// The number of its arrival.
@@ -504,7 +504,7 @@ pub struct Enqueued {
     pub at: Option<Timestamp>,
     /// What it brings.
     pub payload: Option<Payload>,
-    /// What makes a repetition of it a duplicate.
+    /// Its key: a later one-shot of the job with the same key is a duplicate.
     pub key: Option<Text>,
     /// Instead of the job's.
     pub priority: Option<i64>,
@@ -526,9 +526,9 @@ pub struct Keep {
     pub before: Timestamp,
     /// Apps whose runs are kept for another time.
     pub apps: BTreeMap<Text, Timestamp>,
-    /// Days in which, when they had so many runs, [`Store::thin`] found none that is still kept.
+    /// Days in which [`Store::thin`] found none that is still kept, each with the number of runs that it had then.
     pub needless: BTreeMap<u32, u64>,
-    /// How many of the last changes are kept, whoever has seen them; the very last always is.
+    /// How many of the last changes are kept even if every node has seen them; the very last always is.
     pub changes: u64,
 }
 
@@ -550,17 +550,17 @@ impl Keep {
         is_over(day, self.apps.get(app).copied().unwrap_or(self.before))
     }
 
-    /// Whether a day with so many runs is kept by nobody.
+    /// Whether a day with this many runs is kept by no app.
     pub fn is_dropped(&self, day: u32, runs: u64) -> bool {
         self.is_old_for_all(day) || self.needless.get(&day) == Some(&runs)
     }
 
-    /// Whether a day is old, whoever has runs in it.
+    /// Whether a day is old for every app.
     pub fn is_old_for_all(&self, day: u32) -> bool {
         self.limits().all(|before| is_over(day, before))
     }
 
-    /// Whether a day is old for somebody who may have runs in it.
+    /// Whether a day is old for at least one app that may have runs in it.
     pub fn is_old_for_some(&self, day: u32) -> bool {
         self.limits().any(|before| is_over(day, before))
     }
@@ -635,9 +635,8 @@ pub trait Store: Send + Sync {
     // --- leases ---
 
     /// Renews the row of a node, or makes it. An incarnation whose row has expired is fenced for ever: expiry is
-    /// judged here, by the store's clock. With every renewal, of whomever, no row lives longer than its term from now: one
-    /// from before the clock was set back would else be waited for until the clock has caught up, although its node
-    /// may be dead. Checkpoints of leases that are not current are left out.
+    /// judged here, by the store's clock. Every renewal clamps the rows of all nodes to their terms from now, so that a clock
+    /// that was set back cannot keep a dead node alive. Checkpoints of leases that are not current are left out.
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, StoreError>;
 
     /// Takes those of the shards that have no living holder, or this node as holder, each with a new epoch from one
@@ -685,7 +684,7 @@ pub trait Store: Send + Sync {
     /// Whole runs, in no order; unknown ids are left out.
     async fn fetch(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
 
-    /// The same without what they bring, which is not read either: for whoever asks about very many.
+    /// The same without payloads, which are not read either: for callers that ask about very many runs.
     async fn outline(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError>;
 
     // --- firing ---
@@ -704,27 +703,27 @@ pub trait Store: Send + Sync {
     /// The parts of a run that are not closed, by index.
     async fn open_parts(&self, run: RunId) -> Result<Vec<RunId>, StoreError>;
 
-    /// Looks at the next `max` runs of a job after `after`, in the order of their ids and without looking at those of other jobs,
-    /// and says which are open.
+    /// Looks at the next `max` runs of a job after `after`, in the order of their ids and without looking at those of
+    /// other jobs, and says which are open.
     async fn open_runs(&self, job: JobId, after: RunId, max: usize) -> Result<OpenRuns, StoreError>;
 
     // --- settling ---
 
     /// Writes ends with all that follows, each alone or not at all; the answers are in the order of the settlements.
-    /// The rows of gates outlive the close of their run. The close of a part changes no counts of the job. For every child an [`ArrivalKind::Run`] is left for the holder
-    /// of its shard.
+    /// The rows of gates outlive the close of their run. The close of a part changes no counts of the job. For every
+    /// child an [`ArrivalKind::Run`] is left for the holder of its shard.
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
 
     // --- accepting ---
 
-    /// The day that a one-shot is born on that is due on `day`, seen from `today`: that day, unless the store keeps days that are
-    /// far ahead together. Never an earlier one, so that nothing is old before its time.
+    /// The day that a one-shot is born on that is due on `day`, seen from `today`: that day, unless the store keeps
+    /// days that are far ahead together. Never an earlier one, so that nothing is old before its time.
     fn birth_day(&self, day: u32, _today: u32) -> u32 {
         day
     }
 
-    /// Sequence numbers for runs born on `day`: the first of `count` that nobody else gets, ever. An answer that was
-    /// lost wastes its numbers.
+    /// Sequence numbers for runs born on `day`: the first of `count` that no other caller gets, ever. An answer that
+    /// was lost wastes its numbers.
     async fn allot(&self, day: u32, count: u64) -> Result<u64, StoreError>;
 
     /// The same for several days, each with its count; the answers are in their order. A store that can does it in one
@@ -752,12 +751,13 @@ pub trait Store: Send + Sync {
     /// Forgets arrivals that were seen to.
     async fn consume(&self, arrivals: &[u64]) -> Result<(), StoreError>;
 
-    /// What applications left, oldest first, at most `max`. Only where they can: in a database that they share with us.
+    /// The one-shots that applications left, oldest first, at most `max`. Only in a database that applications share
+    /// with us.
     async fn enqueued(&self, _max: usize) -> Result<Vec<Enqueued>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// Puts aside what applications left and nobody can run, each with the reason: it stays where they can read it.
+    /// Puts aside what applications left and no node can run, each with the reason: it stays where they can read it.
     async fn refuse(&self, _refused: Vec<(u64, Text)>) -> Result<(), StoreError> {
         Ok(())
     }
@@ -776,15 +776,15 @@ pub trait Store: Send + Sync {
 
     // --- keeping house ---
 
-    /// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired by the store's clock; rows
-    /// of nodes that expired [`NODES_KEPT`] ago and own no shard; and changes that every living node has seen. Of
-    /// such a day no instant gets a second run, however far the clock is set back: a plan leaves out what was reserved
+    /// Drops whole days that no app keeps and in which nothing is open; keys that have expired by the store's clock;
+    /// rows of nodes that expired [`NODES_KEPT`] ago and own no shard; and changes that every living node has seen. No
+    /// instant of such a day gets a second run, however far the clock is set back: a plan leaves out what was reserved
     /// before, and a backfill is refused as a conflict.
     async fn prune(&self, keep: &Keep) -> Result<Pruned, StoreError>;
 
-    /// Looks at the next [`THIN_LOOK`] runs of a day, in the order of their ids, and removes those that are closed and old with
-    /// all that became of them, at most `max`; with 0 it only looks. The parts of a broadcast go with their whole, on
-    /// whatever day they are, and not before it. What is removed is gone for every verb as if its day had been dropped;
-    /// keys and counts stay.
+    /// Looks at the next [`THIN_LOOK`] runs of a day, in the order of their ids, and removes those that are closed and
+    /// old with all that became of them, at most `max`; with 0 it only looks. The parts of a broadcast go with their
+    /// whole, on whatever day they are, and not before it. What is removed is gone for every verb as if its day had
+    /// been dropped; keys and counts stay.
     async fn thin(&self, keep: &Keep, day: u32, from: RunId, max: usize) -> Result<Thinned, StoreError>;
 }

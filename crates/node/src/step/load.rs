@@ -33,7 +33,7 @@ impl Node {
         }
     }
 
-    /// What is due in a moment goes before what is due in half a minute.
+    /// Payloads of runs that are due in a moment are read before runs that are due in half a minute.
     async fn load_round(&self) -> Result<bool, StoreError> {
         self.fetch_ahead().await?;
         self.load_once().await
@@ -65,7 +65,7 @@ impl Node {
         Ok(self.behind(until).is_none())
     }
 
-    /// Reads runs, and their jobs: the wheel keeps the order of each app, so it has to know whose they are.
+    /// Reads runs, and their jobs: the wheel keeps the order of each app, so the apps of the runs have to be known.
     async fn load_with_jobs(
         &self,
         leases: &[Lease],
@@ -133,8 +133,8 @@ impl Node {
         memory.keep_below_mark();
     }
 
-    /// Takes over what has a gate: it is waited for, never sent again blindly. And notes what is parked. Says which runs
-    /// have gates.
+    /// Takes over runs that have a gate: the end of their attempt is waited for, and they are never sent again blindly.
+    /// Notes what is parked. Returns the runs that have gates.
     pub(crate) async fn take_over(&self, leases: &[Lease]) -> Result<BTreeSet<RunId>, StoreError> {
         let read = self.memory().loaded.reads.begin();
         let adopted = self.adopt(read, leases).await;
@@ -161,8 +161,8 @@ impl Node {
         Ok(adopted)
     }
 
-    /// Whether all of them were taken over. One whose job changed at this moment is left for the next time: nobody can say
-    /// how long it may take.
+    /// Whether all of them were taken over. A run whose job changed at this moment is left for the next time: it is not
+    /// known how long its attempt may take.
     fn note_adopted(&self, read: Read, sends: &[OpenSend]) -> bool {
         let mut memory = self.memory();
         let Some(now) = memory.time.now(self.boot()) else { return false };
@@ -194,7 +194,7 @@ impl Node {
         let overrides = open.run.overrides.as_deref().unwrap_or(Overrides::none());
         let sent_at = open.sent_at.min(now);
         match memory.jobs.get(open.run.job) {
-            // An executor says again what it could not say while nobody was there.
+            // An executor says again what it could not report while no node was there.
             Some(Known::Job(job)) if job.executor().is_some() => {
                 let regular = deadline(job, overrides, sent_at, self.settings.grace);
                 match memory.has_planted(Planted::NoRepeatGrace) {
@@ -208,13 +208,13 @@ impl Node {
                 let regular = deadline(job, overrides, sent_at, self.settings.grace);
                 regular.max(now.saturating_add(returning))
             }
-            // Nobody can say how long it may take; the grace is all it gets.
+            // It is not known how long the attempt may take; the grace is all it gets.
             _ => sent_at.saturating_add(self.settings.grace),
         }
     }
 
-    /// After an error of the store: when the step may ask again. Fenced means that the store knows better who holds what,
-    /// so it is asked at once.
+    /// After an error of the store: when the step may ask again. Fenced means that the store knows better which node
+    /// holds what, so it is asked at once.
     pub(crate) fn lost_or_paused(&self, step: &'static str, error: &StoreError) -> Boot {
         let boot = self.boot();
         let mut memory = self.memory();
@@ -237,7 +237,7 @@ impl Node {
 }
 
 impl Memory {
-    /// What is behind the gates of these shards is known, if all of it could be taken over; and what is parked there.
+    /// All gates of these shards are known, if all of their runs could be taken over; and so is what is parked there.
     fn note_adopted_shards(&mut self, leases: &[Lease], adopted: &Adopted, is_whole: bool) {
         for (shard, job) in &adopted.parked {
             if self.cluster.held.contains_key(shard) {

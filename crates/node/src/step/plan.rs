@@ -128,7 +128,7 @@ impl Node {
         Ok(drafts.into_iter().map(|draft| draft.into_plan(&mut ids, now)).collect())
     }
 
-    /// Nobody knows whether it was written: loading goes back to where it would be.
+    /// It is not known whether the plans were written: loading goes back to where their runs would be.
     fn read_plans_again(&self, plans: &[Plan]) {
         let mut memory = self.memory();
         for plan in plans {
@@ -138,7 +138,8 @@ impl Node {
         }
     }
 
-    /// What is newly written is taken into memory at once; what was there before is there already, or closed.
+    /// Runs that were newly written are taken into memory at once; runs that were there before are in memory already,
+    /// or closed.
     fn note_planned(&self, read: Read, plans: Vec<Plan>, answers: &[Planned]) {
         let mut memory = self.memory();
         for (plan, answer) in plans.into_iter().zip(answers) {

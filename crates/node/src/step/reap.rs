@@ -101,7 +101,7 @@ impl Node {
                     address: Some((**address).clone()),
                 });
             }
-            // It changed while we were asking: the next round knows it.
+            // The job changed while the store was asked: the next round knows it.
             let Some(known) = memory.jobs.get(run.job) else { continue };
             let Known::Job(job) = known else {
                 let close = punctual_core::model::Close {

@@ -16,27 +16,27 @@ use crate::{AWAY_AFTER, Node, draw_id};
 /// A checkpoint is written when it has moved this far: it only saves reading at the next takeover.
 const CHECKPOINT_STEP_MS: i64 = 30_000;
 
-/// How long after another node's term it is surely over, by the store's clock too.
+/// How long after the end of another node's term that term is surely over, by the store's clock too.
 const EXPIRED_AFTER: Duration = Duration::from_millis(10);
 
-/// Renewals are no closer together, whatever the clocks of others say.
+/// The least time between two renewals, whatever the clocks of other nodes say.
 const RENEW_MIN: Duration = Duration::from_millis(100);
 
-/// When somebody who has left looks again.
+/// When a node that has left looks again.
 const IDLE: Duration = Duration::from_secs(3_600);
 
-/// How slow the store has lately been with renewals. Where one takes as long as a term, nodes would take each other's shards
-/// for orphaned again and again; so whoever is answered slowly asks for a longer term.
+/// How slow the store has lately been with renewals. Where one takes as long as a term, nodes would take each other's
+/// shards for orphaned again and again; so a node that is answered slowly asks for a longer term.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slowness(Duration);
 
 impl Slowness {
-    /// The worst counts, and is forgotten by and by.
+    /// The slowest renewal counts, and fades by an eighth with every later one.
     fn note(&mut self, took: Duration) {
         self.0 = took.max(self.0 / 8 * 7);
     }
 
-    /// Room for three of them, between what is set and the most that anybody asks for.
+    /// Room for three renewals, within the configured term and the longest that any node asks for.
     fn term(self, settings: &Settings) -> Duration {
         self.0.saturating_mul(3).clamp(settings.term, settings.term_max())
     }
@@ -51,7 +51,7 @@ impl Node {
         }
         if std::mem::take(&mut self.memory().cluster.wants_to_leave) {
             if let Err(error) = self.leave().await {
-                // What could not be given back runs out by itself.
+                // Shards that could not be given back expire by themselves.
                 self.memory().pause(asked, "leave", &error, Duration::ZERO);
             }
             return asked.plus(IDLE);
@@ -73,7 +73,8 @@ impl Node {
         if is_news { self.boot() } else { self.next_renewal(asked) }
     }
 
-    /// When a term is up, or when another node's is, whichever comes first: what that one had is free then.
+    /// When this node is to renew, or when another node's term is up, whichever comes first: that node's shards are
+    /// free then.
     fn next_renewal(&self, asked: Boot) -> Boot {
         let memory = self.memory();
         let others = memory.cluster.nodes.iter().filter(|row| row.node != memory.cluster.id);
@@ -93,7 +94,7 @@ impl Node {
             (memory.cluster.held.keys().copied().collect::<Vec<ShardId>>(), memory.other_nodes())
         };
         let given_back = self.give_back(shards).await;
-        // A row whose term is over at once: nobody waits for this life any more, and it cannot come back.
+        // A row whose term is over at once: no node waits for this life any more, and it cannot come back.
         let last = Renewal { term: Duration::ZERO, checkpoints: Vec::new(), ..self.renewal(self.boot()) };
         let ended = self.ports.store.renew(last).await;
         for node in others {
@@ -124,7 +125,7 @@ impl Node {
             Some(now) => now,
             None => Timestamp::MIN,
         };
-        // What was left for us may be runs that we do not know yet.
+        // Arrivals may be runs that this node does not know yet.
         let is_up_to_date =
             !memory.inbox.has_arrivals && memory.inbox.heard_of.is_empty() && memory.inbox.asking == 0;
         let place = now.filter(|_| is_up_to_date).map(|now| memory.checkpoint(now));
@@ -175,7 +176,7 @@ impl Node {
         memory.cluster.owners = renewed.shards.iter().map(|row| row.owner).collect();
         memory.cluster.epochs = renewed.shards.iter().map(|row| row.epoch).collect();
         if std::mem::take(&mut memory.agenda.failures) > 0 {
-            // It answers again, so nobody waits any longer.
+            // The store answers again, so no step waits any longer.
             memory.agenda.paused_until = answered;
             memory.outbox.wakes.settle = true;
             memory.come_back_from_outage(answered);
@@ -215,7 +216,7 @@ impl Node {
             memory.outbox.wakes.tend |= !was_trusted;
         }
         memory.cluster.nodes.clone_from(&renewed.nodes);
-        // Who is there could not be asked before the time was known.
+        // The registry could not be read before the time was known.
         memory.outbox.wakes.watch |= is_first;
         is_first || !renewed.changes.is_empty()
     }
@@ -238,7 +239,8 @@ impl Node {
         }
     }
 
-    /// Takes shards that are nobody's and ours to have; gives back those that another living node should have.
+    /// Takes shards that have no holder and that this node should have; gives back those that another living node
+    /// should have.
     async fn rebalance(&self) {
         let moves = {
             let memory = self.memory();
@@ -299,7 +301,7 @@ impl Node {
             return false;
         }
         if memory.cluster.held.is_empty() {
-            // Whoever holds nothing is not waited for by changes.
+            // Changes do not wait for a node that holds nothing, so what it knows of jobs may be stale.
             memory.jobs.forget_all();
         }
         memory.agenda.planned_through = Timestamp::MIN;
@@ -344,7 +346,7 @@ impl Node {
         is_takeover && !memory.executors.natives.is_empty()
     }
 
-    /// Gives shards back to nodes that should have them, and tells them: until they ask, nobody acts for these shards.
+    /// Gives shards back to nodes that should have them, and tells them: until they ask, no node acts for these shards.
     async fn hand_over(&self, shards: Vec<ShardId>) -> Result<(), StoreError> {
         self.give_back(shards).await?;
         let others = self.memory().other_nodes();
@@ -405,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_answered_slowly_asks_for_longer_until_that_is_over() {
+    fn a_node_that_is_answered_slowly_asks_for_longer_until_that_is_over() {
         let (settings, mut slowness) = (Settings::default(), Slowness::default());
         let seconds = Duration::from_secs;
         slowness.note(Duration::from_millis(900));

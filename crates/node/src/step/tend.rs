@@ -82,7 +82,7 @@ impl Node {
         self.thin(now).await
     }
 
-    /// Drops days that nobody keeps, and takes note of those that some keep longer than others.
+    /// Drops days that no app keeps, and takes note of those that some apps keep longer than others.
     async fn prune(&self, now: Timestamp) -> Result<(), StoreError> {
         let mut keep = self.what_to_keep(now).await?;
         keep.needless = self.memory().agenda.thinning.needless(&keep);
@@ -91,7 +91,7 @@ impl Node {
         Ok(())
     }
 
-    /// Removes some of what is old in a day that stays. One node does: who holds the first shard.
+    /// Removes some of the old runs of a day that stays. Only the holder of the first shard does it.
     async fn thin(&self, now: Timestamp) -> Result<(), StoreError> {
         {
             let mut memory = self.memory();
@@ -115,7 +115,7 @@ impl Node {
         Ok(())
     }
 
-    /// How long runs are kept, as it is written now: what a person has just set counts.
+    /// How long runs are kept, as the store has it now: what a person has just set counts.
     async fn what_to_keep(&self, now: Timestamp) -> Result<Keep, StoreError> {
         let retentions = retentions(&self.ports.apps.registered().await?);
         let apps = retentions.into_iter().map(|(app, kept)| (app, before(now, kept))).collect();
@@ -136,7 +136,7 @@ impl Node {
         looked_up
     }
 
-    /// Carries out wishes and looks at runs that others wrote for our shards.
+    /// Carries out requests about runs of our shards, and looks at runs that other nodes wrote for them.
     async fn see_to_arrivals(&self, leases: &[Lease]) -> Result<(), StoreError> {
         if !std::mem::take(&mut self.memory().inbox.has_arrivals) {
             return Ok(());
@@ -183,7 +183,7 @@ impl Node {
     }
 
     /// Takes the one-shots that applications left in their own transactions. Each is written under its key or, without
-    /// one, under the number of its arrival: should it be forgotten only the next time, it is no second run.
+    /// one, under the number of its arrival: if the arrival is forgotten only the next time, there is still one run.
     async fn let_applications_in(&self, leases: &[Lease]) -> Result<(), StoreError> {
         if !leases.iter().any(|lease| lease.shard == DOOR_KEEPER) {
             return Ok(());
@@ -203,7 +203,7 @@ impl Node {
         match self.submit(batch.iter().map(|(_, submission)| submission.clone()).collect()).await {
             Ok(_) => taken.extend(batch.iter().map(|(id, _)| *id)),
             Err(error) if error.is_passing() => return Err(StoreError::Unknown(error.to_string().into())),
-            // One of them cannot be taken, and that is no reason to refuse the others.
+            // That one of them cannot be taken is no reason to refuse the others.
             Err(_) => {
                 for (id, submission) in batch {
                     match self.submit(vec![submission]).await {
@@ -228,7 +228,8 @@ impl Node {
         Ok(())
     }
 
-    /// Carries out wishes in the order in which they were left; those that follow each other and wish the same, together.
+    /// Carries out requests in the order in which they were left; requests of one kind that follow each other are
+    /// carried out together.
     async fn carry_out(&self, arrivals: &[Arrival]) -> Result<(), StoreError> {
         let is_alike = |one: &Arrival, next: &Arrival| {
             std::mem::discriminant(&one.kind) == std::mem::discriminant(&next.kind)
@@ -281,8 +282,8 @@ impl Node {
         if unsure.is_empty() { Ok(()) } else { self.look_up(&unsure).await }
     }
 
-    /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: whatever hint
-    /// was lost, this finds it.
+    /// Looks for open runs that should be in memory and are not, and for those in memory that are closed: it finds what
+    /// a lost hint would have told.
     async fn sweep(&self, leases: &[Lease], now: Timestamp) -> Result<(), StoreError> {
         let from = {
             let mut memory = self.memory();
@@ -314,7 +315,7 @@ impl Node {
     /// Reads again what is ready by now and open. What is ready later is either in memory or will be loaded, or is found
     /// here when its time has come.
     ///
-    /// Those that we have just called back were surely not sent by anybody.
+    /// Runs that this node has just called back were certainly not sent.
     pub(super) async fn reload(
         &self,
         leases: &[Lease],

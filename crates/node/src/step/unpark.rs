@@ -38,7 +38,7 @@ struct Calling {
 }
 
 impl Node {
-    /// Lets those ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for them.
+    /// Lets runs ask again that wait for a place elsewhere, and calls back parked runs of jobs that have room for them.
     pub(super) async fn call_back(&self, now: Timestamp) -> Result<(), StoreError> {
         self.promote_held_back();
         let due = self.memory().loaded.parked.due(JOBS_MAX);
@@ -94,7 +94,7 @@ impl Node {
                 Ok(())
             }
             Err(error) => {
-                // What was called back all the same is found by loading, what was not is called again.
+                // Runs that were called back all the same are found by loading; the others are called again.
                 let shard = unpark.lease.shard;
                 memory.read_again(shard, unpark.at);
                 let again =
@@ -126,7 +126,7 @@ impl Memory {
             let room = settings.queue_max.saturating_sub(queued);
             let Some(lease) = self.lease(shard).filter(|_| !is_stopped && room * 2 >= settings.queue_max)
             else {
-                // When it is started, or has room, they are due again.
+                // When the job is started, or has room, its runs are due again.
                 let waits_for = if is_stopped { WaitsFor::Start } else { WaitsFor::Job };
                 self.loaded.parked.wait_for(job, shard, waits_for);
                 continue;
@@ -193,7 +193,7 @@ impl Memory {
         for (job, most) in &unpark.jobs {
             let is_all = called.len() < unpark.max && counts.get(job).copied().unwrap_or(0) < *most;
             if !is_all {
-                // Those that wait for room are called when firing has found some.
+                // Runs that wait for room are called when firing has found some.
                 let is_queued = calling.queued.contains(job);
                 self.loaded.parked.wait_for(
                     *job,

@@ -1,5 +1,5 @@
-//! Watching: who is there. Executors that are silent are asked, those that stay silent are gone; and runs that wait for
-//! one are not kept waiting for ever.
+//! Watching: which executors are there. Silent executors are asked, those that stay silent are gone; and runs that wait
+//! for an executor are not kept waiting for ever.
 
 use std::time::Duration;
 
@@ -20,17 +20,18 @@ use crate::step::Ended;
 /// How many executors are asked in one round.
 const PROBES_MAX: usize = 200;
 
-/// More executors than this are told of: most likely they register under ever new addresses.
+/// A greater number of executors is told in an event: most likely they register under ever new addresses.
 const CROWD: usize = 10_000;
 
 /// How many runs give up waiting in one round.
 const GIVE_UP_MAX: usize = 1_000;
 
-/// How long what executors said is remembered.
+/// How long the answers of executors are remembered.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 impl Node {
-    /// Finds out who is there, asks about what is doubtful, and lets those go on, or give up, that wait for an executor.
+    /// Finds out which executors are there, asks about attempts in doubt, and lets runs that wait for an executor go on
+    /// or give up.
     pub async fn watch(&self) -> Boot {
         let boot = self.boot();
         if boot < self.memory().agenda.paused_until {
@@ -87,8 +88,8 @@ impl Node {
         self.give_up_seeking(now).await
     }
 
-    /// Asks the other nodes for executors that have no session here. Before anything is taken for lost, what they said is
-    /// read.
+    /// Asks the other nodes for executors that have no session here. Their answers are read before any attempt is taken
+    /// for lost.
     async fn look_for_missing(&self, boot: Boot, now: Timestamp) -> Result<(), StoreError> {
         let (others, missing, is_over) = {
             let mut memory = self.memory();
@@ -124,14 +125,14 @@ impl Node {
         }
     }
 
-    /// Who has a session is there, and need not say so.
+    /// An executor with a session is there, and need not say so.
     async fn beat_for(&self, beats: Vec<Beat>) -> Result<(), StoreError> {
         self.ports.apps.beat(beats.clone()).await?;
         beats.iter().for_each(|beat| self.hear_beat(beat));
         Ok(())
     }
 
-    /// Brings in what other nodes have heard, and lets go of those that were silent for too long.
+    /// Brings in what other nodes have heard, and lets go of executors that were silent for too long.
     async fn read_registry(&self, begun: Timestamp) -> Result<(), StoreError> {
         let registered = self.ports.apps.registered().await?;
         let settings = self.settings.registry;
@@ -146,7 +147,7 @@ impl Node {
         memory.executors.paused = registered.apps.iter().filter_map(paused).collect();
         let now = memory.time.now(self.boot()).unwrap_or(begun);
         let mut changes = memory.executors.registry.replace(now, snapshot(begun, registered), settings.dead);
-        // Who has a session is there, whatever another node wrote when its own was over.
+        // An executor with a session is there, even if another node wrote otherwise when its own session ended.
         for beat in memory.executors.natives.beats() {
             changes.extend(memory.executors.registry.beat(&beat.app, &beat.address, beat.dialect, now));
         }
@@ -184,7 +185,7 @@ impl Node {
         }
     }
 
-    /// Who waits for an executor of an app that has some asks again: those were busy, or did not answer.
+    /// Runs that wait for an executor of an app that has some ask again: those executors were busy, or did not answer.
     fn ask_again(&self, now: Timestamp) {
         let mut memory = self.memory();
         let is_there = |app: &Text| memory.executors.registry.routable(app).next().is_some();
@@ -197,7 +198,7 @@ impl Node {
         }
     }
 
-    /// Closes runs that have waited for an executor for as long as they are to.
+    /// Closes runs that have waited for an executor for as long as they may.
     async fn give_up_seeking(&self, now: Timestamp) -> Result<(), StoreError> {
         let ends: Vec<Ended> = {
             let mut memory = self.memory();
@@ -235,14 +236,14 @@ impl Node {
 }
 
 impl Memory {
-    /// Tells who came and went, and lets those go on who waited for them.
+    /// Tells which executors came and went, and lets the runs that waited for them go on.
     pub(crate) fn note_changes(&mut self, changes: Vec<Change>, now: Timestamp) {
         for change in changes {
             let Change { app, address, kind } = change;
             let (app, address) = (Text::Owned(app.to_string()), Text::Owned(address.to_string()));
-            // Before the first look at the registry nobody knows whether it was away.
+            // Before the first look at the registry it is not known whether the executor was away.
             if kind != ChangeKind::Missed && self.agenda.looked_at.is_some() {
-                // Whatever it had before this, it may have no longer.
+                // It may have lost every attempt that it had before.
                 self.executors.doubts.note_away(&address, now);
             }
             if matches!(kind, ChangeKind::Joined | ChangeKind::Recovered) {

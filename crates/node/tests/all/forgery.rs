@@ -467,7 +467,7 @@ impl House {
         }
     }
 
-    /// What whoever was given an attempt says.
+    /// The report of the executor that was given the attempt.
     fn true_report(&self, send: &Dispatched, outcome: AttemptOutcome) -> Report {
         let address = send.address.as_ref();
         Report {

@@ -1,5 +1,5 @@
-//! One-shots that have their own timeout and retry: those count in place of the job's, whoever sends them, whoever hears
-//! of them, and whoever takes them over.
+//! One-shots that have their own timeout and retry: those count in place of the job's, on the node that sends them, on
+//! the node that hears of them, and on the node that takes them over.
 
 use std::time::Duration;
 

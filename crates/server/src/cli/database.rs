@@ -1,4 +1,4 @@
-//! `punctual migrate` and `punctual doctor`: what there is to do and to say about a database before nodes use it.
+//! `punctual migrate` and `punctual doctor`: prepare and check a database before nodes use it.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::clock;
 use crate::config::{self, Config, Flags};
 use crate::keep::{self, Engine};
 
-/// A clock that differs by more than this from the database's is worth a word.
+/// A clock that differs from the database's by more than this is worth a word.
 const SKEW_MS: i64 = 500;
 
-/// One that differs by more than this makes a mess of everything that people read.
+/// A clock that differs by more than this makes every time that people read wrong.
 const SKEW_MAX_MS: i64 = 60_000;
 
 /// Which database.
@@ -94,7 +94,7 @@ pub(super) fn doctor(asked: &Database) -> Outcome {
     report.outcome()
 }
 
-/// Leases in Redis that have no end. Whose they are, only the database knows.
+/// Leases in Redis without an expiry. Only the database knows whose they are.
 async fn look_at_redis(url: &str) -> Result<Vec<String>, StoreError> {
     let redis = Redis::new(url, "", Box::new(|_| ()))?;
     redis.ping().await?;
@@ -111,7 +111,7 @@ fn coordination(found: Result<Vec<String>, StoreError>, report: &mut Report) {
             );
             report.say(Verdict::Odd, said);
         }
-        // Nodes go on without it.
+        // Nodes work without it.
         Err(error) => {
             let said =
                 format!("Redis cannot be used, so nodes coordinate through the database alone: {error}");

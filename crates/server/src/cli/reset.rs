@@ -53,13 +53,13 @@ impl Reset {
         }
         let read = config::read(self.config.as_deref(), &environment::variables(), &flags);
         let mut config = read.map_err(|error| error.to_string())?.config;
-        // Nodes of an older version may be at work, so the schema stays as it is.
+        // Nodes of an older version may be running, so the schema stays as it is.
         config.auto_migrate = false;
         Ok(config)
     }
 }
 
-/// Whoever may read the database may be its admin, and nobody else: files that another user leaves behind would keep the
+/// Only the user that owns the database may make itself its admin: files left behind by another user would keep the
 /// node from starting.
 fn check_owner(data: &Path) -> Result<(), String> {
     let (database, shown) = (data.join("punctual.db"), data.display());

@@ -1,4 +1,4 @@
-//! The configuration as it is in force, for people to look at: every setting, what it is, and where that comes from.
+//! The configuration in force, for people: every setting with its value and the origin of the value.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use punctual_protocol::{Configuration, Setting, SettingOrigin, Span};
 
 use super::{Config, LogFormat};
 
-/// Stands for a secret that is set.
+/// Shown in place of a secret that is set.
 const HIDDEN: &str = "•••";
 
-/// What a setting is.
+/// The value of a setting.
 enum Shown {
     Text(String),
     Secret(bool),
     Unset,
 }
 
-/// A setting: section, key, and what it is.
+/// A setting: section, key, and how to show its value.
 type Entry = (&'static str, &'static str, fn(&Config) -> Shown);
 
-/// All of them.
+/// All settings.
 #[rustfmt::skip]
 const SHOWN: &[Entry] = &[
     ("server", "listen", |c| text(c.listen)),
@@ -82,7 +82,7 @@ const SHOWN: &[Entry] = &[
 ];
 
 impl Config {
-    /// Every setting as it is in force.
+    /// Every setting with the value in force.
     pub(crate) fn shown(&self) -> Configuration {
         let setting = |(section, key, show): &(&'static str, &'static str, fn(&Config) -> Shown)| {
             let (value, is_secret) = match show(self) {

@@ -1,4 +1,4 @@
-//! The crew of a demo: executors of this very process that do as if, for as long as the demo lives.
+//! The crew of a demo: simulated executors in this very process, for as long as the demo lives.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::jobs::{APPS, WORKS, Work};
+use super::jobs::{APPS, DemoWork, WORKS};
 use crate::clock;
 
 pub(super) struct Crew {
@@ -16,7 +16,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts them; they come as soon as somebody listens.
+    /// Starts the executors; they connect as soon as the node listens.
     pub(super) fn start(runtime: &Runtime, url: &str) -> Crew {
         let (stop, stopped) = watch::channel(false);
         let mut executors = JoinSet::new();
@@ -25,7 +25,7 @@ impl Crew {
                 let executor = executor(app, number, url);
                 let mut stopped = stopped.clone();
                 let task = async move {
-                    // Whoever stops it lives longer than it does.
+                    // The sender outlives this task: `stop` drops it only after all executors have ended.
                     let end = async { drop(stopped.wait_for(|is_stopped| *is_stopped).await) };
                     if let Err(error) = executor.run_until(end).await {
                         tracing::error!(%error, "an executor of the demo did not start");
@@ -37,7 +37,7 @@ impl Crew {
         Crew { stop, executors }
     }
 
-    /// Lets them go.
+    /// Stops the executors.
     pub(super) fn stop(mut self, runtime: &Runtime) {
         self.stop.send_replace(true);
         self.executors.abort_all();
@@ -53,7 +53,7 @@ fn executor(app: &'static str, number: usize, url: &str) -> Executor {
     })
 }
 
-async fn act(work: &'static Work, context: Arc<Context>) -> Result<String, Failure> {
+async fn act(work: &'static DemoWork, context: Arc<Context>) -> Result<String, Failure> {
     let deed = work.deed(context.run(), context.attempt());
     let pieces = u32::try_from(deed.lines.len() + 1).unwrap_or(1);
     for (number, line) in (1_u32..).zip(&deed.lines) {

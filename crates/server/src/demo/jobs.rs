@@ -1,4 +1,5 @@
-//! The jobs of a demo: a small web shop's, with what each does as if, how long that takes, and how it goes wrong.
+//! The jobs of a demo: those of a small web shop, with the simulated work of each, how long it takes, and how it
+//! fails.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ pub(super) enum When {
     ByHand,
 }
 
-/// A job, and what its handler does as if.
-pub(super) struct Work {
+/// A job, and the simulated work of its handler.
+pub(super) struct DemoWork {
     pub(super) app: &'static str,
     pub(super) name: &'static str,
     about: &'static str,
@@ -23,11 +24,11 @@ pub(super) struct Work {
     when: When,
     /// How long it takes, from and to, in milliseconds.
     takes: (u64, u64),
-    /// How many of a hundred attempts fail, and what they say then.
+    /// How many of a hundred attempts fail, and their message.
     fails: (u64, &'static str),
-    /// What it writes.
+    /// The lines of its log.
     lines: &'static [&'static str],
-    /// What it says when it succeeds; `#` is a number.
+    /// Its result when it succeeds; `#` stands for a number.
     result: &'static str,
     attempts: u32,
     failure_limit: u32,
@@ -35,7 +36,7 @@ pub(super) struct Work {
     pub(super) is_stopped: bool,
 }
 
-const PLAIN: Work = Work {
+const PLAIN: DemoWork = DemoWork {
     app: "",
     name: "",
     about: "",
@@ -54,8 +55,8 @@ const PLAIN: Work = Work {
 pub(super) const APPS: [(&str, usize); 5] =
     [("shop", 3), ("billing", 2), ("reports", 1), ("warehouse", 2), ("ops", 1)];
 
-pub(super) const WORKS: &[Work] = &[
-    Work {
+pub(super) const WORKS: &[DemoWork] = &[
+    DemoWork {
         app: "shop",
         name: "expire-carts",
         about: "Gives back what lies in carts for too long",
@@ -67,7 +68,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# carts expired",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "shop",
         name: "refresh-search-index",
         about: "Puts changed products into the search index",
@@ -83,7 +84,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# products indexed",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "shop",
         name: "price-feed",
         about: "Fetches prices from the supplier",
@@ -100,7 +101,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 1,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "shop",
         name: "send-welcome-mail",
         about: "One mail for each new customer, an hour after they came",
@@ -112,7 +113,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "250 queued as #",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "shop",
         name: "import-reviews",
         about: "Fails since the partner changed its format",
@@ -124,7 +125,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 1,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "shop",
         name: "newsletter",
         about: "The weekly newsletter",
@@ -135,7 +136,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# mails handed over",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "billing",
         name: "capture-payments",
         about: "Captures what was authorised and shipped",
@@ -147,7 +148,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# captured",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "billing",
         name: "retry-failed-cards",
         about: "Tries cards again that were refused yesterday",
@@ -159,7 +160,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# recovered",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "billing",
         name: "invoice-run",
         about: "Writes the invoices of the day",
@@ -171,7 +172,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 1,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "billing",
         name: "reconcile-bank",
         about: "Matches the bank statement with open invoices",
@@ -183,7 +184,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# matched",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "billing",
         name: "export-to-tax-office",
         about: "Broken since the certificate expired",
@@ -196,7 +197,7 @@ pub(super) const WORKS: &[Work] = &[
         failure_limit: 20,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "reports",
         name: "nightly-report",
         about: "The figures of the day, for the morning meeting",
@@ -208,7 +209,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "report of # rows",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "reports",
         name: "hourly-sales",
         about: "Sales by hour for the dashboard",
@@ -219,7 +220,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# rows",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "reports",
         name: "cohort-analysis",
         about: "Slow on purpose: how long customers stay",
@@ -232,7 +233,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 1,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "warehouse",
         name: "sync-stock",
         about: "Stock levels from the warehouse system",
@@ -245,7 +246,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 1,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "warehouse",
         name: "pick-lists",
         about: "Pick lists for the next wave",
@@ -256,7 +257,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# lists",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "warehouse",
         name: "parcel-labels",
         about: "Asks the carriers for labels, again ten minutes after the last time",
@@ -268,7 +269,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# labels",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "warehouse",
         name: "reorder-points",
         about: "Computes when to order again",
@@ -279,7 +280,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# orders proposed",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "ops",
         name: "rotate-logs",
         about: "Compresses and moves logs",
@@ -290,7 +291,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "# MB freed",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "ops",
         name: "check-certificates",
         about: "Warns two weeks before a certificate ends",
@@ -301,7 +302,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "1 expired, # fine",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "ops",
         name: "backup-database",
         about: "A full backup, and a look whether it can be read",
@@ -313,7 +314,7 @@ pub(super) const WORKS: &[Work] = &[
         attempts: 2,
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "ops",
         name: "ping-status-page",
         about: "Says every half minute that we live",
@@ -324,7 +325,7 @@ pub(super) const WORKS: &[Work] = &[
         result: "200 OK",
         ..PLAIN
     },
-    Work {
+    DemoWork {
         app: "ops",
         name: "old-migration",
         about: "Stopped when the new warehouse system came",
@@ -335,14 +336,14 @@ pub(super) const WORKS: &[Work] = &[
     },
 ];
 
-/// What one attempt does.
+/// The simulated work of one attempt.
 pub(super) struct Deed {
     pub(super) takes: Duration,
     pub(super) lines: Vec<String>,
     pub(super) end: Result<String, String>,
 }
 
-impl Work {
+impl DemoWork {
     /// The job, anchored at an instant so that it fires from then on.
     pub(super) fn definition(&self, anchor: Timestamp) -> Definition {
         let kind = match self.when {
@@ -380,7 +381,7 @@ impl Work {
         }
     }
 
-    /// What an attempt of a run does: the same for the same attempt, so that nothing has to be remembered.
+    /// The work of an attempt of a run. It is computed from the run and the attempt, so nothing has to be remembered.
     pub(super) fn deed(&self, run: u64, attempt: u32) -> Deed {
         let mut dice = Dice(run.wrapping_mul(31).wrapping_add(u64::from(attempt)));
         let (least, most) = self.takes;

@@ -1,5 +1,5 @@
-//! The past of a demo: a node with a real store whose clock runs ahead to the next thing that is due, so that a day takes
-//! seconds. Everything is written as it always is: planned, sent, reported, settled. Only the executors do as if.
+//! The past of a demo: a node with a real store whose clock jumps to the next thing that is due, so that a day takes
+//! seconds. Everything is written as usual: planned, sent, reported, settled. Only the executors are simulated.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,24 +17,24 @@ use punctual_node::{Node, Ports, SessionId, Settings, Submission, Wakes};
 use punctual_store::sqlite::{self, Limits};
 use punctual_store::{Sqlite, StoreClock};
 
-use super::jobs::{APPS, Deed, Dice, WORKS, Work};
+use super::jobs::{APPS, Deed, DemoWork, Dice, WORKS};
 use crate::clock::Machine;
 use crate::config::Config;
 
-/// What happened, and when.
+/// Events, with their times.
 pub(crate) type Told = Vec<(Timestamp, Vec<Event>)>;
 
-/// How far before the end of it logs are kept, so that it takes no longer than it has to.
+/// Logs are kept only for this last stretch of the past, so that simulating it takes no longer than needed.
 const LOGGED: Duration = Duration::from_secs(4 * 3_600);
 
-/// How long before the end the machine was asleep for a while, and for how long: what was due then was late.
+/// How long before the end the machine slept, and for how long: runs that were due in that time were late.
 const SLEPT: (Duration, Duration) = (Duration::from_secs(5 * 3_600 + 1_200), Duration::from_secs(40));
 
-/// How many one-shots it hands over for the past and for the time to come.
+/// How many one-shots are submitted for the past and for the time to come.
 const PAST_MAILS: u64 = 140;
 const COMING_MAILS: u64 = 220;
 
-/// Lives from one instant to another, and tells what happened.
+/// Simulates the time from one instant to another, and returns the events.
 pub(super) async fn live_through(config: &Config, from: Timestamp, until: Timestamp) -> Result<Told, String> {
     let mut life = Life::begin(config, from)?;
     life.settle_in().await;
@@ -47,7 +47,7 @@ pub(super) async fn live_through(config: &Config, from: Timestamp, until: Timest
     life.end(until).await
 }
 
-/// The hands of the clock, in milliseconds since 1970, and where they began.
+/// The simulated clock, in milliseconds since 1970, and its start.
 struct Hands {
     now: AtomicI64,
     began: i64,
@@ -66,7 +66,7 @@ impl Clock for Hands {
     }
 }
 
-/// The way to executors that are not there: remembers what was sent.
+/// A dispatch without executors: it remembers what was sent.
 #[derive(Default)]
 struct Stage(Mutex<Vec<Dispatched>>);
 
@@ -91,7 +91,7 @@ impl Peers for Nobody {
     fn tell(&self, _: NodeId, _: Hint) {}
 }
 
-/// When each step wants to be taken next, in the order in which they feed each other.
+/// When each step is due next, in the order in which the steps feed each other.
 #[derive(Default)]
 struct Agenda([Boot; 8]);
 
@@ -101,10 +101,10 @@ struct Life {
     stage: Arc<Stage>,
     node: Node,
     agenda: Agenda,
-    /// What executors will say, and when.
+    /// Reports that executors will send, by time.
     coming: BTreeMap<(i64, u64), (Report, String)>,
     sessions: Vec<(&'static str, String, SessionId)>,
-    works: BTreeMap<JobId, &'static Work>,
+    works: BTreeMap<JobId, &'static DemoWork>,
     told: Told,
     receipts: AtomicU64,
     dice: Dice,
@@ -138,7 +138,7 @@ impl Life {
             peers: Arc::new(Nobody),
             fired: Arc::new(Unmarked),
         };
-        // Nobody else is there and nothing is urgent, so it looks seldom.
+        // This is the only node and nothing is urgent, so it renews its leases seldom.
         let seldom = Duration::from_secs(60);
         let settings = Settings {
             term: seldom * 3,
@@ -175,7 +175,7 @@ impl Life {
         }
     }
 
-    /// Executors with a session, as far as the node can tell.
+    /// Registers executors with a session, as far as the node can tell.
     async fn hire(&mut self) -> Result<(), String> {
         for (app, count) in APPS {
             for number in 1..=count {
@@ -189,7 +189,7 @@ impl Life {
         Ok(())
     }
 
-    /// Makes the jobs, and says which one takes one-shots.
+    /// Creates the jobs, and returns the one that takes one-shots.
     async fn make_jobs(&mut self, anchor: Timestamp) -> Result<JobId, String> {
         let mut mail = None;
         for work in WORKS {
@@ -203,7 +203,7 @@ impl Life {
         mail.ok_or_else(|| "no job of the demo takes one-shots".to_owned())
     }
 
-    /// Hands over one-shots that are due somewhere between two instants.
+    /// Submits one-shots that are due between two instants.
     async fn hand_over(
         &mut self,
         job: JobId,
@@ -239,7 +239,7 @@ impl Life {
             if self.hands.now() >= until {
                 return;
             }
-            // Nobody is ever exactly on time.
+            // Real nodes are always some milliseconds late.
             let late = self.dice.below(9) as i64;
             let next = Timestamp::from_millis(next.as_millis().max(self.hands.now().as_millis()) + late);
             self.forward(next);
@@ -254,7 +254,7 @@ impl Life {
         self.hands.now.fetch_max(to.as_millis(), Ordering::Relaxed);
     }
 
-    /// The instant at which something is to be done next.
+    /// The next instant at which something is due.
     fn next(&self) -> Timestamp {
         let step = self.agenda.0.iter().min().copied().unwrap_or_default();
         let step = self.hands.began.saturating_add(i64::try_from(step.0.as_millis()).unwrap_or(i64::MAX));
@@ -262,7 +262,7 @@ impl Life {
         Timestamp::from_millis(step.min(said))
     }
 
-    /// Takes every step that is due, and those that they make due.
+    /// Takes every step that is due, and the steps that those make due.
     async fn round(&mut self) {
         for _ in 0..20 {
             let boot = self.hands.boot();
@@ -310,7 +310,7 @@ impl Life {
         }
     }
 
-    /// Lets executors begin what was sent, and notes when they will have done it.
+    /// Lets the executors begin what was sent, and notes when they will have finished.
     fn play(&mut self) {
         for send in self.stage.take() {
             let Some(work) = self.works.get(&send.job.id) else { continue };
@@ -340,7 +340,7 @@ impl Life {
         }
     }
 
-    /// What executors say by now.
+    /// Delivers the reports that are due by now.
     async fn deliver(&mut self, logged_from: Timestamp) {
         let now = self.hands.now();
         while let Some(entry) = self.coming.first_entry().filter(|entry| entry.key().0 <= now.as_millis()) {
@@ -364,10 +364,10 @@ impl Life {
         }
     }
 
-    /// Lets what runs end, sees the executors off, and leaves.
+    /// Lets the running attempts end, closes the sessions, and stops the node.
     async fn end(mut self, until: Timestamp) -> Result<Told, String> {
         let said = |error: &dyn std::fmt::Display| format!("the demo's past did not end well: {error}");
-        // What would take longer ends now: the store goes on in real time.
+        // Attempts that would take longer end now: the store goes on in real time.
         let late: Vec<_> = std::mem::take(&mut self.coming).into_values().collect();
         for (report, log) in late {
             self.keep_log(report.run, report.attempt, log).await;

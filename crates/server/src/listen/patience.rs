@@ -1,6 +1,7 @@
-//! A connection with limited patience: the first bytes must come soon, and what is written must be read.
+//! A connection with limited patience: the first bytes must come soon, and written answers must be read.
 //!
-//! It lies around what HTTP reads and writes. Under TLS that is the decrypted side: the bytes of a handshake are no request.
+//! It wraps the stream that HTTP reads and writes. Under TLS that is the decrypted side: the bytes of a handshake are
+//! not part of a request.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +14,7 @@ use tokio::time::Sleep;
 
 use crate::clock;
 
-/// So many bytes show whether this is HTTP/1 or HTTP/2. Until then nobody else watches the time.
+/// This many bytes show whether the client speaks HTTP/1 or HTTP/2. Until then no other deadline runs.
 const FIRST_BYTES: usize = 24;
 
 /// How long they may take.
@@ -22,21 +23,21 @@ const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 /// How long a client may leave an answer unread.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a closed connection is read from. A socket that is closed with unread bytes is reset, and a client that is still
-/// sending would lose the answer that refuses what it sends.
+/// How long a closed connection is still read from. Closing a socket with unread bytes resets it, and a client that
+/// is still sending would lose the answer that refuses its request.
 const LINGERS_FOR: Duration = Duration::from_secs(1);
 
-/// How often such a connection is read from before others have their turn.
+/// How many reads are made before other tasks get their turn.
 const READS_AT_ONCE: usize = 32;
 
-/// A connection that gives up on those who dawdle.
+/// A connection that gives up on slow clients.
 pub(super) struct Patient<S> {
     stream: S,
     seen: usize,
     first_bytes: Pin<Box<Sleep>>,
-    /// Since a write could not go on.
+    /// Runs since a write could not go on.
     stuck: Option<Pin<Box<Sleep>>>,
-    /// Since our side is closed.
+    /// Runs since our side was closed.
     lingers: Option<Pin<Box<Sleep>>>,
 }
 
@@ -65,7 +66,7 @@ impl<S> Patient<S> {
 }
 
 impl<S: AsyncRead + Unpin> Patient<S> {
-    /// Reads past what still comes, until the client closes its side too or the time is up.
+    /// Reads and drops what still comes, until the client closes its side too or the time is up.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(lingers) = &mut self.lingers
             && lingers.as_mut().poll(context).is_ready()
@@ -81,7 +82,7 @@ impl<S: AsyncRead + Unpin> Patient<S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // Others have their turn before a client that sends fast.
+        // Other tasks get their turn before a client that sends fast.
         context.waker().wake_by_ref();
         Poll::Pending
     }

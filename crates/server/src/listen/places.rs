@@ -1,11 +1,11 @@
-//! Places for connections: who has one, and who has to leave when there is none.
+//! Places for connections: which connection has one, and which has to leave when there is none.
 //!
-//! Nobody knows who is at the other end of a new connection, so it begins as a stranger's. Strangers have few places: when
-//! these are taken, the one that has been a stranger for longest leaves, first among those of the address that has the
-//! most. So whoever has a token gets in, shows it, and from then on has a place among the callers, or one of those that are
-//! kept for executors and other nodes. A connection for which there is no such place is served all the same, and counts as
-//! a stranger's. One token of the API, or the executors of one address, never have all places, and some of the kept ones are
-//! for nodes alone.
+//! The client of a new connection is unknown, so it begins as a stranger. There are few places for strangers: when
+//! they are taken, the connection that has been a stranger's for longest is evicted, first among those of the address
+//! that has the most. So a client with a token gets in, shows the token, and from then on its connection has a place
+//! among those of callers, or one of those that are kept for executors and other nodes. A connection for which there
+//! is no such place is served all the same, and counts as a stranger's. One token of the API, or the executors of one
+//! address, can never take all places, and some of the kept ones are for nodes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,27 +19,28 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// For how long a stranger is safe from strangers of other addresses. Where all of them are so young, newcomers wait.
+/// How long a stranger is safe from strangers of other addresses. While all strangers are younger than that, new
+/// connections wait.
 const SAFE_FOR: Duration = Duration::from_secs(1);
 
-/// How many connections may be open at once, by what is known about them.
+/// How many connections may be open at once, by what is known about their clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Of those nobody was authenticated on.
+pub(crate) struct PlaceLimits {
+    /// Without an authenticated caller.
     pub(crate) strangers: usize,
     /// The same for one address.
     pub(crate) strangers_per_address: usize,
     /// Of callers with a token of the API.
     pub(crate) callers: usize,
-    /// The same for one token; and how many the executors of one address have, wherever their places are.
+    /// The same for one token; also the limit of the executors of one address, wherever their places are.
     pub(crate) per_token: usize,
-    /// Of executors and other nodes alone.
+    /// Kept for executors and other nodes.
     pub(crate) kept: usize,
-    /// Those of the kept ones that executors never have.
+    /// Those of the kept ones that executors never get.
     pub(crate) for_peers: usize,
 }
 
-impl Limits {
+impl PlaceLimits {
     /// Shares of all connections: at most a quarter for strangers, and at most a tenth kept for executors and nodes.
     pub(crate) fn of(
         all: usize,
@@ -47,11 +48,11 @@ impl Limits {
         per_address: usize,
         per_token: usize,
         kept: usize,
-    ) -> Limits {
+    ) -> PlaceLimits {
         let strangers = strangers.min(all / 4).max(1);
         let kept = kept.min(all / 10);
         let callers = all.saturating_sub(strangers + kept).max(1);
-        Limits {
+        PlaceLimits {
             strangers,
             strangers_per_address: per_address.min(strangers),
             callers,
@@ -62,7 +63,7 @@ impl Limits {
     }
 }
 
-/// How many connections there are, and how many had to leave.
+/// How many connections there are, and how many were evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) strangers: u64,
@@ -73,16 +74,16 @@ pub(crate) struct Counts {
 
 /// All places.
 pub(crate) struct Places {
-    limits: Limits,
+    limits: PlaceLimits,
     taken: Mutex<Taken>,
-    /// Somebody left, or is no stranger any more.
+    /// A connection was closed, or is no stranger's any more.
     freed: Notify,
     evicted: AtomicU64,
 }
 
 #[derive(Default)]
 struct Taken {
-    /// The number of the next connection. Older ones have smaller numbers.
+    /// The number of the next connection. Older connections have smaller numbers.
     next: u64,
     strangers: BTreeMap<u64, Stranger>,
     by_address: BTreeMap<IpAddr, BTreeSet<u64>>,
@@ -91,7 +92,7 @@ struct Taken {
     kept: usize,
 }
 
-/// Who has a bound of its own.
+/// An owner of connections with a limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Token(u32),
@@ -105,7 +106,7 @@ struct Stranger {
 }
 
 impl Places {
-    pub(crate) fn new(limits: Limits) -> Arc<Places> {
+    pub(crate) fn new(limits: PlaceLimits) -> Arc<Places> {
         let (taken, freed) = (Mutex::default(), Notify::new());
         Arc::new(Places { limits, taken, freed, evicted: AtomicU64::new(0) })
     }
@@ -126,7 +127,7 @@ impl Places {
         }
     }
 
-    /// Takes a place, or says until when every stranger is safe.
+    /// Takes a place, or returns until when every stranger is safe.
     fn try_enter(self: &Arc<Places>, address: IpAddr, now: Instant) -> Result<Arc<Entered>, Instant> {
         let mut taken = self.taken();
         let own = taken.by_address.get(&address).map_or(0, BTreeSet::len);
@@ -147,7 +148,7 @@ impl Places {
         taken.strangers.insert(number, Stranger { address, since: now, leave: Arc::clone(&leave) });
         taken.by_address.entry(address).or_default().insert(number);
         drop(taken);
-        let (kind, is_known) = (Mutex::new(Kind::Stranger), AtomicBool::new(false));
+        let (kind, is_known) = (Mutex::new(HolderKind::Stranger), AtomicBool::new(false));
         Ok(Arc::new(Entered { places: Arc::clone(self), number, address, leave, kind, is_known }))
     }
 
@@ -185,8 +186,8 @@ impl Taken {
         Some(stranger)
     }
 
-    /// The kind of place that there is for somebody who was authenticated; none if all are taken.
-    fn place_for(&mut self, standing: Standing, address: IpAddr, limits: &Limits) -> Option<Kind> {
+    /// The kind of place that is free for an authenticated client; none if all are taken.
+    fn place_for(&mut self, standing: Standing, address: IpAddr, limits: &PlaceLimits) -> Option<HolderKind> {
         let (owner, kept_max) = match standing {
             Standing::Caller(token) => (Some(Owner::Token(token)), 0),
             Standing::Executor => {
@@ -203,11 +204,11 @@ impl Taken {
         if let Some(owner) = owner {
             self.by_owner.insert(owner, own + 1);
         }
-        Some(Kind::Known { owner, is_kept })
+        Some(HolderKind::Known { owner, is_kept })
     }
 
-    fn give_back(&mut self, kind: Kind, number: u64) {
-        let Kind::Known { owner, is_kept } = kind else {
+    fn give_back(&mut self, kind: HolderKind, number: u64) {
+        let HolderKind::Known { owner, is_kept } = kind else {
             self.forget(number);
             return;
         };
@@ -223,26 +224,26 @@ impl Taken {
     }
 }
 
-/// Whose place a connection has.
+/// The kind of place that a connection has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum HolderKind {
     Stranger,
     Known { owner: Option<Owner>, is_kept: bool },
 }
 
-/// The place of one connection; given back when the last holder goes.
+/// The place of one connection; given back when the last holder is dropped.
 pub(crate) struct Entered {
     places: Arc<Places>,
     number: u64,
     address: IpAddr,
     leave: Arc<Notify>,
-    kind: Mutex<Kind>,
-    /// Whether it is no stranger's any more; asked with every request.
+    kind: Mutex<HolderKind>,
+    /// Whether the client is no stranger any more; read with every request.
     is_known: AtomicBool,
 }
 
 impl Entered {
-    /// What comes when the connection has to make room for another.
+    /// Notified when the connection has to make room for another.
     pub(crate) fn leave(&self) -> Arc<Notify> {
         Arc::clone(&self.leave)
     }
@@ -255,8 +256,8 @@ impl Place for Entered {
         }
         let mut own = self.kind.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = self.places.taken();
-        // Whoever was told to leave has no place to change.
-        let is_stranger = *own == Kind::Stranger && taken.strangers.contains_key(&self.number);
+        // A connection that was told to leave has no place to change.
+        let is_stranger = *own == HolderKind::Stranger && taken.strangers.contains_key(&self.number);
         if !is_stranger {
             return;
         }
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     fn places(strangers: usize, per_address: usize) -> Arc<Places> {
-        Places::new(Limits {
+        Places::new(PlaceLimits {
             strangers,
             strangers_per_address: per_address,
             callers: 2,
@@ -358,9 +359,9 @@ mod tests {
             let entered = places.enter(ip(address)).await;
             entered.introduce(standing);
             all.push(match *entered.kind.lock().unwrap() {
-                Kind::Stranger => "stranger",
-                Kind::Known { is_kept: true, .. } => "kept",
-                Kind::Known { is_kept: false, .. } => "caller",
+                HolderKind::Stranger => "stranger",
+                HolderKind::Known { is_kept: true, .. } => "kept",
+                HolderKind::Known { is_kept: false, .. } => "caller",
             });
             std::mem::forget(entered);
         }
@@ -382,12 +383,12 @@ mod tests {
 
     #[test]
     fn shares_are_of_all_connections() {
-        let limits = Limits::of(10_000, 2_000, 500, 2_000, 1_000);
+        let limits = PlaceLimits::of(10_000, 2_000, 500, 2_000, 1_000);
         assert_eq!((limits.strangers, limits.callers, limits.kept), (2_000, 7_000, 1_000));
-        let limits = Limits::of(400, 2_000, 500, 2_000, 1_000);
+        let limits = PlaceLimits::of(400, 2_000, 500, 2_000, 1_000);
         assert_eq!((limits.strangers, limits.callers, limits.kept), (100, 260, 40));
         assert_eq!((limits.strangers_per_address, limits.per_token), (100, 130));
-        let least = Limits::of(1, 2_000, 500, 2_000, 1_000);
+        let least = PlaceLimits::of(1, 2_000, 500, 2_000, 1_000);
         assert_eq!((least.strangers, least.callers, least.kept), (1, 1, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The requests of one connection: whether one is under way, and since when none is.
+//! The requests of one connection: whether one is under way, and since when there is none.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl Traffic {
         UnderWay(Arc::clone(self))
     }
 
-    /// Comes when there has been no request for so long. Looks once in a while, so that requests cost nothing but a count.
+    /// Returns when there has been no request for this long. It checks at intervals, so that a request costs only a
+    /// counter.
     pub(super) async fn idle(&self, span: Duration) {
         loop {
             let since = match self.under_way.load(Ordering::Relaxed) {
@@ -51,7 +52,7 @@ impl Traffic {
 pub(super) struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
-    /// Keeps it under way until the answer's body has gone out.
+    /// Keeps the request under way until the answer's body has gone out.
     pub(super) fn until<B>(self, body: B) -> Answered<B> {
         Answered { body, _under_way: self }
     }

@@ -1,4 +1,4 @@
-//! What the node tells monitoring: the figures of `/metrics`, and whether `/readyz` says yes.
+//! What monitoring sees: the figures of `/metrics`, and the answer of `/readyz`.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) fn figures(
     }
 }
 
-/// A node whose time stands still for longer than this is not ready. Shorter halts are those of clocks that are compared.
+/// A node whose time stands still for longer than this is not ready. Shorter halts come from comparing clocks.
 const HELD_LONG: Duration = Duration::from_secs(5);
 
 pub(super) fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {

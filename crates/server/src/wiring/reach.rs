@@ -1,4 +1,4 @@
-//! The ways out of a node: to agents and executors, and to the other nodes.
+//! Outgoing connections of a node: to agents and executors, and to the other nodes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,11 +22,12 @@ use crate::keep::Kept;
 use crate::loops::Rounds;
 use crate::others::{ALONE, Cluster, NoOthers};
 
-/// Where executors mostly are. Whoever may register shows a token, so these need no rule of their own.
+/// The networks in which executors usually are. An executor shows a token when it registers, so these need no rule of
+/// their own.
 const PRIVATE: [&str; 3] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
 
-/// The node's rounds, which are built last: they hold the node, which holds the ways out, and what comes in over those goes
-/// into the rounds. Until they are set nothing is on its way.
+/// The node's rounds, which are built last: they hold the node, the node holds the outgoing connections, and messages
+/// that come in over those go into the rounds. Nothing is sent before they are set.
 #[derive(Clone, Default)]
 pub(super) struct LateRounds(Arc<OnceLock<Arc<Rounds>>>);
 
@@ -59,14 +60,14 @@ impl LateRounds {
     }
 }
 
-/// The ways out of a node, with what guards them.
+/// The outgoing connections of a node, with their guards.
 pub(super) struct Reach {
     pub(super) switch: Arc<Switch>,
     pub(super) peers: Arc<dyn Peers>,
     pub(super) now: ClusterClock,
-    /// Which addresses people may set.
+    /// Judges addresses that people set.
     pub(super) strict: Guard,
-    /// Which addresses executors may have.
+    /// Judges addresses of executors.
     pub(super) near: Guard,
 }
 
@@ -111,8 +112,8 @@ fn agents(config: &Config, guard: &Guard, sink: &Sink, now: &ClusterClock) -> Re
     })
 }
 
-/// A connection for every call that the node's pools have a place for: where one is short, what is decided by places would be
-/// decided again by who comes first.
+/// One connection for every call that the node's pools have a place for. With fewer connections, calls that were
+/// given a place would compete again, and the first to come would win.
 fn agent_options(config: &Config) -> Options {
     let connections = config.calls_max();
     let extra_roots = config.authorities.clone();
@@ -151,13 +152,13 @@ fn natives(config: &Config, inlet: &Inlet, sink: Sink, now: &ClusterClock, dial:
             }
             is_taken
         }),
-        // Executors tell nodes apart by it, so it has to be unique.
+        // Executors tell nodes apart by this name, so it has to be unique.
         node: format!("{}-{:016x}", config.node.as_deref().unwrap_or("node"), Machine.bits()),
         dial,
     })
 }
 
-/// Which addresses may be called for others, beyond public ones: those that are allowed, and `more`.
+/// A guard that allows public addresses, the configured rules, and `more`.
 fn guard(config: &Config, identity: &NodeIdentity, more: &[&str]) -> Result<Guard, String> {
     let allows_loopback = config.listen.ip().is_loopback();
     let rules: Vec<String> =
@@ -167,7 +168,7 @@ fn guard(config: &Config, identity: &NodeIdentity, more: &[&str]) -> Result<Guar
     Ok(if config.allows_public { guard } else { guard.closed() })
 }
 
-/// The way to the executors' door of other nodes, if there are any.
+/// Opens connections to the executors' door of other nodes, if there are any.
 fn dial(config: &Config, identity: &NodeIdentity) -> Result<stream::Dial, String> {
     let Some(secret) = &identity.peer_secret else {
         return Ok(Arc::new(|_| Box::pin(async { Err(ALONE.to_owned()) })));
@@ -181,7 +182,7 @@ fn dial(config: &Config, identity: &NodeIdentity) -> Result<stream::Dial, String
     }))
 }
 
-/// The way to the other nodes, if there may be any.
+/// Sends hints to the other nodes, if there may be any.
 fn peers(
     config: &Config,
     kept: &Kept,
@@ -204,14 +205,14 @@ fn peers(
     Ok(peers)
 }
 
-/// The way to ask the other nodes, if there may be any.
+/// Asks the other nodes, if there may be any.
 pub(super) fn others(config: &Config, identity: &NodeIdentity) -> Result<Arc<dyn Others>, String> {
     let Some(secret) = &identity.peer_secret else { return Ok(Arc::new(NoOthers)) };
     let tls = trust::connector(config.authorities.as_deref())?;
     Ok(Arc::new(Cluster(Questions::new(peer_token(secret), tls))))
 }
 
-/// Tells executors that have a session where the nodes are, beside whoever tells the nodes.
+/// Passes hints on to the nodes, and tells executors that have a session the addresses of the nodes.
 struct Meeting {
     peers: Arc<dyn Peers>,
     natives: Arc<Natives>,
@@ -240,7 +241,7 @@ impl Peers for Meeting {
     }
 }
 
-/// The only node there is.
+/// A node without others.
 struct Alone;
 
 impl Peers for Alone {

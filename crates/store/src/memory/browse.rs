@@ -5,7 +5,7 @@ use std::ops::Bound;
 use punctual_core::model::{JobId, JobState, Origin, RunId};
 use punctual_node::ports::{Bucket, Counts, JobFilter, JobView, Page, Revision, RunFilter, RunView};
 
-use super::state::{Run, State};
+use super::state::{State, StoredRun};
 use super::view::{run_view, state};
 
 impl State {
@@ -62,7 +62,7 @@ impl State {
         page(runs.filter(|run| self.is_wanted_run(run, filter)).map(run_view), limit, |view| view.id)
     }
 
-    fn is_wanted_run(&self, run: &Run, filter: &RunFilter) -> bool {
+    fn is_wanted_run(&self, run: &StoredRun, filter: &RunFilter) -> bool {
         // A deleted job is still of its app; a run of a job that never was is of none.
         let is_of = |apps: &Vec<String>| {
             self.jobs.get(&run.new.job).is_some_and(|job| apps.contains(&job.definition.app))

@@ -10,7 +10,7 @@ use punctual_node::ports::{
     Arrival, Counts, Digest, KeptAnswer, PlannedTo, Registered, RequestKey, TokenRow,
 };
 
-use super::state::{GateKey, Request, Run, State};
+use super::state::{GateKey, Request, State, StoredRun};
 
 /// Everything, each list in the order of its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +219,7 @@ fn dump_request(key: &RequestKey, request: &Request) -> RequestDump {
     }
 }
 
-fn dump_run(run: &Run) -> RunDump {
+fn dump_run(run: &StoredRun) -> RunDump {
     let gate = |(attempt, key): (&Attempt, &GateKey)| match key {
         GateKey::Unsent => None,
         GateKey::Sent(send) => Some(GateDump {

@@ -3,7 +3,7 @@
 use punctual_core::model::{Attempt, Hold, LogId, RunId, Text, Token};
 use punctual_node::ports::{Gate, Gated, SentRow};
 
-use super::state::{GateKey, Run, Send, State};
+use super::state::{GateKey, Send, State, StoredRun};
 
 /// Places of resources.
 type HoldSlots = Vec<(Text, u32)>;
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// One free place of each resource that the run has no place of yet, or the first resource that has none.
-    fn places(&self, run: &Run, holds: &[Hold]) -> Result<HoldSlots, Text> {
+    fn places(&self, run: &StoredRun, holds: &[Hold]) -> Result<HoldSlots, Text> {
         let mut places = HoldSlots::new();
         for hold in holds {
             let is_same = |(resource, _): &(Text, u32)| *resource == hold.resource;
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-fn sent_row(run: &Run, attempt: Attempt) -> Option<SentRow> {
+fn sent_row(run: &StoredRun, attempt: Attempt) -> Option<SentRow> {
     let GateKey::Sent(send) = run.gates.get(&attempt)? else { return None };
     Some(SentRow {
         log: send.log,

@@ -9,7 +9,7 @@ use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError,
 
 use super::leases::shards_of;
 use super::merge::least;
-use super::state::{Run, State, Wait};
+use super::state::{State, StoredRun, Wait};
 use super::view::waiting;
 
 impl State {
@@ -91,7 +91,7 @@ impl State {
     }
 }
 
-fn open_send(run: &Run) -> Option<OpenSend> {
+fn open_send(run: &StoredRun) -> Option<OpenSend> {
     let (attempt, send) = run.last_send()?;
     Some(OpenSend {
         run: Waiting { attempt, ready_at: run.new.due, ..waiting(run) },

@@ -6,7 +6,7 @@ use calendar::Timestamp;
 use punctual_core::model::{JobId, NewRun, NodeId, Origin, RunId};
 use punctual_node::ports::{Keep, NODES_KEPT, OldDay, Pruned, THIN_LOOK, Thinned};
 
-use super::state::{GateKey, Run, State};
+use super::state::{GateKey, State, StoredRun};
 
 impl State {
     pub(super) fn prune(&mut self, now: Timestamp, keep: &Keep) -> Pruned {
@@ -55,7 +55,7 @@ impl State {
     }
 
     pub(super) fn thin(&mut self, keep: &Keep, day: u32, from: RunId, max: usize) -> Thinned {
-        let looked_at: Vec<&Run> = self.of_day(from, day).take(THIN_LOOK).map(|(_, run)| run).collect();
+        let looked_at: Vec<&StoredRun> = self.of_day(from, day).take(THIN_LOOK).map(|(_, run)| run).collect();
         let mut removed = BTreeSet::new();
         let mut apps = BTreeSet::new();
         let mut stays = 0;
@@ -98,12 +98,12 @@ impl State {
     }
 
     /// The run that a run is a part of, if that still exists.
-    fn whole_of(&self, part: &Run) -> Option<RunId> {
+    fn whole_of(&self, part: &StoredRun) -> Option<RunId> {
         let whole = part.new.of.filter(|_| part.new.origin == Origin::Part);
         whole.filter(|whole| self.runs.contains_key(whole))
     }
 
-    fn of_day(&self, from: RunId, day: u32) -> impl Iterator<Item = (&RunId, &Run)> {
+    fn of_day(&self, from: RunId, day: u32) -> impl Iterator<Item = (&RunId, &StoredRun)> {
         let first = from.max(RunId::new(day, 0));
         self.runs.range(first..).take_while(move |(id, _)| id.day() == day)
     }

@@ -4,7 +4,7 @@ use calendar::Timestamp;
 use punctual_core::model::{Fence, JobId, NewRun, Settlement, StoppedReason, Then};
 use punctual_node::ports::{ArrivalKind, Settled};
 
-use super::state::{GateKey, Run, State, Wait};
+use super::state::{GateKey, State, StoredRun, Wait};
 
 impl State {
     pub(super) fn settle(&mut self, now: Timestamp, settlement: Settlement) -> Settled {
@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-fn holds(run: &Run, fence: Fence) -> bool {
+fn holds(run: &StoredRun, fence: Fence) -> bool {
     if run.close.is_some() || run.is_beyond(fence.attempt()) {
         return false;
     }

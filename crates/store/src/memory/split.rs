@@ -6,7 +6,7 @@ use calendar::Timestamp;
 use punctual_core::model::{Close, JobId, Join, Outcome, RunId};
 use punctual_node::ports::{Gated, OpenRuns, Split};
 
-use super::state::{Run, State};
+use super::state::{State, StoredRun};
 
 impl State {
     pub(super) fn split(&mut self, now: Timestamp, split: Split) -> Gated {
@@ -43,16 +43,16 @@ impl State {
     }
 
     /// The parts of a run that are there, by index.
-    pub(super) fn parts(&self, whole: RunId) -> Vec<&Run> {
+    pub(super) fn parts(&self, whole: RunId) -> Vec<&StoredRun> {
         let ids = self.runs.get(&whole).map_or(&[][..], |run| &run.parts);
-        let mut parts: Vec<&Run> = ids.iter().filter_map(|id| self.runs.get(id)).collect();
+        let mut parts: Vec<&StoredRun> = ids.iter().filter_map(|id| self.runs.get(id)).collect();
         parts.sort_by_key(|run| (run.part.as_ref().map(|part| part.index), run.new.id));
         parts
     }
 
     pub(super) fn open_runs(&self, job: JobId, after: RunId, max: usize) -> OpenRuns {
         let later = self.runs.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, run)| run);
-        let looked_at: Vec<&Run> = later.filter(|run| run.new.job == job).take(max).collect();
+        let looked_at: Vec<&StoredRun> = later.filter(|run| run.new.job == job).take(max).collect();
         let rest = looked_at.last().filter(|_| looked_at.len() == max).map(|run| run.new.id);
         let open = looked_at.iter().filter(|run| run.close.is_none());
         OpenRuns { runs: open.map(|run| run.new.id).collect(), rest }

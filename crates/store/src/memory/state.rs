@@ -41,7 +41,7 @@ pub(super) struct State {
     /// Jobs that are not deleted, by the parents that they name: parent, child, which ends.
     pub(super) children: BTreeSet<(JobId, JobId, When)>,
 
-    pub(super) runs: BTreeMap<RunId, Run>,
+    pub(super) runs: BTreeMap<RunId, StoredRun>,
     /// Runs that a schedule names, by what identifies them.
     pub(super) planned: BTreeMap<(Timestamp, JobId), RunId>,
     /// Open runs that no gate has and that wait for their due time: what can be loaded.
@@ -124,7 +124,7 @@ pub(super) struct Job {
 }
 
 /// A run with all that became of it.
-pub(super) struct Run {
+pub(super) struct StoredRun {
     pub(super) new: NewRun,
     pub(super) close: Option<Close>,
     pub(super) wait: Option<Wait>,
@@ -182,7 +182,7 @@ pub(super) struct Request {
 
 /// Where a run is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RunPlace {
     Born(Timestamp),
     Waiting(Timestamp),
     Sent,
@@ -190,7 +190,7 @@ enum Place {
     Closed,
 }
 
-impl Run {
+impl StoredRun {
     /// The last attempt that went through a gate.
     pub(super) fn last_send(&self) -> Option<(Attempt, &Send)> {
         self.gates.iter().rev().find_map(|(attempt, key)| match key {
@@ -212,13 +212,13 @@ impl Run {
         attempt <= self.wait.map_or(Attempt::FIRST, |wait| wait.attempt)
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> RunPlace {
         match (&self.close, self.wait) {
-            (Some(_), _) => Place::Closed,
-            (None, Some(Wait { ready_at: None, .. })) => Place::Parked,
-            (None, _) if !self.gates.is_empty() => Place::Sent,
-            (None, Some(Wait { ready_at: Some(ready_at), .. })) => Place::Waiting(ready_at),
-            (None, None) => Place::Born(self.new.due),
+            (Some(_), _) => RunPlace::Closed,
+            (None, Some(Wait { ready_at: None, .. })) => RunPlace::Parked,
+            (None, _) if !self.gates.is_empty() => RunPlace::Sent,
+            (None, Some(Wait { ready_at: Some(ready_at), .. })) => RunPlace::Waiting(ready_at),
+            (None, None) => RunPlace::Born(self.new.due),
         }
     }
 }
@@ -295,7 +295,7 @@ impl State {
         let day = id.day();
         self.buckets.entry(day).or_insert(Bucket { day, runs: 0, closed: 0, bytes: 0 }).runs += 1;
         self.births.insert((new.shard, new.due, id));
-        let run = Run {
+        let run = StoredRun {
             new,
             close: None,
             wait: None,
@@ -367,7 +367,7 @@ impl State {
     }
 
     /// Edits a run and moves it to where it is found from now on.
-    pub(super) fn edit_run(&mut self, id: RunId, edit: impl FnOnce(&mut Run)) {
+    pub(super) fn edit_run(&mut self, id: RunId, edit: impl FnOnce(&mut StoredRun)) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let before = run.place();
         edit(run);
@@ -377,18 +377,18 @@ impl State {
             return;
         }
         match before {
-            Place::Born(at) => self.births.remove(&(shard, at, id)),
-            Place::Waiting(at) => self.waits.remove(&(shard, at, id)),
-            Place::Sent => self.sent.remove(&(shard, id)),
-            Place::Parked => self.parked.remove(&(shard, job, due, id)),
-            Place::Closed => false,
+            RunPlace::Born(at) => self.births.remove(&(shard, at, id)),
+            RunPlace::Waiting(at) => self.waits.remove(&(shard, at, id)),
+            RunPlace::Sent => self.sent.remove(&(shard, id)),
+            RunPlace::Parked => self.parked.remove(&(shard, job, due, id)),
+            RunPlace::Closed => false,
         };
         match after {
-            Place::Born(at) => self.births.insert((shard, at, id)),
-            Place::Waiting(at) => self.waits.insert((shard, at, id)),
-            Place::Sent => self.sent.insert((shard, id)),
-            Place::Parked => self.parked.insert((shard, job, due, id)),
-            Place::Closed => false,
+            RunPlace::Born(at) => self.births.insert((shard, at, id)),
+            RunPlace::Waiting(at) => self.waits.insert((shard, at, id)),
+            RunPlace::Sent => self.sent.insert((shard, id)),
+            RunPlace::Parked => self.parked.insert((shard, job, due, id)),
+            RunPlace::Closed => false,
         };
     }
 

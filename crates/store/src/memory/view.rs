@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use punctual_core::model::{Attempt, RunState};
 use punctual_node::ports::{AttemptRow, RunView, Waiting};
 
-use super::state::{GateKey, Run};
+use super::state::{GateKey, StoredRun};
 
 /// A run as the wheel needs it. One that waits for nothing is at the last attempt that was gated, or at the first.
-pub(super) fn waiting(run: &Run) -> Waiting {
+pub(super) fn waiting(run: &StoredRun) -> Waiting {
     let gated = run.last_send().map(|(attempt, _)| attempt);
     let attempt = run.wait.map(|wait| wait.attempt).or(gated).unwrap_or(Attempt::FIRST);
     let ready_at = run.wait.and_then(|wait| wait.ready_at).unwrap_or(run.new.due);
@@ -28,7 +28,7 @@ pub(super) fn waiting(run: &Run) -> Waiting {
     }
 }
 
-pub(super) fn state(run: &Run) -> RunState {
+pub(super) fn state(run: &StoredRun) -> RunState {
     match (&run.close, run.wait) {
         (Some(close), _) => close.outcome.into(),
         (None, Some(wait)) if wait.attempt > Attempt::FIRST => RunState::Retrying,
@@ -39,7 +39,7 @@ pub(super) fn state(run: &Run) -> RunState {
 }
 
 /// A run as people see it.
-pub(super) fn run_view(run: &Run) -> RunView {
+pub(super) fn run_view(run: &StoredRun) -> RunView {
     RunView {
         id: run.new.id,
         job: run.new.job,
@@ -62,7 +62,7 @@ pub(super) fn run_view(run: &Run) -> RunView {
     }
 }
 
-fn attempts(run: &Run) -> Vec<AttemptRow> {
+fn attempts(run: &StoredRun) -> Vec<AttemptRow> {
     let mut rows: BTreeMap<Attempt, AttemptRow> = BTreeMap::new();
     for (number, key) in &run.gates {
         if let GateKey::Sent(send) = key {

@@ -6,7 +6,7 @@ use punctual_core::model::{JobId, NewRun, Origin, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Arrival, ArrivalKind, Enqueued, Lease, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
+use super::ask::{Ask, Columns, Pipeline, ReadSql, text_code};
 use super::gather::Wanted;
 use super::insert::insert_arrivals;
 use super::line::Line;
@@ -90,7 +90,7 @@ impl Postgres {
         let rows = if left.is_empty() {
             line.ask(ask).await?
         } else {
-            let mut flight = Flight::begin();
+            let mut flight = Pipeline::begin();
             flight.add(insert_arrivals(&left));
             let seat = flight.add(ask);
             flight.commit();

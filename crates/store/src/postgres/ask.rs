@@ -105,7 +105,7 @@ pub(super) fn text_code(text: &str) -> String {
 
 /// Several questions, sent together.
 #[derive(Default)]
-pub(super) struct Flight {
+pub(super) struct Pipeline {
     pub(super) asks: Vec<Ask>,
 }
 
@@ -113,22 +113,22 @@ pub(super) struct Flight {
 #[derive(Clone, Copy)]
 pub(super) struct Seat(usize);
 
-impl Flight {
-    pub(super) fn new() -> Flight {
-        Flight::default()
+impl Pipeline {
+    pub(super) fn new() -> Pipeline {
+        Pipeline::default()
     }
 
     /// A flight that begins a transaction. Should this process stop in the middle of it, the server ends it soon.
-    pub(super) fn begin() -> Flight {
-        let mut flight = Flight::new();
+    pub(super) fn begin() -> Pipeline {
+        let mut flight = Pipeline::new();
         flight.add(Ask::new("begin isolation level read committed"));
         flight.add(Ask::new("set local idle_in_transaction_session_timeout = 2000"));
         flight
     }
 
     /// A flight that begins to read in one snapshot.
-    pub(super) fn snapshot() -> Flight {
-        let mut flight = Flight::new();
+    pub(super) fn snapshot() -> Pipeline {
+        let mut flight = Pipeline::new();
         flight.add(Ask::new("begin isolation level repeatable read read only"));
         flight
     }

@@ -6,7 +6,7 @@ use punctual_core::model::{ChangeId, Definition, JobId, JobState};
 use punctual_node::ports::{Change, Changed, PlannedTo, REVISIONS_MAX, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, text_code};
+use super::ask::{Ask, Columns, Pipeline, text_code};
 use super::code::{state_code, when_code};
 use super::gather::Wanted;
 use super::line::Line;
@@ -52,7 +52,7 @@ impl Postgres {
         }
         let earlier = before.iter().flat_map(|before| &before.definition.after).map(|parent| parent.job);
         gathered.unit.change(id, change, rules::change::parents(change, earlier));
-        let mut flight = Flight::new();
+        let mut flight = Pipeline::new();
         match (&before, &change.definition) {
             (Some(before), _) => edit(&mut flight, id, version, before, change),
             (None, Some(definition)) => create(&mut flight, id, home(id, self.shards).0, change, definition),
@@ -130,7 +130,7 @@ async fn check_circle(line: &Line<'_>, change: &Change) -> Result<(), Trouble> {
     }
 }
 
-fn create(flight: &mut Flight, id: JobId, shard: u16, change: &Change, definition: &Definition) {
+fn create(flight: &mut Pipeline, id: JobId, shard: u16, change: &Change, definition: &Definition) {
     let (state, reason) = state_code(&change.state);
     flight.add(
         Ask::new(
@@ -161,7 +161,7 @@ fn create(flight: &mut Flight, id: JobId, shard: u16, change: &Change, definitio
     link(flight, id, &change.state, definition);
 }
 
-fn edit(flight: &mut Flight, id: JobId, version: u64, before: &Before, change: &Change) {
+fn edit(flight: &mut Pipeline, id: JobId, version: u64, before: &Before, change: &Change) {
     let (state, reason) = state_code(&change.state);
     let definition = change.definition.as_ref().unwrap_or(&before.definition);
     flight.add(
@@ -199,7 +199,7 @@ fn edit(flight: &mut Flight, id: JobId, version: u64, before: &Before, change: &
     link(flight, id, &change.state, definition);
 }
 
-fn write_revision(flight: &mut Flight, id: JobId, version: u64, change: &Change, definition: &Definition) {
+fn write_revision(flight: &mut Pipeline, id: JobId, version: u64, change: &Change, definition: &Definition) {
     flight.add(
         Ask::new("insert into revisions (job, version, at, by, definition) values ($1, $2, $3, $4, $5)")
             .with(i64::from(id.0))
@@ -221,7 +221,7 @@ fn write_revision(flight: &mut Flight, id: JobId, version: u64, change: &Change,
 }
 
 /// Makes a job known to its parents and as one of its app; a deleted one is known to nobody.
-fn link(flight: &mut Flight, id: JobId, state: &JobState, definition: &Definition) {
+fn link(flight: &mut Pipeline, id: JobId, state: &JobState, definition: &Definition) {
     if *state == JobState::Deleted {
         return;
     }

@@ -11,7 +11,7 @@ use punctual_core::model::RunId;
 use tokio_postgres::error::SqlState;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, run_code};
+use super::ask::{Ask, Columns, Pipeline, run_code};
 use super::line::Line;
 use super::run_row::BRING_NEAR;
 use super::trouble::Trouble;
@@ -160,7 +160,7 @@ impl Postgres {
 }
 
 /// Joins a transaction to those who write far: until its end no day comes near.
-pub(super) fn hold_far(flight: &mut Flight) {
+pub(super) fn hold_far(flight: &mut Pipeline) {
     flight.add(Ask::new("select pg_advisory_xact_lock_shared($1)").with(FAR_LOCK));
 }
 
@@ -172,7 +172,7 @@ pub(super) fn come_near(days: &[u32]) -> Ask {
 
 async fn make(line: &Line<'_>, day: u32, first: usize) -> Result<(), Trouble> {
     let names: Vec<String> = TABLES[first..].iter().map(|(table, _)| format!("{table}_{day}")).collect();
-    let mut flight = Flight::begin();
+    let mut flight = Pipeline::begin();
     flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(DAYS_LOCK));
     let there = flight.add(
         Ask::new(
@@ -211,7 +211,7 @@ async fn make(line: &Line<'_>, day: u32, first: usize) -> Result<(), Trouble> {
 
 /// Moves runs below `end` out of the far table, with their ends, ids unchanged.
 async fn bring_near(line: &Line<'_>, end: i64) -> Result<(), Trouble> {
-    let mut flight = Flight::begin();
+    let mut flight = Pipeline::begin();
     flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(FAR_LOCK));
     flight.add(Ask::new(BRING_NEAR).with(end));
     flight.add(
@@ -242,7 +242,7 @@ pub(super) async fn remove(line: &Line<'_>, day: u32, is_concurrent: bool) -> Re
             Err(trouble) if trouble.has_code(&SqlState::LOCK_NOT_AVAILABLE) => return Err(trouble),
             other => other?,
         }
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(DAYS_LOCK));
         // Not if somebody has begun the day anew meanwhile.
         let is_gone = "select 1 where to_regclass($1) is null or exists (select 1 from pg_inherits where inhrelid = to_regclass($1))";

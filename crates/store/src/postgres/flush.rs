@@ -7,7 +7,7 @@ use calendar::Timestamp;
 use punctual_core::model::{Attempt, ChangeId, JobId, JobState, LogId, NewRun, RunId, StoppedReason};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
+use super::ask::{Ask, Columns, Pipeline, Seat, run_code, text_code};
 use super::code::state_code;
 use super::gather::Gathered;
 use super::insert::{
@@ -29,14 +29,14 @@ pub(super) struct Flushed {
 impl Postgres {
     /// Writes what has changed, and commits.
     pub(super) async fn flush(&self, line: &Line<'_>, gathered: &Gathered<'_>) -> Result<Flushed, Trouble> {
-        self.flush_after(line, Flight::new(), gathered).await
+        self.flush_after(line, Pipeline::new(), gathered).await
     }
 
     /// As [`Postgres::flush`], after some other statements.
     pub(super) async fn flush_after(
         &self,
         line: &Line<'_>,
-        mut flight: Flight,
+        mut flight: Pipeline,
         gathered: &Gathered<'_>,
     ) -> Result<Flushed, Trouble> {
         let unit = &gathered.unit;
@@ -68,7 +68,7 @@ fn days_beside(unit: &UnitOfWork<'_>) -> impl Iterator<Item = u32> {
 }
 
 /// Everything about runs; where the numbers of new gates will be.
-fn write_runs(flight: &mut Flight, gathered: &Gathered<'_>) -> Option<Seat> {
+fn write_runs(flight: &mut Pipeline, gathered: &Gathered<'_>) -> Option<Seat> {
     let unit = &gathered.unit;
     let writes = &unit.writes;
     // In the order of their names, so that two who write the same names do not wait for each other.
@@ -106,7 +106,7 @@ fn write_runs(flight: &mut Flight, gathered: &Gathered<'_>) -> Option<Seat> {
     (!writes.sends.is_empty()).then(|| flight.add(insert_sends(&writes.sends)))
 }
 
-fn write_keys(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+fn write_keys(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     let (mut gone, mut new, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     for ((job, key), before) in &unit.writes.keys {
         let (run, expires_at) = unit.keys[&(*job, key.clone())];
@@ -150,7 +150,7 @@ fn write_keys(flight: &mut Flight, unit: &UnitOfWork<'_>) {
 }
 
 /// What waits and what flies, as it is now.
-fn write_waits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+fn write_waits(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     let (mut landed, mut risen, mut shards, mut over) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut waits = Vec::new();
     for id in &unit.writes.touched {
@@ -203,7 +203,7 @@ fn write_waits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
     }
 }
 
-fn write_holds(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+fn write_holds(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     let writes = &unit.writes;
     if !writes.freed.is_empty() {
         let runs: Vec<i64> = writes.freed.iter().map(|run| run_code(*run)).collect();
@@ -221,7 +221,7 @@ fn write_holds(flight: &mut Flight, unit: &UnitOfWork<'_>) {
     }
 }
 
-fn write_splits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+fn write_splits(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     let parts = &unit.writes.parts;
     if !parts.is_empty() {
         flight.add(
@@ -259,7 +259,7 @@ fn write_splits(flight: &mut Flight, unit: &UnitOfWork<'_>) {
 }
 
 /// Clocks, states and counts of jobs.
-fn write_jobs(flight: &mut Flight, unit: &UnitOfWork<'_>) {
+fn write_jobs(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     let writes = &unit.writes;
     if !writes.clocks.is_empty() {
         let clocks: Vec<_> = writes.clocks.iter().map(|job| (job, &unit.clocks[job])).collect();
@@ -306,7 +306,7 @@ fn write_jobs(flight: &mut Flight, unit: &UnitOfWork<'_>) {
 
 /// The last thing before the commit, because whoever takes a number makes all who come after wait until it has committed:
 /// else a node that has seen a later change would never hear of an earlier one.
-fn write_changes(flight: &mut Flight, unit: &UnitOfWork<'_>) -> Option<Seat> {
+fn write_changes(flight: &mut Pipeline, unit: &UnitOfWork<'_>) -> Option<Seat> {
     let jobs: Vec<i64> = unit.writes.changes.iter().map(|job| i64::from(job.0)).collect();
     if jobs.is_empty() {
         return None;

@@ -11,7 +11,7 @@ use punctual_node::ports::Lease;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, Seat, run_code, text_code};
+use super::ask::{Ask, Columns, Pipeline, Seat, run_code, text_code};
 use super::day::{come_near, hold_far};
 use super::line::Line;
 use super::thin::{read_thinned, thinned_of};
@@ -90,7 +90,7 @@ impl Postgres {
         let places = self.ensure(line, days).await?;
         let far_days: BTreeSet<u32> =
             places.iter().filter(|(_, is_far)| **is_far).map(|(day, _)| *day).collect();
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         let seats = wanted.board(&mut flight, &far_days, self.told_now());
         let mut landed = line.fly(flight).await?;
         let mut rows = |seat: Option<Seat>| seat.map(|seat| landed.take(seat)).unwrap_or_default();
@@ -199,7 +199,7 @@ pub(super) fn current_leases(leases: &BTreeSet<Lease>, now: Option<i64>) -> Ask 
 }
 
 impl Wanted<'_> {
-    fn board(&self, flight: &mut Flight, far_days: &BTreeSet<u32>, now: Option<i64>) -> Seats {
+    fn board(&self, flight: &mut Pipeline, far_days: &BTreeSet<u32>, now: Option<i64>) -> Seats {
         let near = (!far_days.is_empty()).then(|| {
             hold_far(flight);
             flight.add(come_near(&far_days.iter().copied().collect::<Vec<u32>>()))

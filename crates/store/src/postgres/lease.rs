@@ -12,7 +12,7 @@ use punctual_node::ports::{Acquired, Lease, NodeRow, Renewal, Renewed, ShardRow,
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, ReadSql, text_code};
+use super::ask::{Ask, Columns, Pipeline, ReadSql, text_code};
 use super::code::{node_code, node_from};
 use super::line::Line;
 use super::migrate;
@@ -24,7 +24,7 @@ const CHANGES_MAX: i64 = 1_000;
 impl Postgres {
     pub(super) async fn try_renew(&self, line: &Line<'_>, renewal: &Renewal) -> Result<Renewed, Trouble> {
         let (node, now) = (node_code(renewal.node), self.told_now());
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         flight.add(Ask::new(TRIM).with(now));
         let alive = flight.add(
             Ask::new(RENEW)
@@ -83,7 +83,7 @@ impl Postgres {
         let mut once = BTreeSet::new();
         let shards: Vec<i64> =
             shards.iter().filter(|shard| once.insert(**shard)).map(|shard| i64::from(shard.0)).collect();
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         // Whoever is just renewing has renewed when this goes on, and is seen to live.
         flight.add(Ask::new(LOCK_HOLDERS).with(node_code(node)).with(shards.clone()));
         flight.add(Ask::new(LOCK_SHARDS).with(shards.clone()));
@@ -261,7 +261,7 @@ const PLACES: &str = "
     from shards s
     where s.shard = any($1)";
 
-fn move_checkpoints(flight: &mut Flight, renewal: &Renewal, now: Option<i64>) {
+fn move_checkpoints(flight: &mut Pipeline, renewal: &Renewal, now: Option<i64>) {
     let mut proposed: BTreeMap<Lease, Mark> = BTreeMap::new();
     for (lease, mark) in &renewal.checkpoints {
         let place = proposed.entry(*lease).or_insert(*mark);

@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Config, Connection, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address::Address;
-use super::ask::{Ask, Flight, Landed};
+use super::ask::{Ask, Landed, Pipeline};
 use super::trouble::Trouble;
 use crate::clock;
 use crate::idle::{Era, Idle, Stamp};
@@ -36,7 +36,7 @@ pub(super) struct Pool {
     tls: MakeRustlsConnect,
     is_prepared: bool,
     room: Semaphore,
-    idle: Idle<Session>,
+    idle: Idle<LineSession>,
     deadline: Duration,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Pool {
 pub(super) type Bare = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// A connection, and the task that moves its bytes.
-struct Session {
+struct LineSession {
     client: Client,
     driver: AbortHandle,
     /// What is prepared on it, by its text.
@@ -53,7 +53,7 @@ struct Session {
     progress: Mutex<Progress>,
 }
 
-impl Drop for Session {
+impl Drop for LineSession {
     fn drop(&mut self) {
         // Not left to the end of what was asked: nobody waits for that any more.
         self.driver.abort();
@@ -62,7 +62,7 @@ impl Drop for Session {
 
 /// A connection that is lent. Whoever does not give it back has found it broken, or was stopped in the middle.
 pub(super) struct Line<'p> {
-    session: Session,
+    session: LineSession,
     stamp: Stamp,
     pool: &'p Pool,
     _place: SemaphorePermit<'p>,
@@ -96,7 +96,7 @@ impl Pool {
         Ok(Line { session, stamp, pool: self, _place: place })
     }
 
-    fn take_idle(&self) -> Option<(Session, Stamp)> {
+    fn take_idle(&self) -> Option<(LineSession, Stamp)> {
         std::iter::from_fn(|| self.idle.take(clock::instant()))
             .find(|(session, _)| !session.client.is_closed())
     }
@@ -116,13 +116,13 @@ impl Pool {
         Ok(self.config.connect(self.tls.clone()).await?)
     }
 
-    async fn connect(&self) -> Result<Session, Trouble> {
+    async fn connect(&self) -> Result<LineSession, Trouble> {
         let (client, connection) = self.connect_bare().await?;
         let driver = tokio::spawn(async move {
             // Whoever asks learns of it.
             let _ = connection.await;
         });
-        Ok(Session {
+        Ok(LineSession {
             client,
             driver: driver.abort_handle(),
             statements: Mutex::default(),
@@ -159,7 +159,7 @@ impl Line<'_> {
     }
 
     /// As [`Line::fly`], with more patience than the pool has.
-    pub(super) async fn fly_within(&self, patience: Duration, flight: Flight) -> Result<Landed, Trouble> {
+    pub(super) async fn fly_within(&self, patience: Duration, flight: Pipeline) -> Result<Landed, Trouble> {
         let asked = async {
             self.prepare(&flight.asks).await?;
             join_all(flight.asks.iter().map(|ask| self.query(ask))).await.into_iter().collect()
@@ -170,7 +170,7 @@ impl Line<'_> {
 
     /// Asks several questions without waiting in between. The first that fails is told of: within a transaction, all after
     /// it have failed too.
-    pub(super) async fn fly(&self, flight: Flight) -> Result<Landed, Trouble> {
+    pub(super) async fn fly(&self, flight: Pipeline) -> Result<Landed, Trouble> {
         self.fly_within(self.pool.deadline, flight).await
     }
 
@@ -241,7 +241,7 @@ impl Line<'_> {
     }
 }
 
-impl Session {
+impl LineSession {
     fn statements(&self) -> MutexGuard<'_, FxHashMap<String, Statement>> {
         self.statements.lock().expect("nobody panics with it")
     }

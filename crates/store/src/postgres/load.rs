@@ -9,7 +9,7 @@ use punctual_node::ports::{Adopted, Lease, Loaded, OpenSend, RunRow, StoreError,
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, Landed, Seat};
+use super::ask::{Ask, Columns, Landed, Pipeline, Seat};
 use super::day::bounds;
 use super::gather::current_leases;
 use super::line::Line;
@@ -152,7 +152,7 @@ impl Postgres {
         until: Timestamp,
         shares: &Shares,
     ) -> Result<Vec<Vec<Waiting>>, Trouble> {
-        let mut flight = Flight::snapshot();
+        let mut flight = Pipeline::snapshot();
         let current = flight.add(current_leases(&distinct(leases), self.told_now()));
         let (from_due, from_id) = (from.due.as_millis(), i64::try_from(from.id).unwrap_or(i64::MAX));
         let until = until.as_millis();
@@ -162,7 +162,7 @@ impl Postgres {
         let mut landed = line.fly(flight).await?;
         check(&mut landed, current, leases)?;
         let waits = waits(&landed.take(ready))?;
-        let mut flight = Flight::new();
+        let mut flight = Pipeline::new();
         let mut seats = Vec::new();
         if from_due < until {
             for (low, high) in stretches(&landed.take(spans))? {
@@ -189,7 +189,7 @@ impl Postgres {
     }
 
     pub(super) async fn try_adopt(&self, line: &Line<'_>, leases: &[Lease]) -> Result<Adopted, Trouble> {
-        let mut flight = Flight::snapshot();
+        let mut flight = Pipeline::snapshot();
         let current = flight.add(current_leases(&distinct(leases), self.told_now()));
         let flights = flight.add(
             Ask::new(
@@ -214,7 +214,7 @@ impl Postgres {
             flying.insert(row.run(0)?, wait);
         }
         let parked = landed.take(parked);
-        let mut flight = Flight::new();
+        let mut flight = Pipeline::new();
         let rows = flight.add(runs(flying.keys()));
         let sends = flight.add(
             Ask::new(
@@ -265,7 +265,7 @@ impl Postgres {
         unpark: &Unpark,
     ) -> Result<Vec<(JobId, RunId)>, Trouble> {
         let lease = unpark.lease;
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         let current = flight.add(current_leases(&distinct(&[lease]), self.told_now()));
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let called = flight.add(
@@ -321,7 +321,7 @@ impl Postgres {
         ids: &[RunId],
         rows_of: &'static str,
     ) -> Result<Vec<RunRow>, Trouble> {
-        let mut flight = Flight::snapshot();
+        let mut flight = Pipeline::snapshot();
         let of_runs = |sql: &'static str| Ask::new(sql).with_runs(ids);
         let rows = flight.add(of_runs(rows_of));
         let closes =

@@ -9,7 +9,7 @@ use std::time::Duration;
 use punctual_core::model::Text;
 use punctual_node::ports::StoreError;
 
-use super::ask::{Ask, Columns, Flight, text_code};
+use super::ask::{Ask, Columns, Pipeline, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
 use crate::migrations::{Migration, POSTGRES as MIGRATIONS, newest};
@@ -129,7 +129,7 @@ pub(super) async fn migrate(line: &Line<'_>) -> Result<Migrated, Trouble> {
 
 /// Applies a migration, unless somebody else has by now.
 async fn apply(line: &Line<'_>, migration: &Migration) -> Result<bool, Trouble> {
-    let mut flight = Flight::new();
+    let mut flight = Pipeline::new();
     flight.add(Ask::new("begin"));
     flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(LOCK));
     line.fly_within(OTHERS_MIGRATE_FOR, flight).await.map_err(|trouble| match trouble {
@@ -158,7 +158,7 @@ async fn apply(line: &Line<'_>, migration: &Migration) -> Result<bool, Trouble> 
     }
     line.run_long(migration.sql).await?;
     let min_reader = if migration.is_breaking() { migration.version } else { now.min_reader };
-    let mut flight = Flight::new();
+    let mut flight = Pipeline::new();
     flight.add(
         Ask::new("insert into schema_version (version, name, checksum, min_reader) values ($1, $2, $3, $4)")
             .with(i64::from(migration.version))
@@ -183,7 +183,7 @@ pub(super) async fn shards(line: &Line<'_>) -> Result<Option<u16>, Trouble> {
 
 /// Fixes the number of shards when the database is made, and holds whoever comes later to it.
 pub(super) async fn fix_shards(line: &Line<'_>, wanted: u16) -> Result<(), Trouble> {
-    let mut flight = Flight::begin();
+    let mut flight = Pipeline::begin();
     flight.add(
         Ask::new("insert into meta (name, value) values ('shards', $1) on conflict do nothing")
             .with(i64::from(wanted)),

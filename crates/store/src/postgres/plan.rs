@@ -7,7 +7,7 @@ use punctual_core::model::{Child, JobId};
 use punctual_node::ports::{ClockRow, JobRow, Lease, Plan, Planned, StoreError};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight};
+use super::ask::{Ask, Columns, Pipeline};
 use super::code::when_from;
 use super::gather::Wanted;
 use super::line::Line;
@@ -51,7 +51,7 @@ impl Postgres {
         ids: &[JobId],
     ) -> Result<Vec<(JobId, Result<JobRow, StoreError>)>, Trouble> {
         let ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
-        let mut flight = Flight::snapshot();
+        let mut flight = Pipeline::snapshot();
         let jobs = flight.add(
             Ask::new(
                 "select j.id, j.version, j.changed_at, j.state::bigint, j.reason, j.definition,

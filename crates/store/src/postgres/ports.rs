@@ -13,14 +13,14 @@ use punctual_node::ports::{
 
 use super::Postgres;
 use super::run_row::{OUTLINE, WHOLE};
-use crate::together::{Answer, Writer};
+use crate::together::{AcceptAnswer, Writer};
 use crate::totals;
 use crate::verbs::RunsCold;
 use crate::verbs::jobs::{OneJob, Revisions};
 
 #[async_trait]
 impl Writer for Postgres {
-    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> Answer {
+    async fn write(&self, runs: &[NewRun], left: &[(ShardId, ArrivalKind)]) -> AcceptAnswer {
         self.engine(|line| Box::pin(self.try_accept(line, runs, left))).await
     }
 }

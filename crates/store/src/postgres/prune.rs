@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight};
+use super::ask::{Ask, Columns, Pipeline};
 use super::day::{TABLES, bounds, is_over, remove};
 use super::line::Line;
 use super::thin::note_thinned;
@@ -86,7 +86,7 @@ impl Postgres {
             .collect::<Result<_, _>>()?;
         there.sort_unstable();
         let (low, high) = bounds(day);
-        let mut flight = Flight::begin();
+        let mut flight = Pipeline::begin();
         flight.add(Ask::new("set local lock_timeout = 1000"));
         for name in &there {
             flight.add(Ask::new(format!("lock table {name} in access exclusive mode")));

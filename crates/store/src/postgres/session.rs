@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, ReadSql, Seat, run_code, text_code};
+use super::ask::{Ask, Columns, Pipeline, ReadSql, Seat, run_code, text_code};
 use super::line::Line;
 use super::trouble::Trouble;
 use crate::dialect::SqlDialect;
@@ -49,9 +49,9 @@ impl SqlSession for ColdSession<'_> {
     async fn send(&mut self, statements: Vec<Statement>, is_last: bool) -> Result<Vec<Reply>, Trouble> {
         let is_alone = is_last && !self.is_open && statements.len() <= 1;
         let mut flight = match (self.is_open || is_alone, self.is_writer) {
-            (true, _) => Flight::new(),
-            (false, true) => Flight::begin(),
-            (false, false) => Flight::snapshot(),
+            (true, _) => Pipeline::new(),
+            (false, true) => Pipeline::begin(),
+            (false, false) => Pipeline::snapshot(),
         };
         let seats: Vec<Seat> = statements.iter().map(|statement| flight.add(ask(statement))).collect();
         if is_last && !is_alone {

@@ -4,7 +4,7 @@ use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{Gated, OpenRuns, Split};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, run_code};
+use super::ask::{Ask, Columns, Pipeline, run_code};
 use super::gate::wanted;
 use super::gather::Wanted;
 use super::line::Line;
@@ -25,11 +25,11 @@ impl Postgres {
     }
 
     pub(super) async fn try_open_parts(&self, line: &Line<'_>, whole: RunId) -> Result<Vec<RunId>, Trouble> {
-        let mut flight = Flight::snapshot();
+        let mut flight = Pipeline::snapshot();
         let parts = flight.add(parts_of(whole));
         let mut landed = line.fly(flight).await?;
         let ids = landed.take(parts).iter().map(|row| row.run(0)).collect::<Result<Vec<RunId>, Trouble>>()?;
-        let mut flight = Flight::new();
+        let mut flight = Pipeline::new();
         let ask = "select run from all_closes where run = any($1) and run between $2 and $3";
         let closed = flight.add(Ask::new(ask).with_runs(&ids));
         flight.commit();

@@ -6,7 +6,7 @@ use punctual_core::model::{JobId, RunId};
 use punctual_node::ports::{Keep, THIN_LOOK, Thinned};
 
 use super::Postgres;
-use super::ask::{Ask, Columns, Flight, run_code, text_code};
+use super::ask::{Ask, Columns, Pipeline, run_code, text_code};
 use super::day::{TABLES, bounds};
 use super::line::Line;
 use super::trouble::Trouble;
@@ -56,7 +56,7 @@ async fn found(line: &Line<'_>, day: u32, from: RunId) -> Result<Vec<Found>, Tro
 async fn kin(line: &Line<'_>, found: &[Found]) -> Result<Kin, Trouble> {
     let (Some(first), Some(last)) = (found.first(), found.last()) else { return Ok(Kin::default()) };
     let wholes: BTreeSet<RunId> = found.iter().filter_map(|one| one.whole).collect();
-    let mut flight = Flight::new();
+    let mut flight = Pipeline::new();
     let there = flight.add(
         Ask::new("select id from all_runs where id = any($1) and id between $2 and $3").with_runs(&wholes),
     );
@@ -91,8 +91,8 @@ async fn kin(line: &Line<'_>, found: &[Found]) -> Result<Kin, Trouble> {
 }
 
 /// Removes runs with all that became of them, and counts what was there: another node may have been faster.
-fn removal(chosen: &Chosen, day: u32) -> Flight {
-    let mut flight = Flight::begin();
+fn removal(chosen: &Chosen, day: u32) -> Pipeline {
+    let mut flight = Pipeline::begin();
     for (day, runs) in chosen.by_day() {
         let gone = "with near as (delete from runs where id = any($1) and id between $2 and $3 returning id),
                   far as (delete from runs_far where id = any($1) and id between $2 and $3 returning id),

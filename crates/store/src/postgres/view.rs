@@ -6,7 +6,7 @@ use punctual_core::model::{RunId, RunState};
 use punctual_node::ports::RunView;
 use tokio_postgres::Row;
 
-use super::ask::{Ask, Columns, Flight};
+use super::ask::{Ask, Columns, Pipeline};
 use super::line::Line;
 use super::load::by_run;
 use super::run_row::VIEW;
@@ -32,7 +32,7 @@ pub(super) async fn views(line: &Line<'_>, ids: &[RunId]) -> Result<Vec<RunView>
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut flight = Flight::snapshot();
+    let mut flight = Pipeline::snapshot();
     let of_runs = |sql: &'static str| Ask::new(sql).with_runs(ids);
     let runs = flight.add(of_runs(VIEW));
     let closes = flight.add(of_runs(

@@ -57,7 +57,7 @@ pub(super) fn view(
     if tables.parts && row.number(5)? == origin_code(Origin::Part) {
         of_run.part = part_of(conn, id)?.transpose()?.map(|(_, part)| part);
     }
-    if let Some(End { close, attempt }) = end {
+    if let Some(EndedRow { close, attempt }) = end {
         of_run.close = Some(close);
         // The last word about an attempt is the one in the close.
         of_run.ended.extend(attempt.map(|record| (record.number, record)));
@@ -78,12 +78,17 @@ pub(super) fn state_of(
 }
 
 /// The end of a run as it is kept.
-struct End {
+struct EndedRow {
     close: Close,
     attempt: Option<AttemptRecord>,
 }
 
-fn end_of(conn: &Connection, tables: Tables, id: RunId, place: Option<i64>) -> Result<Option<End>, Trouble> {
+fn end_of(
+    conn: &Connection,
+    tables: Tables,
+    id: RunId,
+    place: Option<i64>,
+) -> Result<Option<EndedRow>, Trouble> {
     let number = id.day();
     if !tables.closes {
         return Ok(None);
@@ -105,7 +110,7 @@ fn end_of(conn: &Connection, tables: Tables, id: RunId, place: Option<i64>) -> R
         Some(_) => Some(attempt_record(row, 0)?),
         None => None,
     };
-    Ok(Some(End { close: close(row, 8)?, attempt }))
+    Ok(Some(EndedRow { close: close(row, 8)?, attempt }))
 }
 
 /// What a run waits for.

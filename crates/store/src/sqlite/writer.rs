@@ -109,17 +109,17 @@ impl Requests {
 }
 
 /// Where a round failed.
-enum Failure {
+enum WriteFailure {
     /// Before the commit: surely nothing of it is there.
     Before(rusqlite::Error),
     /// In the commit: SQLite rolls back, but what it had written may yet be found after a crash.
     Commit(rusqlite::Error),
 }
 
-impl Failure {
+impl WriteFailure {
     fn error(&self) -> &rusqlite::Error {
         match self {
-            Failure::Before(error) | Failure::Commit(error) => error,
+            WriteFailure::Before(error) | WriteFailure::Commit(error) => error,
         }
     }
 }
@@ -191,7 +191,7 @@ impl Writer {
                     return answer_all(works, &told(&error));
                 }
                 match failure {
-                    Failure::Commit(error) if !is_full(&error) => answer_all(works, &told(&error)),
+                    WriteFailure::Commit(error) if !is_full(&error) => answer_all(works, &told(&error)),
                     _ => self.replay(works),
                 }
             }
@@ -230,11 +230,11 @@ impl Writer {
         }
     }
 
-    fn transact(&mut self, works: &mut [Box<dyn Work>], chores: bool) -> Result<(), Failure> {
-        self.apply(works, chores).map_err(Failure::Before)?;
+    fn transact(&mut self, works: &mut [Box<dyn Work>], chores: bool) -> Result<(), WriteFailure> {
+        self.apply(works, chores).map_err(WriteFailure::Before)?;
         let Keeper { conn, side, .. } = &mut self.keeper;
         let commit = || conn.prepare_cached("commit")?.execute([]).map(drop);
-        side.closes.publish(commit).map_err(Failure::Commit)?;
+        side.closes.publish(commit).map_err(WriteFailure::Commit)?;
         self.changes = conn.total_changes();
         Ok(())
     }

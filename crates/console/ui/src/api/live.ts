@@ -1,4 +1,4 @@
-// What happens, as it happens: one stream of events for the whole console, paused while nobody looks.
+// Live events: one stream for the whole console, paused while the page is hidden.
 import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { send } from "./client";

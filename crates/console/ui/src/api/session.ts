@@ -1,4 +1,5 @@
-// Who is signed in, and how requests say so: by a cookie where the server gives one, else by a token that the tab keeps.
+// The signed-in person, and how requests are authenticated: by a cookie where the server gives one, else by a token
+// that the tab keeps.
 import { useSyncExternalStore } from "react";
 import type { Role, Session } from "./types";
 
@@ -36,7 +37,7 @@ export function bearer(): string | null {
   return sessionStorage.getItem(TOKEN);
 }
 
-/** Called when a request is refused because nobody is signed in any more. */
+/** Called when a request is refused because the session has ended. */
 export function sessionEnded(): void {
   if (state.kind === "in") become({ kind: "ended", session: state.session });
 }

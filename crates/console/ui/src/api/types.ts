@@ -135,7 +135,7 @@ export interface Attempt {
   outcome: "succeeded" | "failed" | "timed_out" | "refused" | "lost" | "cancelled" | null;
   message: string;
   possible_duplicate: boolean;
-  /** Whether nobody knows that it was sent. */
+  /** Whether no node knows that it was sent. */
   supposed?: boolean;
   kill?: { state: "requested" | "confirmed" | "refused"; at: string; said: string };
 }
@@ -284,7 +284,7 @@ export interface Storage {
   retention?: { runs: string; keys: string };
 }
 
-/** One setting of the node, and who said it. */
+/** One setting of the node, and where its value comes from. */
 export interface Setting {
   section: string;
   key: string;

@@ -1,4 +1,5 @@
-// Refusals and failures: what, why, what to do, and the number by which the server's log knows the request.
+// Refusals and failures: what happened, why, what to do, and the id by which the request is found in the server's
+// log.
 import { CircleAlert, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import { Refusal, UNREACHABLE } from "../api/client";

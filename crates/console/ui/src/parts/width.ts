@@ -1,5 +1,5 @@
-// How wide an element is, in pixels, so that charts are drawn in the size in which they are seen; and whether the window
-// has room for something.
+// The width of an element in pixels, so that charts are drawn at the size at which they are shown; and whether the
+// window has room for something.
 import { type RefObject, useEffect, useRef, useState, useSyncExternalStore } from "react";
 
 export function useWidth<E extends HTMLElement>(usual: number): [RefObject<E | null>, number] {

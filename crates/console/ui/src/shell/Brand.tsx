@@ -1,4 +1,4 @@
-// The sign of the house.
+// The logo.
 export function Brand() {
   return (
     <svg viewBox="0 0 32 32" aria-hidden="true">

@@ -1,6 +1,6 @@
-// Screens that are loaded after the first paint, all of them, so that none is missing when the server is away. One that
-// could not be loaded is asked for again when the server answers; where that fails too, the files have other names since
-// an upgrade, and the page is loaded anew.
+// Screens that are loaded after the first paint, all of them, so that none is missing when the server is away. A
+// screen that could not be loaded is asked for again when the server answers. If that fails too, an upgrade has
+// changed the names of the files, and the page is loaded anew.
 import { type ComponentType, lazy, useSyncExternalStore } from "react";
 
 type Load = () => Promise<unknown>;
@@ -24,7 +24,7 @@ export function later<P extends object>(load: () => Promise<{ default: Component
 /** Loads what is not there yet, one after the other, when the browser has nothing else to do. */
 export async function loadTheRest(): Promise<void> {
   await new Promise<void>((idle) => ("requestIdleCallback" in window ? requestIdleCallback(() => idle(), { timeout: 5_000 }) : setTimeout(idle, 1_000)));
-  // One that fails is asked for again when somebody goes there.
+  // A screen that fails to load is asked for again when a person opens it.
   for (const load of loads) await load().catch(() => undefined);
 }
 

@@ -56,17 +56,17 @@ impl Ended {
         Ended::new(id, run, Fence::Sent(attempt.number, attempt.token), Some(attempt), then)
     }
 
-    /// The end of an attempt in flight that nobody has reported. Its record may say less than the key under which it is
+    /// The end of an attempt in flight that was not reported. Its record may say less than the key under which it is
     /// written.
     pub(crate) fn by_us(id: RunId, run: &Run, flight: &Flight, attempt: AttemptRecord, then: Then) -> Ended {
         Ended::new(id, run, Fence::Sent(flight.attempt, flight.token), Some(attempt), then)
     }
 
-    /// With what its job wants to follow.
+    /// Adds what its job wants to follow.
     #[must_use]
     pub(crate) fn following(mut self, job: &Job, run: &Run) -> Ended {
         if self.is_part {
-            // What follows, follows from the whole.
+            // What follows is decided for the whole.
             return self;
         }
         self.settlement.named = (run.origin == Origin::Schedule).then_some(run.fire_time);
@@ -77,7 +77,7 @@ impl Ended {
         self
     }
 
-    /// Whether an attempt is given up although nobody has reported its end.
+    /// Whether an attempt is given up although its end was not reported.
     pub(super) fn gives_up(&self) -> bool {
         let outcome = self.settlement.attempt.as_ref().map(|attempt| attempt.outcome);
         self.origin.is_none() && matches!(outcome, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut))

@@ -1,4 +1,4 @@
-// Somebody else saved the job meanwhile: what they changed, what I changed, and how the two become one.
+// Another person saved the job meanwhile: shows their changes and mine, and merges the two.
 import type { Job, JobDraft } from "../../api/types";
 import { Dialog } from "../../parts/Dialog";
 import { Diff } from "../../parts/Diff";

@@ -1,4 +1,4 @@
-// Apps and their executors: who is there, who is well, who is busy; and the nodes, which can be drained.
+// Apps and their executors: which of them are there, healthy or busy; and the nodes, which can be drained.
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link } from "wouter";

@@ -8,7 +8,7 @@ import { Dialog } from "../../parts/Dialog";
 import { complain, say } from "../../parts/Toasts";
 import { many, t } from "../../words";
 
-/** That an app is paused, and the button that changes it, for who may. */
+/** Shows that an app is paused, with the button that changes it for people who may. */
 export function Pause({ app }: { app: App }) {
   const mayOperate = useMay("operator");
   const queries = useQueryClient();

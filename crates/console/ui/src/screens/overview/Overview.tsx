@@ -1,4 +1,4 @@
-// The first look: what is due, what runs, what fails, what was late, and who does the work.
+// The first screen: what is due, what runs, what fails, what was late, and which nodes do the work.
 import { CircleCheck } from "lucide-react";
 import { Link } from "wouter";
 import { useOutlook, useReview } from "../../api/outlook";

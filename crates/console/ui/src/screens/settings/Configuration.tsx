@@ -1,4 +1,4 @@
-// The configuration that the node runs with: every setting, and who said it.
+// The configuration that the node runs with: every setting, and where its value comes from.
 import { useState } from "react";
 import { useSettings } from "../../api/queries";
 import type { Setting } from "../../api/types";
