@@ -34,7 +34,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
 ];
 
 /// Tests that need a server, by a part of their names, inside integration tests that need none otherwise.
-const SKIPPED: &[(&str, &str, &[&str])] = &[("punctual-store", "all", &["postgres", "mysql", "redis"])];
+const SKIPPED: &[(&str, &str, &[&str])] =
+    &[("punctual-store", "all", &["postgres", "mysql", "mariadb", "redis"])];
 
 pub(crate) fn run(wanted: &Quick, members: &[Member]) -> Result<(), String> {
     let times = RefCell::new(Times::new());
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn only_tests_of_the_stores_are_skipped_by_name() {
-        let words = ["--skip", "postgres", "--skip", "mysql", "--skip", "redis"];
+        let words = ["--skip", "postgres", "--skip", "mysql", "--skip", "mariadb", "--skip", "redis"];
         assert_eq!(skips(&program("punctual-store", "all", false)), words);
         assert!(skips(&program("punctual-store", "all", true)).is_empty());
         assert!(skips(&program("punctual-node", "all", false)).is_empty());
