@@ -8,8 +8,8 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::cluster::spread;
 use punctual_core::model::{
-    Decided, Definition, Delivery, Http, JobId, JobState, NewRun, NodeId, Origin, Payload, RunId, Schedule,
-    ScheduleKind, ShardId, Target, Text,
+    Decided, Definition, Delivery, FlowControl, Http, JobId, JobState, NewRun, NodeId, Origin, Payload,
+    RunId, Schedule, ScheduleKind, ShardId, Target, Text,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{Accepted, Change, ClockEdit, Lease, PlannedTo, Renewal, Store};
@@ -211,6 +211,7 @@ pub(crate) fn definition(name: String, schedule: impl Into<Schedule>) -> Definit
         windows: Vec::new(),
         after: Vec::new(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 

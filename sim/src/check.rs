@@ -23,7 +23,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use calendar::Timestamp;
-use punctual_core::model::{JobId, RunId, ShardId};
+use punctual_core::model::{JobId, RunId, ShardId, Text};
 use punctual_node::ports::{Accepted, Planned, Settled};
 use rustc_hash::FxHashMap;
 
@@ -135,6 +135,8 @@ pub struct Checker {
     pub(crate) http_sends: VecDeque<crate::link::Micros>,
     /// Runs that are parked: job, shard, due time, number.
     pub(crate) parked: BTreeSet<(JobId, ShardId, i64, RunId)>,
+    /// Which run is under way with each exclusive key.
+    pub(crate) keys: FxHashMap<Text, RunId>,
     /// Days before this one (in milliseconds) may have been dropped.
     pub(crate) pruned_before: i64,
     /// What came about.

@@ -156,6 +156,10 @@ counters! {
     overlap_crossed,
     /// A run with overrides was sent.
     sent_with_overrides,
+    /// Sends of runs with an exclusive key.
+    sent_with_key,
+    /// Runs that were refused because another had a key of theirs, or asked earlier.
+    behind_a_key,
     /// A run was tried again by its own retry policy.
     retried_by_overrides,
     /// A run with overrides was settled by a node that had not sent it.

@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 31] = [
+pub const ALL: [Bug; 32] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -40,6 +40,7 @@ pub const ALL: [Bug; 31] = [
     Bug::Node(Planted::SharesIgnored),
     Bug::Seam(Plant::CalledJobByJob),
     Bug::Seam(Plant::ClocksOverlooked),
+    Bug::Seam(Plant::KeysUnheld),
     Bug::Node(Planted::ClaimsBelieved),
     Bug::Node(Planted::SupposedAsSent),
     Bug::Node(Planted::GateAsSent),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::Text;
-use punctual_core::policy::{Block, Limits};
+use punctual_core::policy::{Block, Classes, Limits};
 use punctual_node::{Planted, RegistrySettings, Settings};
 
 use crate::dice::{Dice, Stream};
@@ -170,11 +170,13 @@ pub enum Plant {
     CalledJobByJob,
     /// From the end of trouble on, some clocks that are due are not found.
     ClocksOverlooked,
+    /// Exclusive keys are asked for, and no run has them.
+    KeysUnheld,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 10] = [
+    pub const ALL: [Plant; 11] = [
         Plant::PlanInTwo,
         Plant::GateWithoutKey,
         Plant::ExpiryByAskersClock,
@@ -185,6 +187,7 @@ impl Plant {
         Plant::JoinedEarly,
         Plant::CalledJobByJob,
         Plant::ClocksOverlooked,
+        Plant::KeysUnheld,
     ];
 }
 
@@ -401,6 +404,7 @@ fn settings(dice: &mut Dice) -> Settings {
         settle_max: batch(dice),
         queue_max: dice.pick(&[1, 3, 1_000, 1_000]),
         limits: if is_narrow { NARROW } else { Limits::default() },
+        classes: Classes::default(),
         due_max: if is_narrow { NARROW_DUE } else { 100_000 },
         grace: seconds(dice, &[10, 10, 2]),
         note_after: Duration::from_millis(dice.pick(&[1_000, 1_000, 200, 5_000])),

@@ -54,6 +54,7 @@ found! {
     hanging_calls_that_keep_the_fast_pool: Bug::Node(Planted::SlowCallsStay), within 200, by "I32";
     an_app_that_takes_every_place: Bug::Node(Planted::SharesIgnored), within 200, by "I32";
     parked_runs_called_back_job_by_job: Bug::Seam(Plant::CalledJobByJob), within 200, by "I31";
+    exclusive_keys_that_are_given_to_every_run: Bug::Seam(Plant::KeysUnheld), within 50, by "E1";
     clocks_that_are_due_and_not_found: Bug::Seam(Plant::ClocksOverlooked), within 20, by "I23 clock";
     a_supposed_attempt_recorded_as_sent: Bug::Node(Planted::SupposedAsSent), within 20, by "H1";
     a_gate_recorded_as_a_send: Bug::Node(Planted::GateAsSent), within 200, by "H1";

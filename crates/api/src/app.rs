@@ -10,6 +10,7 @@ use bytes::Bytes;
 use calendar::{Timestamp, Zones};
 use http::request::Parts;
 use punctual_core::model::{ChangeId, Http};
+use punctual_core::policy::Classes;
 use punctual_core::registry::Secret;
 use punctual_node::Node;
 use punctual_node::ports::{Browse, Digest, Door, Entropy, Logs};
@@ -104,6 +105,8 @@ pub struct Settings {
     pub allows_default_token: bool,
     /// Whether jobs may bring scripts.
     pub allows_scripts: bool,
+    /// The classes that jobs may have.
+    pub classes: Classes,
     /// How long runs that have ended are kept; only shown.
     pub keeps_runs: Duration,
     /// How long keys of runs that have ended are kept; only shown.
@@ -127,6 +130,7 @@ impl Default for Settings {
             proxies: Proxies::default(),
             allows_default_token: false,
             allows_scripts: false,
+            classes: Classes::default(),
             keeps_runs: Duration::from_secs(30 * 86_400),
             keeps_keys: Duration::from_secs(86_400),
             configuration: Configuration::default(),

@@ -4,11 +4,11 @@
 //! full pool, or an app or job that has its share, in one step, however many runs wait behind it. So a round costs what it
 //! picks and what it passes over, never what waits.
 //!
-//! Inside an app, runs go by rank. Apps take turns, by start-time fair queueing: each run that an app gets moves its tag
+//! Inside an app, runs go by rank, which includes their class. Apps take turns, by start-time fair queueing: each run that an app gets moves its tag
 //! one further, the lowest tag is next, and an app that had nothing joins at the tag that is served now. What is fresh
 //! goes before what is caught up with, in every app.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use calendar::Timestamp;
 use rustc_hash::FxHashMap;
@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::fire::Rank;
 use crate::model::JobId;
 use crate::policy::Pool;
+use crate::rank_set::Seconds;
 
 /// A node's own number for an app.
 pub type AppNumber = u32;
@@ -219,8 +220,7 @@ pub struct DueQueue {
     homes: FxHashMap<JobId, Home>,
     /// Number of waiting runs of each app, in all lines.
     waiting: FxHashMap<AppNumber, usize>,
-    /// Number of waiting runs that became ready in each second.
-    seconds: BTreeMap<i64, usize>,
+    seconds: Seconds,
     len: usize,
     /// The line that the next round starts with.
     first_line: usize,
@@ -258,8 +258,7 @@ impl DueQueue {
 
     /// The second in which the oldest waiting run became ready.
     pub fn earliest(&self) -> Option<Timestamp> {
-        let (second, _) = self.seconds.first_key_value()?;
-        Some(Timestamp::from_millis(second.saturating_mul(1_000)))
+        self.seconds.first()
     }
 
     /// Adds a run. If other runs of its job wait already, it joins them whatever pool and app are given.
@@ -268,7 +267,7 @@ impl DueQueue {
         if self.lines[home.line].insert(home.app, job, rank) {
             self.len += 1;
             *self.waiting.entry(home.app).or_default() += 1;
-            *self.seconds.entry(second_of(rank)).or_default() += 1;
+            self.seconds.add(rank, 1);
         }
     }
 
@@ -280,12 +279,7 @@ impl DueQueue {
         }
         self.len -= 1;
         less(&mut self.waiting, home.app, 1);
-        if let Some(count) = self.seconds.get_mut(&second_of(rank)) {
-            *count -= 1;
-            if *count == 0 {
-                self.seconds.remove(&second_of(rank));
-            }
-        }
+        self.seconds.take(rank, 1);
         if self.len_of_job(job) == 0 {
             self.homes.remove(&job);
         }
@@ -294,6 +288,17 @@ impl DueQueue {
 
     /// Moves all runs of a job to another pool or app.
     pub fn rehome(&mut self, job: JobId, pool: Option<Pool>, app: AppNumber) {
+        self.rehome_ranked(job, pool, app, |rank| rank);
+    }
+
+    /// Moves all runs of a job to another pool or app, each with a new rank: the class of the job may be another.
+    pub fn rehome_ranked(
+        &mut self,
+        job: JobId,
+        pool: Option<Pool>,
+        app: AppNumber,
+        mut rank_of: impl FnMut(Rank) -> Rank,
+    ) {
         let to = Home { line: line_of(pool), app };
         let Some(home) = self.homes.get_mut(&job) else { return };
         let from = std::mem::replace(home, to);
@@ -301,7 +306,7 @@ impl DueQueue {
         less(&mut self.waiting, from.app, ranks.len());
         *self.waiting.entry(app).or_default() += ranks.len();
         for rank in ranks {
-            self.lines[to.line].insert(app, job, rank);
+            self.lines[to.line].insert(app, job, rank_of(rank));
         }
     }
 
@@ -368,10 +373,6 @@ struct Aside {
     jobs: Vec<(usize, AppNumber, JobId)>,
 }
 
-fn second_of(rank: Rank) -> i64 {
-    rank.ready_at.as_millis().div_euclid(1_000)
-}
-
 fn less(counts: &mut FxHashMap<AppNumber, usize>, app: AppNumber, by: usize) {
     if let Some(count) = counts.get_mut(&app) {
         *count -= by;
@@ -390,7 +391,7 @@ mod tests {
 
     fn rank(ready_at: i64, run: u64) -> Rank {
         let ready_at = Timestamp::from_millis(ready_at);
-        Rank { is_caught_up: false, priority: 5, ready_at, run: RunId(run) }
+        Rank::new(false, 0, 5, ready_at, RunId(run))
     }
 
     /// A queue of runs: pool, app, job, when each became ready. Their numbers count from 0.
@@ -474,7 +475,7 @@ mod tests {
     #[test]
     fn fresh_runs_of_any_app_go_before_caught_up_ones() {
         let mut queue = DueQueue::default();
-        queue.insert(None, 1, JobId(1), Rank { is_caught_up: true, ..rank(1, 1) });
+        queue.insert(None, 1, JobId(1), Rank::new(true, 0, 5, Timestamp::from_millis(1), RunId(1)));
         queue.insert(None, 2, JobId(2), rank(9, 2));
         assert_eq!(numbers(&queue.pick(|_| PickVerdict::Take)), [2, 1]);
     }

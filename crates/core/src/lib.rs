@@ -6,5 +6,6 @@ pub mod engine;
 pub mod event;
 pub mod model;
 pub mod policy;
+pub mod rank_set;
 pub mod registry;
 pub mod wheel;

@@ -3,6 +3,7 @@
 //! One enum per state, and one function per enum that says which moves are legal; nothing else changes a state.
 
 mod attempt;
+mod flow;
 mod handed;
 mod ids;
 mod job;
@@ -13,6 +14,7 @@ mod schedule;
 mod settlement;
 
 pub use attempt::{AttemptOutcome, AttemptRecord};
+pub use flow::{ExclusiveKeys, FlowControl, JITTER_MAX, KEYS_MAX};
 pub use handed::handed_on;
 pub use ids::{Attempt, ChangeId, Epoch, JobId, LogId, NodeId, RunId, ShardId, Token};
 pub use job::{

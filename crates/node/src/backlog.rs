@@ -1,15 +1,12 @@
 //! The backlog: how many runs are due and not started, and for how long the oldest of them has waited.
 //!
-//! The console and Prometheus ask every few seconds, so nothing here walks over runs: it adds up lengths, and looks at the
-//! first run of each queue.
+//! The console and Prometheus ask every few seconds, so nothing here walks over runs: it adds up lengths, and asks each
+//! queue for its oldest run.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::engine::fire::Rank;
-use punctual_core::model::RunId;
+use punctual_core::rank_set::RankSet;
 
 use crate::Node;
 use crate::memory::Memory;
@@ -39,15 +36,17 @@ impl Memory {
         let queues =
             || self.loaded.active.values().map(|active| &active.queue).filter(|queue| !queue.is_empty());
         let (overdue, overdue_since) = self.loaded.wheel.overdue();
-        let queued: usize = queues().map(BTreeSet::len).sum();
-        let due = self.loaded.ready.len() + overdue + queued + self.loaded.seekers.len();
+        let queued: usize = queues().map(RankSet::len).sum();
+        let due =
+            self.loaded.ready.len() + overdue + queued + self.loaded.keys.len() + self.loaded.seekers.len();
         let seeking =
             self.loaded.seekers.longest().and_then(|id| self.loaded.runs.get(&id)).map(|run| run.ready_at);
         let since = [
             // The due queue knows the second only; its last millisecond makes the age too small rather than too great.
             self.loaded.ready.earliest().map(|second| second.saturating_add(Duration::from_millis(999))),
             overdue_since,
-            queues().filter_map(earliest).min(),
+            queues().filter_map(RankSet::oldest).min(),
+            self.loaded.keys.ranks().oldest(),
             seeking,
             self.loaded.seekers.earliest_stalled(),
             self.loaded.parked.earliest(),
@@ -58,40 +57,5 @@ impl Memory {
         };
         let due = due as u64 + self.loaded.parked.waiting();
         Backlog { due, oldest: since.into_iter().flatten().min().map(age).filter(|_| due > 0) }
-    }
-}
-
-/// When the oldest of these became due. Priority comes before time in their order, so the first run of each priority is
-/// looked at.
-pub(crate) fn earliest(ranks: &BTreeSet<Rank>) -> Option<Timestamp> {
-    let mut found: Option<Timestamp> = None;
-    let mut first = ranks.first();
-    while let Some(rank) = first {
-        found = Some(found.map_or(rank.ready_at, |at| at.min(rank.ready_at)));
-        let last = Rank { ready_at: Timestamp::MAX, run: RunId(u64::MAX), ..*rank };
-        first = ranks.range((Bound::Excluded(last), Bound::Unbounded)).next();
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_is_found_behind_what_goes_first() {
-        let rank = |is_caught_up, priority, millis, run| Rank {
-            is_caught_up,
-            priority,
-            ready_at: Timestamp::from_millis(millis),
-            run: RunId(run),
-        };
-        let mut ranks: BTreeSet<Rank> = (0..100).map(|run| rank(false, 1, 5_000 + run, run as u64)).collect();
-        ranks.insert(rank(false, 9, 4_000, 200));
-        assert_eq!(earliest(&ranks), Some(Timestamp::from_millis(4_000)));
-        ranks.insert(rank(true, 0, 3_000, 300));
-        ranks.insert(rank(true, 0, 3_500, 301));
-        assert_eq!(earliest(&ranks), Some(Timestamp::from_millis(3_000)));
-        assert_eq!(earliest(&BTreeSet::new()), None);
     }
 }

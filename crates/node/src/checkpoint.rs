@@ -20,6 +20,7 @@ impl Memory {
             .filter_map(|(id, _)| of_run(id));
         let queued =
             self.loaded.active.values().flat_map(|active| active.queue.iter().map(|rank| rank.ready_at));
+        let keyed = self.loaded.keys.ranks().iter().map(|rank| rank.ready_at);
         let busy = self.loaded.busy.iter().filter_map(of_run);
         let seeking = self.loaded.seekers.ids().filter_map(|id| of_run(&id));
         let due = [
@@ -29,6 +30,7 @@ impl Memory {
             self.loaded.ready.earliest(),
             ungated.min(),
             queued.min(),
+            keyed.min(),
             busy.min(),
             seeking.min(),
         ];

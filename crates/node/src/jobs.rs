@@ -8,6 +8,7 @@ use std::sync::Arc;
 use punctual_core::due::AppNumber;
 use punctual_core::event::Event;
 use punctual_core::model::{Job, JobId, JobState, StoppedReason, Text};
+use punctual_core::policy::{ClassOrdinal, Classes};
 use rustc_hash::FxHashMap;
 
 use crate::Node;
@@ -38,6 +39,7 @@ pub(crate) struct Jobs {
     reads: Reads<JobId>,
     /// The number of each app that ever had a known job. Numbers are never reused: places in the pools count by them.
     apps: FxHashMap<Box<str>, AppNumber>,
+    classes: Classes,
 }
 
 #[derive(Debug)]
@@ -45,12 +47,13 @@ struct Entry {
     known: Known,
     /// Looked up once, when the job is read: the firing step asks for it several times a run.
     app: AppNumber,
+    class: ClassOrdinal,
 }
 
 impl Jobs {
-    pub(crate) fn new(bound: usize) -> Jobs {
+    pub(crate) fn new(bound: usize, classes: Classes) -> Jobs {
         let (recent, older, apps) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Jobs { recent, older, half: (bound / 2).max(1), reads: Reads::default(), apps }
+        Jobs { recent, older, half: (bound / 2).max(1), reads: Reads::default(), apps, classes }
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&Known> {
@@ -60,6 +63,16 @@ impl Jobs {
     /// The number of a job's app; none while the job is not known.
     pub(crate) fn app_number(&self, id: JobId) -> Option<AppNumber> {
         self.entry(id).map(|entry| entry.app)
+    }
+
+    /// The class of a job; the unnamed one while the job is not known.
+    pub(crate) fn class_of(&self, id: JobId) -> ClassOrdinal {
+        self.entry(id).map_or_else(|| self.classes.ordinal(None), |entry| entry.class)
+    }
+
+    /// How many runs of a class may be under way on this node.
+    pub(crate) fn limit_of(&self, class: ClassOrdinal) -> Option<u32> {
+        self.classes.limit_of(class)
     }
 
     fn entry(&self, id: JobId) -> Option<&Entry> {
@@ -93,11 +106,12 @@ impl Jobs {
     }
 
     fn insert(&mut self, id: JobId, known: Known) {
-        let app = match &known {
-            Known::Job(job) => self.number_of(&job.definition.app),
-            Known::Poisoned(_) | Known::Missing => UNKNOWN_APP,
+        let (app, class) = match &known {
+            Known::Job(job) => (self.number_of(&job.definition.app), job.definition.flow.class.as_deref()),
+            Known::Poisoned(_) | Known::Missing => (UNKNOWN_APP, None),
         };
-        self.keep(id, Entry { known, app });
+        let class = self.classes.ordinal(class);
+        self.keep(id, Entry { known, app, class });
     }
 
     fn keep(&mut self, id: JobId, entry: Entry) {
@@ -217,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_full_memory_forgets_the_jobs_that_were_not_asked_for_lately() {
-        let mut jobs = Jobs::new(4);
+        let mut jobs = Jobs::new(4, Classes::default());
         for id in 1..=3 {
             jobs.insert(JobId(id), Known::Missing);
         }

@@ -17,6 +17,7 @@ mod ids;
 mod inbox;
 mod jobs;
 mod keep;
+mod keys;
 mod loss;
 mod memory;
 mod natives;

@@ -12,7 +12,8 @@ use punctual_core::wheel::Wheel;
 use rustc_hash::FxHashMap;
 
 use crate::ahead::Ahead;
-use crate::memory::{Flight, Memory, Run};
+use crate::keys::KeyWaits;
+use crate::memory::{ClassesInFlight, Flight, Memory, Run};
 use crate::ports::Boot;
 use crate::seek::{Parts, Seekers};
 use crate::settings::{Planted, Settings};
@@ -65,8 +66,10 @@ impl Memory {
         self.loaded.ahead = Ahead::default();
         self.loaded.between = BTreeSet::new();
         self.loaded.ready = DueQueue::default();
+        self.loaded.keys = KeyWaits::default();
         self.loaded.busy = BTreeSet::new();
         self.in_flight.deadlines = BTreeSet::new();
+        self.in_flight.classes = ClassesInFlight::default();
         self.executors.doubts.forget_all();
         self.loaded.supposed = FxHashMap::default();
         self.loaded.spared = FxHashMap::default();

@@ -32,6 +32,7 @@ use crate::time::SharedTime;
 use agenda::Agenda;
 use boxes::{Inbox, Outbox};
 use executors::KnownExecutors;
+pub(crate) use in_flight::ClassesInFlight;
 use in_flight::InFlight;
 pub(crate) use loaded::{Active, LoadedRuns};
 pub(crate) use membership::{Held, Membership};
@@ -75,7 +76,7 @@ impl Memory {
         Memory {
             cluster: Membership::of(id),
             time: SharedTime::default(),
-            jobs: Jobs::new(settings.known_max),
+            jobs: Jobs::new(settings.known_max, settings.classes.clone()),
             loaded: LoadedRuns::new(settings.wheel_capacity),
             in_flight: InFlight::new(settings.limits),
             executors: KnownExecutors::default(),
@@ -296,8 +297,8 @@ impl Memory {
 
     // --- due ---
 
-    /// Moves a run to another location: out of the set that it is in, into that of the new one. The wheel's timer, what a run
-    /// seeks, and its attempt in flight are for the caller to add.
+    /// Moves a run to another location: out of the set that it is in, into that of the new one. The wheel's timer, the keys that a run
+    /// waits for, what it seeks, and its attempt in flight are for the caller to add.
     pub(crate) fn move_to(&mut self, id: RunId, to: RunLocation) {
         let Some(run) = self.loaded.runs.get(&id).copied() else { return };
         self.loaded.take_out(id, &run);
@@ -308,6 +309,10 @@ impl Memory {
     pub(crate) fn enter(&mut self, id: RunId, to: RunLocation) {
         let Some(run) = self.loaded.runs.get_mut(&id) else { return };
         run.location = to;
+        if to.is_ranked() {
+            // It is in no set at this moment, so its rank may change.
+            run.class = self.jobs.class_of(run.job);
+        }
         let run = *run;
         match to {
             RunLocation::Between => drop(self.loaded.between.insert((run.ready_at, id))),
@@ -316,7 +321,7 @@ impl Memory {
                 self.loaded.active.entry(run.job).or_default().queue.insert(run.rank(id));
             }
             RunLocation::Busy => drop(self.loaded.busy.insert(id)),
-            RunLocation::Wheel | RunLocation::Seeking | RunLocation::Flight => {}
+            RunLocation::Wheel | RunLocation::Keyed | RunLocation::Seeking | RunLocation::Flight => {}
         }
         debug_assert!(self.loaded.is_nowhere_else(id, &run), "run {id} is not only in {to:?}: {run:?}");
     }
@@ -363,6 +368,9 @@ impl Memory {
         let Some(run) = self.loaded.runs.get(&id).copied() else { return };
         self.loaded.take_out(id, &run);
         let has_gate = was_gated || run.flags.may_be_gated || run.flags.has_gate;
+        if !has_gate {
+            self.forget_keys(id);
+        }
         let flags = Flags {
             has_gate,
             is_called_back: false,
@@ -395,6 +403,7 @@ impl Memory {
             run.attempt = flight.attempt;
         }
         self.take_place(id, &flight);
+        self.count_in_class(id);
         self.in_flight.deadlines.insert((flight.deadline, id));
         if !flight.is_gated && !self.agenda.tends_soon {
             self.agenda.tends_soon = true;
@@ -403,6 +412,15 @@ impl Memory {
         self.plan_lesson(&flight);
         self.in_flight.flights.insert(id, flight);
         self.outbox.wakes.reap = true;
+    }
+
+    /// Counts a run that is under way, if its class has a limit. A part counts with its whole.
+    fn count_in_class(&mut self, id: RunId) {
+        let Some(run) = self.loaded.runs.get(&id).filter(|run| run.origin != Origin::Part) else { return };
+        let class = self.jobs.class_of(run.job);
+        if self.jobs.limit_of(class).is_some() {
+            self.in_flight.classes.take(id, class);
+        }
     }
 
     /// Plans a question about a young attempt to an executor that calls back. The executor may be restarted soon after,
@@ -443,6 +461,7 @@ impl Memory {
         let flight = self.in_flight.flights.remove(&id)?;
         self.in_flight.deadlines.remove(&(flight.deadline, id));
         self.executors.doubts.forget(id);
+        self.outbox.wakes.fire |= self.in_flight.classes.give_back(id);
         if let Some(place) = flight.http {
             self.in_flight.places.give_back(place.pool, place.app, place.job);
             self.outbox.wakes.fire = true;
@@ -473,6 +492,7 @@ impl Memory {
         self.loaded.overrides.remove(&id);
         self.loaded.ahead.take(id);
         self.loaded.take_out(id, &run);
+        self.forget_keys(id);
         self.outbox.wakes.load |= self.has_room_again();
         let Some(active) = self.loaded.active.get_mut(&run.job) else { return };
         let was_running = active.running.remove(&id);
@@ -514,7 +534,7 @@ impl Memory {
         self.call_parked(job, true);
         // Its limit may be another: whatever waits for a place asks again.
         let queue = self.loaded.active.get_mut(&job).map(|active| std::mem::take(&mut active.queue));
-        for rank in queue.into_iter().flatten() {
+        for rank in queue.unwrap_or_default().iter() {
             self.enter(rank.run, RunLocation::Ready);
             self.outbox.wakes.fire = true;
         }

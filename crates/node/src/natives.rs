@@ -259,8 +259,8 @@ impl Memory {
 
     /// Whether a run of the job may have been sent to a native executor without a gate. Where the executors of its app
     /// are not known, it may have been.
-    pub(crate) fn may_have_gone_ungated(&self, job: &Job) -> bool {
-        let may = job.executor().is_some() && !job.must_be_gated();
+    pub(crate) fn may_have_gone_ungated(&self, id: RunId, job: &Job) -> bool {
+        let may = job.executor().is_some() && !self.must_be_gated(id, job);
         let mut known = self.executors.registry.executors(&job.definition.app).peekable();
         may && (known.peek().is_none() || known.any(|executor| executor.dialect == Dialect::Native))
     }

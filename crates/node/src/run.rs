@@ -7,6 +7,7 @@ use crate::ports::{Address, Waiting};
 use calendar::Timestamp;
 use punctual_core::engine::fire::{Candidate, Rank};
 use punctual_core::model::{Attempt, Decided, Job, JobId, Origin, RunId, ShardId, Text, Token};
+use punctual_core::policy::ClassOrdinal;
 use punctual_core::registry::Dialect;
 
 /// Where a loaded run is. Each location but the last has a set in `LoadedRuns`.
@@ -20,12 +21,21 @@ pub(crate) enum RunLocation {
     Ready,
     /// Due, and waiting for a run of its job to end.
     Queued,
+    /// Due, and waiting for an exclusive key.
+    Keyed,
     /// Due, and waiting for an executor.
     Seeking,
     /// In the hands of a step.
     Busy,
     /// On its way.
     Flight,
+}
+
+impl RunLocation {
+    /// Whether runs are kept there by rank.
+    pub(crate) fn is_ranked(self) -> bool {
+        matches!(self, RunLocation::Ready | RunLocation::Queued | RunLocation::Keyed | RunLocation::Seeking)
+    }
 }
 
 /// A loaded run. There may be a million of them, so it is small.
@@ -37,6 +47,8 @@ pub(crate) struct Run {
     pub(crate) attempt: Attempt,
     pub(crate) shard: ShardId,
     pub(crate) priority: u8,
+    /// The class of its job, as far as the job was known when the run entered its location.
+    pub(crate) class: ClassOrdinal,
     pub(crate) origin: Origin,
     pub(crate) decided: Decided,
     pub(crate) location: RunLocation,
@@ -82,7 +94,7 @@ impl Run {
 
     pub(crate) fn rank(&self, id: RunId) -> Rank {
         let is_caught_up = self.decided == Decided::CaughtUp;
-        Rank { is_caught_up, priority: self.priority, ready_at: self.ready_at, run: id }
+        Rank::new(is_caught_up, self.class, self.priority, self.ready_at, id)
     }
 }
 
@@ -109,7 +121,8 @@ impl From<&Waiting> for Run {
         let has_unread_past = may_repeat;
         let flags = Flags { has_payload, is_called_back, may_repeat, has_unread_past, ..Flags::default() };
         let location = RunLocation::Wheel;
-        Run { fire_time, ready_at, job, attempt, shard, priority, origin, decided, location, flags }
+        let class = ClassOrdinal::default();
+        Run { fire_time, ready_at, job, attempt, shard, priority, class, origin, decided, location, flags }
     }
 }
 

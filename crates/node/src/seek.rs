@@ -8,10 +8,10 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::engine::fire::Rank;
 use punctual_core::model::{JobId, Part, RunId, Text};
+use punctual_core::rank_set::RankSet;
 use punctual_core::registry::{App, Dialect, Secret};
 use rustc_hash::FxHashMap;
 
-use crate::backlog::earliest;
 use crate::memory::{Memory, RunLocation};
 use crate::natives::NATIVE;
 use crate::ports::Address;
@@ -48,7 +48,7 @@ pub(crate) struct Seekers {
     /// Why each run has found no executor, as far as the answers said.
     reasons: FxHashMap<RunId, Text>,
     deadlines: BTreeSet<(Timestamp, RunId)>,
-    stalled: BTreeMap<Post, BTreeSet<Rank>>,
+    stalled: BTreeMap<Post, RankSet>,
     stalled_count: usize,
     stalled_by_job: FxHashMap<JobId, usize>,
 }
@@ -87,7 +87,7 @@ impl Seekers {
 
     /// When the oldest of the runs became due that wait until an executor takes more.
     pub(crate) fn earliest_stalled(&self) -> Option<Timestamp> {
-        self.stalled.values().filter_map(earliest).min()
+        self.stalled.values().filter_map(RankSet::oldest).min()
     }
 
     /// How many runs wait until an executor takes more.
@@ -129,10 +129,10 @@ impl Seekers {
 
     /// All of every app, in no order.
     pub(crate) fn stalled(&self) -> impl Iterator<Item = Rank> {
-        self.stalled.values().flatten().copied()
+        self.stalled.values().flat_map(RankSet::iter).copied()
     }
 
-    fn posts_of<'a>(&'a self, app: &'a Text) -> impl Iterator<Item = (&'a Post, &'a BTreeSet<Rank>)> {
+    fn posts_of<'a>(&'a self, app: &'a Text) -> impl Iterator<Item = (&'a Post, &'a RankSet)> {
         let first = Post { app: app.clone(), handler: Text::Borrowed(""), only: None };
         self.stalled.range(first..).take_while(move |(post, _)| post.app == *app)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_core::model::Text;
-use punctual_core::policy::Limits;
+use punctual_core::policy::{Classes, Limits};
 
 /// How a node behaves.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Settings {
     pub queue_max: usize,
     /// How many HTTP sends are on their way at once.
     pub limits: Limits,
+    /// The classes of work in their order, and how many runs of each are under way at once.
+    pub classes: Classes,
     /// How many runs that are due wait in memory for a place; the rest waits in the wheel.
     pub due_max: usize,
     /// How long after its timeout an attempt may still be heard of.
@@ -86,6 +88,7 @@ impl Default for Settings {
             settle_max: 5_000,
             queue_max: 1_000,
             limits: Limits::default(),
+            classes: Classes::default(),
             due_max: 100_000,
             grace: Duration::from_secs(10),
             note_after: Duration::from_secs(1),

@@ -48,9 +48,10 @@ pub struct JobDraft {
     #[serde(default = "middle")]
     #[schemars(range(min = 0, max = 9))]
     pub priority: u8,
-    /// A class of work. Only null for now.
+    /// The class of work: `output`, `source`, `query` or another that the nodes are configured with; null is the unnamed
+    /// class. Classes go before priorities.
     #[serde(default)]
-    #[schemars(schema_with = "schema::only_null")]
+    #[schemars(schema_with = "schema::maybe_name")]
     pub class: Option<String>,
     /// A lane with a rate limit. Only null for now.
     #[serde(default)]
@@ -64,10 +65,15 @@ pub struct JobDraft {
     #[serde(default)]
     #[schemars(schema_with = "schema::only_null")]
     pub calendar: Option<String>,
-    /// A random delay of every fire time. Only `0s` for now.
+    /// The greatest delay that is added to a fire time, to spread what is due at one instant; at most 24 hours. The delay of
+    /// a job at a fire time is always the same.
     #[serde(default)]
-    #[schemars(schema_with = "schema::no_time")]
     pub jitter: Span,
+    /// Keys of resources that are not to be used twice at the same time: runs that share a key never overlap, in the whole
+    /// cluster. A key has 1 to 128 bytes, no blanks and no commas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::keys")]
+    pub exclusive: Vec<String>,
     /// Jobs whose runs start this one when they end.
     #[serde(default)]
     #[schemars(length(max = 32))]

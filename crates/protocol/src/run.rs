@@ -34,6 +34,10 @@ pub struct RunSubmission {
     /// job, not the job's own values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// Exclusive keys, in place of the job's; an empty list shares nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::maybe_keys")]
+    pub exclusive: Option<Vec<String>>,
     /// A lane with a rate limit. Only null for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::only_null")]
@@ -238,6 +242,9 @@ pub struct Run {
     /// The run's own retry policy, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// The run's own exclusive keys, if it has some in place of its job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<Vec<String>>,
     /// The run that this one repeats.
     pub retry_of: Option<u64>,
     /// The run whose end started this one.

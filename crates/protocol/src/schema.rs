@@ -10,6 +10,9 @@ use crate::{
 /// A name: 1 to 128 characters, none of them a control character.
 const NAME: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
+/// An exclusive key is one word.
+const KEY: &str = "^[^\\s,\\u0000-\\u001f\\u007f-\\u009f]+$";
+
 /// An app stands before the `/` of `app/name`.
 const APP: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]+$";
 
@@ -55,8 +58,14 @@ pub(crate) fn only_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "null"})
 }
 
-pub(crate) fn no_time(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["0s", "0ms"]})
+pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {
+    let key = json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": KEY});
+    json_schema!({"type": "array", "maxItems": 16, "items": key})
+}
+
+pub(crate) fn maybe_keys(_: &mut SchemaGenerator) -> Schema {
+    let key = json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": KEY});
+    json_schema!({"type": ["array", "null"], "maxItems": 16, "items": key})
 }
 
 pub(crate) fn job(_: &mut SchemaGenerator) -> Schema {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use punctual_api::{DEFAULT_TOKEN, Proxies};
 use punctual_cli::environment::data_folder;
+use punctual_core::policy::Classes;
 use punctual_core::registry::Secret;
 use punctual_protocol::{SettingOrigin, Span};
 use toml::{Table, Value};
@@ -43,6 +44,10 @@ pub(crate) struct Config {
     pub(crate) slow: u32,
     pub(crate) slow_queue: u32,
     pub(crate) overflow: u32,
+    /// The classes of work in their order, and the limits of some, as they were written.
+    pub(crate) class_order: Vec<String>,
+    pub(crate) class_limits: Vec<String>,
+    pub(crate) classes: Classes,
     pub(crate) allow: Vec<String>,
     pub(crate) allows_public: bool,
     pub(crate) authorities: Option<PathBuf>,
@@ -121,6 +126,9 @@ impl Config {
             slow: 100,
             slow_queue: 5_000,
             overflow: 1_000,
+            class_order: Classes::default().names().map(|name| name.clone().into_owned()).collect(),
+            class_limits: Vec::new(),
+            classes: Classes::default(),
             allow: Vec::new(),
             allows_public: true,
             authorities: None,
@@ -203,6 +211,8 @@ const SETTINGS: &[(&str, &str, Set)] = &[
     ("pool", "slow", |c, v| { c.slow = number(v, 1, 100_000)? as u32; Ok(()) }),
     ("pool", "slow_queue", |c, v| { c.slow_queue = number(v, 1, 10_000_000)? as u32; Ok(()) }),
     ("pool", "overflow", |c, v| { c.overflow = number(v, 0, 100_000)? as u32; Ok(()) }),
+    ("classes", "order", |c, v| { c.class_order = texts(v)?; Ok(()) }),
+    ("classes", "limits", |c, v| { c.class_limits = texts(v)?; Ok(()) }),
     ("targets", "allow", |c, v| { c.allow = texts(v)?; Ok(()) }),
     ("targets", "public", |c, v| { c.allows_public = flag(v)?; Ok(()) }),
     ("targets", "authorities", |c, v| { c.authorities = Some(PathBuf::from(text(v)?)); Ok(()) }),
@@ -297,6 +307,7 @@ pub(crate) fn read(
             .map_err(|reason| ConfigError(format!("--{}: {reason}", flag_of(section, key))))?;
         config.comes_from(section, key, SettingOrigin::Flag);
     }
+    config.classes = classes(&config).map_err(ConfigError)?;
     check(&config)?;
     // Users of XXL-JOB bring the token that their executors have, so a short one is not refused.
     if config.executor_token.as_ref().is_some_and(|token| token.expose().len() < TOKEN_MIN) {
@@ -305,6 +316,22 @@ pub(crate) fn read(
         ));
     }
     Ok(Read { config, warnings })
+}
+
+/// The classes of work, after order and limits are known.
+fn classes(config: &Config) -> Result<Classes, String> {
+    let names = config.class_order.iter().map(|name| name.clone().into()).collect();
+    let mut classes = Classes::new(names).map_err(|reason| format!("classes.order: {reason}"))?;
+    for limit in &config.class_limits {
+        let (class, runs) = limit.split_once('=').unwrap_or((limit, ""));
+        let runs: u32 = runs.trim().parse().ok().filter(|runs| *runs > 0).ok_or_else(|| {
+            format!("classes.limits: {limit:?}: expected a class and a number of runs, such as \"query=20\"")
+        })?;
+        if !classes.limit(class.trim(), runs) {
+            return Err(format!("classes.limits: {:?} is not in classes.order", class.trim()));
+        }
+    }
+    Ok(classes)
 }
 
 /// The name of a setting's flag: its key, or its section for the two settings that are called `url`.

@@ -240,6 +240,7 @@ fn settings(config: &Config, identity: &NodeIdentity) -> Settings {
             slow_queue: config.slow_queue,
             overflow: config.overflow,
         },
+        classes: config.classes.clone(),
         registry: RegistrySettings {
             beat: config.beat,
             dead: config.dead,
@@ -268,6 +269,7 @@ fn api_settings(config: &Config) -> punctual_api::Settings {
         proxies: config.proxies.clone(),
         allows_default_token: config.allows_default_token,
         allows_scripts: config.allows_scripts,
+        classes: config.classes.clone(),
         keeps_runs: config.keep_runs,
         keeps_keys: config.keep_keys,
         configuration: config.shown(),

@@ -5,9 +5,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use calendar::Timestamp;
+use calendar::{Outside, Timestamp};
 use punctual_core::model::{
-    Child, Definition, Executor, Glue, Http, JobId, Schedule, ScheduleKind, Target, WindowSpec,
+    Child, Definition, ExclusiveKeys, Executor, FlowControl, Glue, Http, JobId, Schedule, ScheduleKind,
+    Target, Text, WindowSpec,
 };
 use punctual_core::policy::{Misfire, Multiplier, Retry, Route};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,19 @@ struct DefinitionForm {
     windows: Vec<WindowForm>,
     after: Vec<BondForm>,
     failure_limit: u32,
+    #[serde(default, skip_serializing_if = "FlowForm::is_default")]
+    flow: FlowForm,
+}
+
+/// Rows from before flow control have none of its fields.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct FlowForm {
+    class: Option<String>,
+    jitter: Duration,
+    exclusive: Vec<String>,
+    calendar: Option<String>,
+    off_calendar: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,6 +170,7 @@ impl From<&Definition> for DefinitionForm {
             windows: definition.windows.iter().map(window).collect(),
             after: definition.after.iter().map(bond).collect(),
             failure_limit: definition.failure_limit,
+            flow: FlowForm::from(&definition.flow),
         }
     }
 }
@@ -253,6 +268,35 @@ impl DefinitionForm {
             windows: self.windows.into_iter().map(window).collect::<Result<_, _>>()?,
             after: self.after.into_iter().map(bond).collect::<Result<_, _>>()?,
             failure_limit: self.failure_limit,
+            flow: self.flow.understand()?,
+        })
+    }
+}
+
+impl From<&FlowControl> for FlowForm {
+    fn from(flow: &FlowControl) -> FlowForm {
+        FlowForm {
+            class: flow.class.as_deref().map(str::to_owned),
+            jitter: flow.jitter,
+            exclusive: flow.exclusive.iter().map(|key| key.clone().into_owned()).collect(),
+            calendar: flow.calendar.as_deref().map(str::to_owned),
+            off_calendar: (flow.off_calendar != Outside::default()).then(|| flow.off_calendar.to_string()),
+        }
+    }
+}
+
+impl FlowForm {
+    fn is_default(&self) -> bool {
+        *self == FlowForm::default()
+    }
+
+    fn understand(self) -> Result<FlowControl, String> {
+        Ok(FlowControl {
+            class: self.class.map(Text::Owned),
+            jitter: self.jitter,
+            exclusive: ExclusiveKeys::new(self.exclusive.into_iter().map(Text::Owned))?,
+            calendar: self.calendar.map(Text::Owned),
+            off_calendar: self.off_calendar.as_deref().map(word).transpose()?.unwrap_or_default(),
         })
     }
 }
@@ -329,7 +373,7 @@ fn word<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use calendar::{Dialect, Gap, Outside, Overlap};
+    use calendar::{Dialect, Gap, Overlap};
     use punctual_core::model::{Delivery, GlueKind, When};
     use punctual_core::policy::{Block, misfire};
 
@@ -366,6 +410,13 @@ mod tests {
             }],
             after: vec![Child { job: JobId(7), when: When::Ended }],
             failure_limit: 5,
+            flow: FlowControl {
+                class: Some("output".into()),
+                jitter: Duration::from_millis(1_500),
+                exclusive: ExclusiveKeys::new(["b".into(), "a".into()]).unwrap(),
+                calendar: Some("holidays".into()),
+                off_calendar: Outside::Defer,
+            },
         }
     }
 

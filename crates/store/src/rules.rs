@@ -21,7 +21,9 @@ mod unit_of_work;
 
 pub(crate) use gate::GateVerdict;
 pub(crate) use plan::names_earlier_instants;
-pub(crate) use run_progress::{GateOwner, HoldSlots, RunProgress, WaitRow, free_slot};
+pub(crate) use run_progress::{
+    GateOwner, HoldSlots, Look, Refusal, RunProgress, WaitRow, free_slot, line_of,
+};
 pub(crate) use settle::SettleVerdict;
 #[cfg(test)]
 pub(crate) use unit_of_work::KeyOwner;

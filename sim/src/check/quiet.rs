@@ -223,7 +223,10 @@ impl Checker {
         let current = job.current();
         let is_set_aside = matches!(current.state, JobState::Stopped(StoppedReason::Quarantined(_)));
         let is_http = matches!(current.definition.target, Target::Http(_));
-        if !quiet.is_narrow || !is_http || job.is_poisoned || is_set_aside || run.has_attempt_open() {
+        // It waits for another run then, and not for a place.
+        let is_keyed = !run.overrides.exclusive(&current.definition).is_empty();
+        let is_exempt = job.is_poisoned || is_set_aside || is_keyed;
+        if !quiet.is_narrow || !is_http || is_exempt || run.has_attempt_open() {
             return Ok(());
         }
         let waits = is_overdue(moment, run, job, quiet)

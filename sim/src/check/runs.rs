@@ -262,6 +262,10 @@ impl Checker {
                 return Ok(());
             }
             Gated::Held(_) => return Ok(()),
+            Gated::Behind(..) => {
+                self.counters.behind_a_key += 1;
+                return Ok(());
+            }
         }
         let index = self.index("L4", gate.run, "gated")?;
         let run = &mut self.runs[index];
@@ -313,7 +317,10 @@ impl Checker {
         let definition = &send.job.definition;
         let at_most_once = definition.delivery == Delivery::AtMostOnce;
         let is_for_executors = matches!(definition.target, Target::Executor(_));
-        let is_gated = at_most_once || is_for_executors || definition.block != Block::Concurrent(None);
+        let is_gated = at_most_once
+            || is_for_executors
+            || definition.block != Block::Concurrent(None)
+            || !run.overrides.exclusive(definition).is_empty();
         let promised = self.is_honest || is_gated;
         hold!("I3", run.job == send.job.id, "run {id} of job {} is sent for job {}", run.job, send.job.id);
         hold!(
@@ -360,6 +367,7 @@ impl Checker {
         hold!("W1", is_allowed, "run {id} for {} is sent outside {:?}", show(asked_for), definition.windows);
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(unit as u32, send)?;
+        self.check_keys(unit, send)?;
         self.counters.sends += 1;
         self.counters.sent_with_overrides += u64::from(!self.runs[index].overrides.is_empty());
         self.last_sent = moment.now;
@@ -382,6 +390,31 @@ impl Checker {
             job.in_flight.push(unit as u32);
         }
         Ok(())
+    }
+
+    /// No other run is under way that shares a key, and this one is from now on. The parts of a run go with the whole.
+    fn check_keys(&mut self, unit: usize, send: &Dispatched) -> Checked {
+        let run = &self.runs[unit];
+        let id = run.id;
+        if !run.is_open() {
+            return Ok(());
+        }
+        for key in run.overrides.exclusive(&send.job.definition).iter() {
+            let holder = self.keys.insert(key.clone(), id).filter(|holder| *holder != id);
+            let is_open = holder.is_some_and(|holder| self.run(holder).is_some_and(RunFacts::is_open));
+            hold!(
+                "E1",
+                !is_open,
+                "run {id} is sent with the key {key}, and so was run {holder:?}, which is open"
+            );
+            self.counters.sent_with_key += 1;
+        }
+        Ok(())
+    }
+
+    /// A run has ended, or waits without its keys.
+    pub(super) fn gives_keys_back(&mut self, id: RunId) {
+        self.keys.retain(|_, holder| *holder != id);
     }
 
     /// The job, as the sender knows it, wants this run, and the sender knows all that was answered.

@@ -146,6 +146,7 @@ impl Checker {
                 self.counters.closed(close);
                 run.close = Some(CloseFact::new(moment, close));
                 job.in_flight.retain(|other| *other != index as u32);
+                self.gives_keys_back(settlement.run);
             }
             Then::Wait { ready_at, attempt } => {
                 run.attempt = *attempt;
@@ -165,8 +166,10 @@ impl Checker {
                 self.parked.insert((run.job, run.shard, run.due, run.id));
                 run.admitted_among = 0;
                 self.counters.parked += 1;
+                self.gives_keys_back(settlement.run);
             }
         }
+        let run = &self.runs[index];
         let holder = run.sends.last().map(|send| send.by);
         if settlement.attempt.is_some() && holder.is_some_and(|holder| holder != begun.by) {
             self.counters.settled_by_another += 1;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use calendar::{Dialect, Gap, Outside, Overlap, Timestamp};
 use punctual_core::model::{
-    Definition, Delivery, Executor, Http, Schedule, ScheduleKind, Target, When, WindowSpec,
+    Definition, Delivery, ExclusiveKeys, Executor, FlowControl, Http, Schedule, ScheduleKind, Target, Text,
+    When, WindowSpec,
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Multiplier, Retry, Route};
@@ -143,6 +144,13 @@ fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, st
     } else {
         Target::Executor(Executor { route: route(dice), ..Executor::of(format!("h{index}")) })
     };
+    // So few, and so short, that runs that never overlap are not more than the time has room for.
+    let keys: &[&'static str] = match index {
+        3 => &["a"],
+        4 => &["b"],
+        5 => &["a", "b"],
+        _ => &[],
+    };
     let at_most_once = dice.percent(25);
     // Long enough for an executor to be asked twice, more often than not.
     let longest = if matches!(target, Target::Executor(_)) { 240 } else { 120 };
@@ -154,14 +162,32 @@ fn definition(dice: &mut Dice, index: usize, apps: usize, schedule: Schedule, st
         schedule,
         target,
         misfire: misfire(dice),
-        retry: retry(dice),
-        timeout: Duration::from_secs(dice.scaled(2, longest)),
+        retry: if keys.is_empty() { retry(dice) } else { Retry { max_attempts: 2, ..Retry::default() } },
+        timeout: Duration::from_secs(if keys.is_empty() { dice.scaled(2, longest) } else { 3 }),
         delivery: if at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce },
         priority: dice.between(0, 9) as u8,
         block: block(dice),
         windows: if dice.percent(3) { vec![window(dice, start)] } else { Vec::new() },
         after: Vec::new(),
         failure_limit: if dice.percent(8) { dice.between(1, 6) as u32 } else { 0 },
+        flow: flow(dice, keys),
+    }
+}
+
+/// A few jobs share what they use with others, are spread, or belong to a class.
+fn flow(dice: &mut Dice, keys: &[&'static str]) -> FlowControl {
+    let exclusive = ExclusiveKeys::new(keys.iter().map(|key| Text::Borrowed(*key)));
+    let class = match dice.between(0, 5) {
+        0 => Some("output"),
+        1 => Some("query"),
+        _ => None,
+    };
+    let jitter = if dice.percent(8) { dice.between(1, 40_000) } else { 0 };
+    FlowControl {
+        class: class.map(Text::Borrowed),
+        jitter: Duration::from_millis(jitter),
+        exclusive: exclusive.expect("each is one word"),
+        ..FlowControl::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::{ChangeId, Child, JobId, Overrides, Payload, RunId, Text};
+use punctual_core::model::{ChangeId, Child, ExclusiveKeys, JobId, Overrides, Payload, RunId, Text};
 use punctual_core::policy::Retry;
 use punctual_node::ports::{Accepted, Boot, Changed, Report};
 use punctual_node::{Backfill, ByHand, Cancelled, DeskError, Submission};
@@ -369,6 +369,12 @@ fn overrides(seed: u64, client: usize, number: u32) -> Overrides {
     Overrides {
         timeout: (bits & 0b111 <= 0b001).then(|| seconds(32, 20)),
         retry: (bits & 0b111 == 0b001 || bits & 0b111 == 0b010).then_some(retry),
+        // Some share what the jobs share, and some nothing at all.
+        exclusive: match bits >> 40 & 0xff {
+            0 => ExclusiveKeys::new([Text::Borrowed("a")]).ok(),
+            1..=16 => Some(ExclusiveKeys::default()),
+            _ => None,
+        },
         executor: None,
     }
 }

@@ -136,6 +136,10 @@ impl World {
                 self.judge(checked);
                 reply
             }
+            (Some(Plant::KeysUnheld), Request::Gate(mut gates)) => {
+                gates.iter_mut().for_each(|gate| gate.holds.retain(|hold| !hold.takes_turns));
+                self.apply_seen(begun, Request::Gate(gates))
+            }
             (Some(Plant::ExpiryByAskersClock), Request::Acquire(node, shards)) => {
                 let off = within(named(self.seed(), Stream::Setup, 97, begun.by.node as u64), 0, 40_000)
                     as i64

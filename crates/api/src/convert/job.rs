@@ -1,8 +1,13 @@
 //! Jobs as people write them: from JSON to a definition, with all faults reported at once.
 
+use std::time::Duration;
+
 use calendar::{Timestamp, Zones};
-use punctual_core::model::{Definition, Delivery, Job, JobId, JobState, ScheduleKind, When};
-use punctual_core::policy::{Misfire, Multiplier, Retry, misfire};
+use punctual_core::model::{
+    Definition, Delivery, ExclusiveKeys, FlowControl, JITTER_MAX, Job, JobId, JobState, KEYS_MAX,
+    ScheduleKind, Text, When,
+};
+use punctual_core::policy::{Classes, Misfire, Multiplier, Retry, misfire};
 use punctual_protocol as wire;
 use serde_json::{Map, Value};
 
@@ -20,7 +25,7 @@ const LIST_MAX: usize = 32;
 const DESCRIPTION_MAX: usize = 4_096;
 
 /// Every field that can be written.
-pub(crate) const WRITTEN: [&str; 19] = [
+pub(crate) const WRITTEN: [&str; 20] = [
     "name",
     "app",
     "description",
@@ -38,6 +43,7 @@ pub(crate) const WRITTEN: [&str; 19] = [
     "windows",
     "calendar",
     "jitter",
+    "exclusive",
     "after",
     "failure_limit",
 ];
@@ -52,6 +58,7 @@ pub(crate) struct Context<'a> {
     pub(crate) place: Option<(&'a str, &'a str)>,
     pub(crate) check: CheckHttp<'a>,
     pub(crate) allows_scripts: bool,
+    pub(crate) classes: &'a Classes,
 }
 
 /// A job as it was read. Which jobs `after` refers to, only the store knows.
@@ -104,7 +111,7 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
         object.must("target").and_then(|spot| target::read(spot, old_target, context.check, scripts));
     let misfire = object.may("misfire").map_or(Some(Misfire::default()), misfire);
     let retry = object.may("retry").map_or(Some(Retry::default()), retry);
-    let half_a_minute = std::time::Duration::from_secs(30);
+    let half_a_minute = Duration::from_secs(30);
     let timeout = object.may("timeout").map_or(Some(half_a_minute), |spot| timeout(&spot));
     let delivery = object.may("delivery").map_or(Some(Delivery::default()), |spot| spot.word());
     let priority = object.may("priority").map_or(Some(5), |spot| spot.number(0..=9));
@@ -123,6 +130,7 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
     });
     let failure_limit =
         object.may("failure_limit").map_or(Some(0), |spot| spot.number(0..=u64::from(u32::MAX)));
+    let flow = flow(object, context);
     comes_later(object);
     object.end();
     let (target, block) = target?;
@@ -142,6 +150,7 @@ fn draft(object: &Object<'_>, context: &Context<'_>) -> Option<Draft> {
         windows: windows?,
         after: Vec::new(),
         failure_limit: failure_limit? as u32,
+        flow: flow?,
     };
     let enabled = enabled.map_or(Some(None), |enabled| enabled.map(Some))?;
     Some(Draft { definition, enabled, after: after? })
@@ -164,17 +173,46 @@ fn placed(
     }
 }
 
+/// How the runs of the job share what they use with those of others.
+fn flow(object: &Object<'_>, context: &Context<'_>) -> Option<FlowControl> {
+    let before = context.before.and_then(|before| before.flow.class.as_ref());
+    let class = object.may_null("class").map(|spot| class(&spot, context.classes, before));
+    let jitter = object.may("jitter").map_or(Some(Duration::ZERO), |spot| jitter(&spot));
+    let exclusive = object.may("exclusive").map_or(Some(ExclusiveKeys::default()), |spot| exclusive(&spot));
+    Some(FlowControl {
+        class: class.map_or(Some(None), |class| class.map(Some))?,
+        jitter: jitter?,
+        exclusive: exclusive?,
+        ..FlowControl::default()
+    })
+}
+
+/// A class that this node does not know is refused, unless the job has it already.
+fn class(spot: &Spot<'_>, classes: &Classes, before: Option<&Text>) -> Option<Text> {
+    let class = spot.name()?;
+    if classes.has(&class) || before.is_some_and(|before| *before == *class) {
+        return Some(class.into());
+    }
+    let known: Vec<&str> = classes.names().map(|name| &**name).filter(|name| classes.has(name)).collect();
+    spot.refuse(format!("{class:?} is no class of this node; known are {}", known.join(", ")))
+}
+
+fn jitter(spot: &Spot<'_>) -> Option<Duration> {
+    let jitter = spot.span()?;
+    if jitter > JITTER_MAX { spot.refuse("at most 24h") } else { Some(jitter) }
+}
+
+/// Exclusive keys of a job or run.
+pub(super) fn exclusive(spot: &Spot<'_>) -> Option<ExclusiveKeys> {
+    let keys: Vec<Option<&str>> = spot.list(KEYS_MAX)?.iter().map(Spot::text).collect();
+    let keys: Option<Vec<&str>> = keys.into_iter().collect();
+    let keys = keys?.into_iter().map(|key| Text::Owned(key.to_owned()));
+    ExclusiveKeys::new(keys).map_or_else(|reason| spot.refuse(reason), Some)
+}
+
 fn comes_later(object: &Object<'_>) {
-    for field in ["class", "lane", "calendar"] {
+    for field in ["lane", "calendar"] {
         object.later(field);
-    }
-    if let Some(spot) = object.may("jitter")
-        && spot.span().is_some_and(|jitter| !jitter.is_zero())
-    {
-        spot.fault("jitter comes with a later version; leave it out, or 0s");
-    }
-    if let Some(spot) = object.may("exclusive") {
-        spot.fault("`exclusive` comes with a later version; leave it out");
     }
 }
 
@@ -184,7 +222,7 @@ fn tags(spot: &Spot<'_>) -> Option<Vec<String>> {
 }
 
 /// How long an attempt may take.
-pub(super) fn timeout(spot: &Spot<'_>) -> Option<std::time::Duration> {
+pub(super) fn timeout(spot: &Spot<'_>) -> Option<Duration> {
     let timeout = spot.span()?;
     if timeout.is_zero() { spot.refuse("an attempt needs some time") } else { Some(timeout) }
 }
@@ -267,7 +305,18 @@ pub(crate) mod tests {
         let zones = Zones::bundled();
         let now = "2026-03-08T07:00:00Z".parse().unwrap();
         let (place, check) = (None, &|_: &_| vec![]);
-        read(value, &Context { zones: &zones, now, before, place, check, allows_scripts: false })
+        read(
+            value,
+            &Context {
+                zones: &zones,
+                now,
+                before,
+                place,
+                check,
+                allows_scripts: false,
+                classes: &Classes::default(),
+            },
+        )
     }
 
     pub(crate) fn plain() -> Value {
@@ -297,8 +346,8 @@ pub(crate) mod tests {
             "name": "", "app": "a/b", "description": 3, "tags": ["x", ""], "enabled": "yes",
             "schedule": {"kind": "cron", "expression": "x"}, "target": {"kind": "http"},
             "misfire": {"policy": "never"}, "retry": {"max_attempts": 0, "multiplier": 0.5}, "timeout": "0s",
-            "delivery": "twice", "priority": 10, "class": "output", "lane": "x", "calendar": "y", "jitter": "5s",
-            "windows": [{"days": "x"}], "after": [{"job": "x"}], "failure_limit": -1, "exclusive": [],
+            "delivery": "twice", "priority": 10, "class": "outptu", "lane": "x", "calendar": "y", "jitter": "25h",
+            "windows": [{"days": "x"}], "after": [{"job": "x"}], "failure_limit": -1, "exclusive": ["a b"],
         });
         let expected = [
             "/app",
@@ -318,10 +367,10 @@ pub(crate) mod tests {
             "/after/0/job",
             "/failure_limit",
             "/class",
-            "/lane",
-            "/calendar",
             "/jitter",
             "/exclusive",
+            "/lane",
+            "/calendar",
         ];
         assert_eq!(places(&wrong), expected);
         assert_eq!(places(&json!({})), ["/app", "/name", "/schedule", "/target"]);
@@ -344,7 +393,18 @@ pub(crate) mod tests {
             let now = Timestamp::from_millis(0);
             let place = Some(("reports", "nightly-report"));
             let (before, check) = (None, &|_: &_| vec![]);
-            read(value, &Context { zones: &zones, now, before, place, check, allows_scripts: false })
+            read(
+                value,
+                &Context {
+                    zones: &zones,
+                    now,
+                    before,
+                    place,
+                    check,
+                    allows_scripts: false,
+                    classes: &Classes::default(),
+                },
+            )
         };
         let mut job = plain();
         assert!(read(&job).is_ok());
@@ -361,7 +421,18 @@ pub(crate) mod tests {
         let zones = Zones::bundled();
         let read = |value: &Value, before: Option<&Definition>, allows_scripts| {
             let (now, place, check) = (Timestamp::from_millis(0), None, &|_: &_| vec![]);
-            read(value, &Context { zones: &zones, now, before, place, check, allows_scripts })
+            read(
+                value,
+                &Context {
+                    zones: &zones,
+                    now,
+                    before,
+                    place,
+                    check,
+                    allows_scripts,
+                    classes: &Classes::default(),
+                },
+            )
         };
         let before = read(&job, None, true).unwrap().definition;
         job["description"] = json!("edited");

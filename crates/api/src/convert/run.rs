@@ -29,6 +29,7 @@ pub(crate) fn show(view: &RunView) -> wire::Run {
         priority: view.priority,
         timeout: overrides.timeout.map(wire::Span),
         retry: overrides.retry.as_ref().map(show_job::retry),
+        exclusive: overrides.exclusive.as_ref().map(show_job::keys),
         retry_of: of(house::Origin::Retry),
         parent: of(house::Origin::Parent),
         ready_at: view.ready_at.map(|at| at.to_string()),
@@ -240,6 +241,7 @@ pub(crate) mod tests {
         let overrides = house::Overrides {
             timeout: Some(std::time::Duration::from_secs(90)),
             retry: Some(punctual_core::policy::Retry::default()),
+            exclusive: None,
             executor: Some("http://e".into()),
         };
         let mut view = run(house::RunState::Pending, vec![]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use calendar::{Timestamp, Zones};
-use punctual_core::model::{Child, Definition, Delivery, Job, JobId, JobState, When};
+use punctual_core::model::{Child, Definition, Delivery, ExclusiveKeys, Job, JobId, JobState, When};
 use punctual_core::policy::Retry;
 use punctual_core::policy::misfire::Policy;
 use punctual_node::ports::{Browse, Counts, JobView, Revision, StoreError};
@@ -135,14 +135,20 @@ pub(crate) fn draft(definition: &Definition, enabled: bool, names: &Names) -> wi
             Delivery::AtMostOnce => wire::Delivery::AtMostOnce,
         },
         priority: definition.priority,
-        class: None,
+        class: definition.flow.class.as_deref().map(str::to_owned),
         lane: None,
         windows: definition.windows.iter().map(window::show).collect(),
         calendar: None,
-        jitter: Span::default(),
+        jitter: Span(definition.flow.jitter),
+        exclusive: keys(&definition.flow.exclusive),
         after: definition.after.iter().map(|before| after(before, names)).collect(),
         failure_limit: definition.failure_limit,
     }
+}
+
+/// Exclusive keys of a job or run.
+pub(crate) fn keys(keys: &ExclusiveKeys) -> Vec<String> {
+    keys.iter().map(|key| key.clone().into_owned()).collect()
 }
 
 /// How often a run is tried.

@@ -35,6 +35,8 @@ pub(crate) struct SubmissionLine<'a> {
     timeout: Option<&'a RawValue>,
     #[serde(borrow, default)]
     retry: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    exclusive: Option<&'a RawValue>,
     #[serde(default)]
     lane: Option<IgnoredAny>,
 }
@@ -60,6 +62,8 @@ struct Envelope<'a> {
     timeout: Option<&'a RawValue>,
     #[serde(borrow, default)]
     retry: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    exclusive: Option<&'a RawValue>,
     #[serde(default)]
     lane: Option<IgnoredAny>,
 }
@@ -83,15 +87,16 @@ pub(crate) fn read(body: &[u8]) -> Result<Batch<'_>, Problem> {
         return Err(Problem::malformed("the body is empty; JSON is expected"));
     }
     let Strict(envelope): Strict<Envelope<'_>> = understood(body)?;
-    let Envelope { runs, job, at, payload, key, priority, timeout, retry, lane } = envelope;
+    let Envelope { runs, job, at, payload, key, priority, timeout, retry, exclusive, lane } = envelope;
     let is_bare = job.is_none() && at.is_none() && payload.is_none() && key.is_none() && priority.is_none();
+    let has_overrides = timeout.is_some() || retry.is_some() || exclusive.is_some() || lane.is_some();
     match (runs, job) {
-        (Some(lines), _) if is_bare && timeout.is_none() && retry.is_none() && lane.is_none() => {
+        (Some(lines), _) if is_bare && !has_overrides => {
             Ok(Batch { lines: lines.into_iter().map(|Strict(line)| line).collect(), is_list: true })
         }
         (Some(_), _) => Err(Problem::field("/runs", "stands alone; put the other fields into its items")),
         (None, Some(job)) => {
-            let line = SubmissionLine { job, at, payload, key, priority, timeout, retry, lane };
+            let line = SubmissionLine { job, at, payload, key, priority, timeout, retry, exclusive, lane };
             Ok(Batch { lines: vec![line], is_list: false })
         }
         (None, None) => Err(Problem::field("/job", "is missing; for many, send {\"runs\": […]}")),
@@ -217,6 +222,7 @@ fn suggested(detail: &str) -> String {
         "priority",
         "timeout",
         "retry",
+        "exclusive",
         "lane",
         "runs",
         "fire_time",
@@ -255,7 +261,7 @@ impl SubmissionLine<'_> {
             return Err(wrong("/priority", "expected a whole number from 0 to 9".into()));
         }
         let payload = bounded(self.payload, payload_max, &place)?;
-        let overrides = overrides(self.timeout, self.retry, &place)?;
+        let overrides = overrides(self.timeout, self.retry, self.exclusive, &place)?;
         let key = self.key.as_ref().map(|key| Cow::Owned(key.clone().into_owned()));
         Ok(Meant { at, payload, key, priority: self.priority, overrides })
     }
@@ -265,6 +271,7 @@ impl SubmissionLine<'_> {
 fn overrides(
     timeout: Option<&RawValue>,
     retry: Option<&RawValue>,
+    exclusive: Option<&RawValue>,
     place: impl Fn(&str) -> String,
 ) -> Result<Overrides, Problem> {
     let read = |raw: &RawValue, field: &str| {
@@ -280,6 +287,10 @@ fn overrides(
     if let Some(raw) = retry {
         let value = read(raw, "/retry")?;
         overrides.retry = job::retry(Spot::at(place("/retry"), &value, &faults));
+    }
+    if let Some(raw) = exclusive {
+        let value = read(raw, "/exclusive")?;
+        overrides.exclusive = job::exclusive(&Spot::at(place("/exclusive"), &value, &faults));
     }
     faults.unless(Some(overrides))
 }
@@ -477,7 +488,7 @@ mod tests {
         let usual = Retry::default();
         let said = own(r#"{"job": 1, "timeout": "1m30s", "retry": {"max_attempts": 1}}"#);
         let retry = Some(Retry { max_attempts: 1, ..usual });
-        assert_eq!(said, Overrides { timeout: Some(Duration::from_secs(90)), retry, executor: None });
+        assert_eq!(said, Overrides { timeout: Some(Duration::from_secs(90)), retry, ..Overrides::default() });
         let line = br#"{"job": 1, "retry": {"initial_delay": "5s", "multiplier": 1.5, "max_delay": "1h"}}"#;
         let retry = read_line(line).unwrap().meant(100, str::to_owned).unwrap().overrides.retry.unwrap();
         assert_eq!((retry.max_attempts, retry.initial_delay), (usual.max_attempts, Duration::from_secs(5)));

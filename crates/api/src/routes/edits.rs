@@ -278,8 +278,9 @@ fn understand(
     place: Option<(&str, &str)>,
 ) -> Result<Draft, Problem> {
     let now = front.now()?;
-    let (check, allows_scripts) = (&*front.check_target, front.settings.allows_scripts);
-    read(value, &Context { zones: &front.zones, now, before, place, check, allows_scripts })
+    let (check, settings) = (&*front.check_target, &front.settings);
+    let (allows_scripts, classes) = (settings.allows_scripts, &settings.classes);
+    read(value, &Context { zones: &front.zones, now, before, place, check, allows_scripts, classes })
 }
 
 /// The job as it was just written. Reads may be a little behind writes.

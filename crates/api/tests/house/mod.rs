@@ -188,6 +188,7 @@ fn the_job() -> JobView {
         windows: vec![],
         after: vec![],
         failure_limit: 0,
+        flow: FlowControl::default(),
     };
     JobView {
         id: JobId(1),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use calendar::{ExclusionVerdict as Verdict, Timestamp};
 
 use crate::model::{Attempt, Decided, Job, JobState, Origin, RunId, Skip, StoppedReason};
+use crate::policy::class::{self, ClassOrdinal};
 use crate::policy::misfire::{Lateness, Policy};
 
 /// A run that is due, as far as its fate depends on it.
@@ -148,7 +149,7 @@ pub fn decided_when_due(job: &Job, run: &Candidate, now: Timestamp) -> Decided {
 /// Whether a later instant of the schedule was missed too; then that one stands for this. Asked of the rule and not
 /// of what is loaded, so it does not matter who holds or plans the later one.
 fn is_followed(job: &Job, run: &Candidate, now: Timestamp) -> bool {
-    let is_missed = |at| job.definition.misfire.judge(lateness(at, now)) == Lateness::Missed;
+    let is_missed = |at| job.definition.misfire.judge(lateness(job.due(at), now)) == Lateness::Missed;
     run.origin == Origin::Schedule
         && !job.definition.schedule.is_delay()
         && job.rule.next_after(run.fire_time).is_some_and(|next| next <= now && is_missed(next))
@@ -159,18 +160,33 @@ fn lateness(due: Timestamp, now: Timestamp) -> Duration {
     Duration::from_millis(u64::try_from(late).unwrap_or(0))
 }
 
-/// The order in which runs of an app go out that are all due: what is fresh before what is caught up with, then by
-/// priority, then by time, then by id.
+/// The order in which runs go out that are all due: what is fresh before what is caught up with, then by class,
+/// priority and age (see [`class`]), then by due time, then by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Behind everything fresh.
     pub is_caught_up: bool,
-    /// 0 goes first.
-    pub priority: u8,
+    /// The due time, set back by what the class and the priority of the run are worth.
+    aged: i64,
     /// When it became due.
     pub ready_at: Timestamp,
     /// The run.
     pub run: RunId,
+}
+
+impl Rank {
+    /// The rank of a run. Class 0 and priority 0 go first.
+    pub fn new(
+        is_caught_up: bool,
+        class: ClassOrdinal,
+        priority: u8,
+        ready_at: Timestamp,
+        run: RunId,
+    ) -> Rank {
+        let steps = i64::from(class) * class::STEPS + i64::from(priority);
+        let aged = ready_at.as_millis().saturating_add(steps * class::AGEING.as_millis() as i64);
+        Rank { is_caught_up, aged, ready_at, run }
+    }
 }
 
 #[cfg(test)]
@@ -326,20 +342,26 @@ mod tests {
     }
 
     #[test]
-    fn fresh_runs_go_before_caught_up_ones_then_by_priority_then_by_time() {
-        let rank = |is_caught_up, priority, text, run| Rank {
-            is_caught_up,
-            priority,
-            ready_at: at(text),
-            run: RunId(run),
+    fn fresh_runs_go_before_caught_up_ones_then_by_class_then_by_priority_then_by_time() {
+        let rank = |is_caught_up, class, priority, text, run| {
+            Rank::new(is_caught_up, class, priority, at(text), RunId(run))
         };
         let order = [
-            rank(false, 0, "10:00:09", 9),
-            rank(false, 5, "10:00:00", 7),
-            rank(false, 5, "10:00:00", 8),
-            rank(false, 5, "10:00:01", 1),
-            rank(true, 0, "09:00:00", 2),
+            rank(false, 0, 9, "10:00:09", 10),
+            rank(false, 1, 0, "10:00:09", 9),
+            rank(false, 1, 5, "10:00:00", 7),
+            rank(false, 1, 5, "10:00:00", 8),
+            rank(false, 1, 5, "10:00:01", 1),
+            rank(true, 0, 0, "09:00:00", 2),
         ];
         assert!(order.is_sorted());
+    }
+
+    #[test]
+    fn waiting_makes_up_for_priority_and_class_so_nothing_starves() {
+        let last = Rank::new(false, 3, 9, at("10:00:00"), RunId(1));
+        let first_at = |text| Rank::new(false, 0, 0, at(text), RunId(2));
+        // Three classes of ten steps and nine steps of priority, half a minute each.
+        assert!(first_at("10:19:29") < last && last < first_at("10:19:31"));
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 
-use crate::model::{Definition, Delivery, Http, Job, JobId, JobState, Schedule, ScheduleKind, Target};
+use crate::model::{
+    Definition, Delivery, FlowControl, Http, Job, JobId, JobState, Schedule, ScheduleKind, Target,
+};
 use crate::policy::{Block, Misfire, Retry};
 
 pub(super) fn at(text: &str) -> Timestamp {
@@ -37,6 +39,7 @@ pub(super) fn definition(schedule: impl Into<Schedule>) -> Definition {
         windows: vec![],
         after: vec![],
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 

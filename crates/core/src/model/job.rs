@@ -6,8 +6,8 @@ use std::time::Duration;
 use calendar::{Exclusions, Outside, Rule, Timestamp, Window, Zones};
 
 use super::names::names;
-use super::{JobId, Origin, Outcome, Schedule, Text};
-use crate::policy::{Block, Misfire, Retry, Route};
+use super::{FlowControl, JobId, Origin, Outcome, Schedule, Text};
+use crate::policy::{Block, Misfire, Retry, Route, jitter};
 
 /// The longest payload or body that is kept and sent.
 pub const PAYLOAD_MAX: usize = 1 << 20;
@@ -46,6 +46,8 @@ pub struct Definition {
     pub after: Vec<Child>,
     /// How many failed runs in a row stop it; 0 means never.
     pub failure_limit: u32,
+    /// How its runs share what they use with runs of other jobs.
+    pub flow: FlowControl,
 }
 
 /// Hours of some days, as written.
@@ -392,7 +394,18 @@ impl Job {
 
     /// Whether an attempt is written down before it is sent, whichever executor or agent gets it.
     pub fn must_be_gated(&self) -> bool {
-        self.definition.delivery == Delivery::AtMostOnce || self.is_limited()
+        self.definition.delivery == Delivery::AtMostOnce
+            || self.is_limited()
+            || !self.definition.flow.exclusive.is_empty()
+    }
+
+    /// When a run for a fire time is due: after a delay that is always the same.
+    pub fn due(&self, fire_time: Timestamp) -> Timestamp {
+        let jitter = self.definition.flow.jitter;
+        match jitter.is_zero() {
+            true => fire_time,
+            false => fire_time.saturating_add(jitter::delay(self.id, fire_time, jitter)),
+        }
     }
 
     /// What it asks of executors, if it is for them.
@@ -453,7 +466,7 @@ impl Definition {
         if self.timeout.is_zero() {
             return Err(Poison::new("/timeout", &"0: an attempt needs some time"));
         }
-        Ok(())
+        self.flow.check()
     }
 
     fn exclusions(&self, zones: &Zones) -> Result<Exclusions, Poison> {

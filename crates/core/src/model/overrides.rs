@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Definition, Text};
+use super::{Definition, ExclusiveKeys, Text};
 use crate::policy::{Multiplier, Retry};
 
 /// The settings of one run. What is not set here is the job's, as the job stands when it is asked.
@@ -14,12 +14,14 @@ pub struct Overrides {
     pub timeout: Option<Duration>,
     /// How often the run is tried.
     pub retry: Option<Retry>,
+    /// The keys that the run shares with others.
+    pub exclusive: Option<ExclusiveKeys>,
     /// The address of the one executor that the run is meant for: the job's route is not asked.
     pub executor: Option<Text>,
 }
 
 /// What nearly every run has.
-static NONE: Overrides = Overrides { timeout: None, retry: None, executor: None };
+static NONE: Overrides = Overrides { timeout: None, retry: None, exclusive: None, executor: None };
 
 impl Overrides {
     /// No setting: everything is the job's.
@@ -47,6 +49,11 @@ impl Overrides {
         self.retry.unwrap_or(job.retry)
     }
 
+    /// The keys that the run shares with others.
+    pub fn exclusive<'a>(&'a self, job: &'a Definition) -> &'a ExclusiveKeys {
+        self.exclusive.as_ref().unwrap_or(&job.flow.exclusive)
+    }
+
     /// Reads what [`fmt::Display`] wrote. A word that means nothing is passed over: the job's setting counts then.
     pub fn read(text: &str) -> Overrides {
         let mut overrides = Overrides::default();
@@ -62,6 +69,7 @@ impl Overrides {
                     overrides.timeout = millis(value).filter(|timeout| !timeout.is_zero());
                 }
                 Some(("retry", value)) => overrides.retry = retry(value),
+                Some(("exclusive", value)) => overrides.exclusive = exclusive(value),
                 _ => {}
             }
             rest = more;
@@ -89,6 +97,13 @@ impl fmt::Display for Overrides {
             write!(f, "{blank}retry={max_attempts}/{first}/{factor}/{most}")?;
             blank = " ";
         }
+        if let Some(keys) = &self.exclusive {
+            write!(f, "{blank}exclusive=")?;
+            for (index, key) in keys.iter().enumerate() {
+                write!(f, "{}{key}", if index == 0 { "" } else { "," })?;
+            }
+            blank = " ";
+        }
         match &self.executor {
             Some(executor) => write!(f, "{blank}{EXECUTOR}{executor}"),
             None => Ok(()),
@@ -106,6 +121,12 @@ fn retry(value: &str) -> Option<Retry> {
         max_delay: millis(part()?)?,
     };
     part().is_none().then_some(read)
+}
+
+/// No key at all is a setting too: the run shares nothing, whatever its job shares.
+fn exclusive(value: &str) -> Option<ExclusiveKeys> {
+    let keys = value.split(',').filter(|key| !key.is_empty()).map(|key| Text::Owned(key.to_owned()));
+    ExclusiveKeys::new(keys).ok()
 }
 
 fn millis(value: &str) -> Option<Duration> {
@@ -129,15 +150,22 @@ mod tests {
                 for executor in
                     [None, Some("http://10.0.0.5:9999/"), Some(""), Some("native:one two/timeout=7")]
                 {
-                    let overrides = Overrides { timeout, retry, executor: executor.map(Text::Borrowed) };
-                    assert_eq!(Overrides::read(&overrides.to_string()), overrides, "{overrides}");
+                    for keys in [None, Some(vec![]), Some(vec!["source-a", "定时"])] {
+                        let keys = keys.map(|keys| keys.into_iter().map(Text::Borrowed));
+                        let exclusive = keys.map(|keys| ExclusiveKeys::new(keys).unwrap());
+                        let executor = executor.map(Text::Borrowed);
+                        let overrides = Overrides { timeout, retry, exclusive, executor };
+                        assert_eq!(Overrides::read(&overrides.to_string()), overrides, "{overrides}");
+                    }
                 }
             }
         }
         let timeout = Some(Duration::from_millis(1_500));
         let executor = Some("http://e/".into());
-        let overrides = Overrides { timeout, retry: Some(Retry::default()), executor };
-        assert_eq!(overrides.to_string(), "timeout=1500 retry=3/1000/2000/30000 executor=http://e/");
+        let exclusive = ExclusiveKeys::new(["b".into(), "a".into()]).ok();
+        let overrides = Overrides { timeout, retry: Some(Retry::default()), exclusive, executor };
+        let said = "timeout=1500 retry=3/1000/2000/30000 exclusive=a,b executor=http://e/";
+        assert_eq!(overrides.to_string(), said);
     }
 
     #[test]

@@ -95,4 +95,7 @@ pub struct Hold {
     pub resource: Text,
     /// How many places there are.
     pub slots: u32,
+    /// Whether runs get places in the order in which they first asked. A run that is refused keeps its turn until it is
+    /// closed, parked, or put off before its first send.
+    pub takes_turns: bool,
 }

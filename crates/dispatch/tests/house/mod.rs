@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::model::{
-    Attempt, Definition, Delivery, Http, Job, JobId, JobState, Origin, RunId, Schedule, ScheduleKind, Target,
-    Token,
+    Attempt, Definition, Delivery, FlowControl, Http, Job, JobId, JobState, Origin, RunId, Schedule,
+    ScheduleKind, Target, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_dispatch::{Agents, Guard, Options, Setup};
@@ -359,6 +359,7 @@ pub(crate) fn job_of(target: Target, edit: impl FnOnce(&mut Definition)) -> Arc<
         windows: vec![],
         after: vec![],
         failure_limit: 0,
+        flow: FlowControl::default(),
     };
     edit(&mut definition);
     let id = JobId(IDS.fetch_add(1, Ordering::SeqCst));

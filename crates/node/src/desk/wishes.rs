@@ -350,7 +350,7 @@ impl Memory {
         let known = self.loaded.runs.get(&id).copied();
         let inherited = self.cluster.held.get(&row.waiting.shard).map(|held| held.inherited);
         let is_gone = |run: &Run| match self.jobs.get(run.job) {
-            Some(Known::Job(job)) => self.may_have_been_sent(job, run, term),
+            Some(Known::Job(job)) => self.may_have_been_sent(id, job, run, term),
             _ => true,
         };
         let may_be_sent = match known {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use calendar::Timestamp;
 use punctual_core::model::{JobId, RunId};
-use punctual_core::policy::{Limits, Pace, Places};
+use punctual_core::policy::{ClassOrdinal, Limits, Pace, Places};
 use rustc_hash::FxHashMap;
 
 use crate::places::FastCall;
@@ -19,6 +19,8 @@ pub(crate) struct InFlight {
     pub(crate) outlived: FxHashMap<RunId, Flight>,
     /// The places of HTTP calls.
     pub(crate) places: Places,
+    /// The runs of classes with a limit that are under way.
+    pub(crate) classes: ClassesInFlight,
     /// Calls from the fast pool, by when they count as slow.
     pub(crate) fast_calls: VecDeque<FastCall>,
     /// How quick the calls of slow jobs were.
@@ -34,9 +36,38 @@ impl InFlight {
             deadlines: BTreeSet::new(),
             outlived: FxHashMap::default(),
             places: Places::new(limits),
+            classes: ClassesInFlight::default(),
             fast_calls: VecDeque::new(),
             paces: FxHashMap::default(),
             paced_at: None,
         }
+    }
+}
+
+/// How many runs of each class are under way, of the classes that have a limit.
+#[derive(Debug, Default)]
+pub(crate) struct ClassesInFlight {
+    of: FxHashMap<RunId, ClassOrdinal>,
+    counts: FxHashMap<ClassOrdinal, u32>,
+}
+
+impl ClassesInFlight {
+    pub(crate) fn take(&mut self, id: RunId, class: ClassOrdinal) {
+        if self.of.insert(id, class).is_none() {
+            *self.counts.entry(class).or_default() += 1;
+        }
+    }
+
+    /// Whether the run was counted.
+    pub(crate) fn give_back(&mut self, id: RunId) -> bool {
+        let Some(class) = self.of.remove(&id) else { return false };
+        if let Some(count) = self.counts.get_mut(&class) {
+            *count -= 1;
+        }
+        true
+    }
+
+    pub(crate) fn count(&self, class: ClassOrdinal) -> u32 {
+        self.counts.get(&class).copied().unwrap_or(0)
     }
 }

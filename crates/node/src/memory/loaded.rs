@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::due::DueQueue;
-use punctual_core::engine::fire::Rank;
 use punctual_core::model::{JobId, Overrides, RunId};
+use punctual_core::rank_set::RankSet;
 use punctual_core::wheel::Wheel;
 use rustc_hash::FxHashMap;
 
 use crate::ahead::Ahead;
 use crate::flow::Flow;
+use crate::keys::KeyWaits;
 use crate::parked::ParkedJobs;
 use crate::ports::{Address, Boot, Waiting};
 use crate::reads::Reads;
@@ -26,7 +27,7 @@ pub(crate) struct Active {
     /// Runs that were admitted and are not closed: on their way, or between two attempts of a limited job.
     pub(crate) running: BTreeSet<RunId>,
     /// Runs that wait for one of those to end.
-    pub(crate) queue: BTreeSet<Rank>,
+    pub(crate) queue: RankSet,
 }
 
 /// The loaded runs.
@@ -47,6 +48,8 @@ pub(crate) struct LoadedRuns {
     pub(crate) between: BTreeSet<(Timestamp, RunId)>,
     /// Runs that are due.
     pub(crate) ready: DueQueue,
+    /// Runs that wait for exclusive keys.
+    pub(crate) keys: KeyWaits,
     /// Runs in the hands of a step.
     pub(crate) busy: BTreeSet<RunId>,
     /// Runs that wait for an executor.
@@ -87,6 +90,7 @@ impl LoadedRuns {
             wheel_capacity,
             between: BTreeSet::new(),
             ready: DueQueue::default(),
+            keys: KeyWaits::default(),
             busy: BTreeSet::new(),
             seekers: Seekers::default(),
             active: FxHashMap::default(),
@@ -132,6 +136,7 @@ impl LoadedRuns {
                     active.queue.remove(&run.rank(id));
                 }
             }
+            RunLocation::Keyed => drop(self.keys.take(id)),
             // It keeps its patience: it may wait again.
             RunLocation::Seeking => drop(self.seekers.take(id)),
             RunLocation::Busy => drop(self.busy.remove(&id)),
@@ -149,6 +154,7 @@ impl LoadedRuns {
                 RunLocation::Queued,
                 self.active.get(&run.job).is_some_and(|active| active.queue.contains(&run.rank(id))),
             ),
+            (RunLocation::Keyed, self.keys.contains(id)),
             (RunLocation::Busy, self.busy.contains(&id)),
         ];
         in_sets.into_iter().all(|(location, is_in)| !is_in || location == run.location)

@@ -397,6 +397,9 @@ pub enum Gated {
     Closed,
     /// This resource has no free place.
     Held(Text),
+    /// This resource takes turns, and it is not the turn of the gate's run: another run has the place, or asked earlier. The
+    /// run has its turn from now on.
+    Behind(Text, RunId),
 }
 
 /// What became of a settlement.

@@ -95,7 +95,7 @@ impl Node {
         let draft = |(lease, clock, job): (Lease, ClockRow, Arc<Job>)| {
             let marks = (clock.planned.decided, clock.planned.reserved);
             let planning = plan(&job, clock.next_fire, marks, now, self.settings.horizon);
-            Draft { lease, clock, priority: job.definition.priority, planning }
+            Draft { lease, clock, job, planning }
         };
         (current.into_iter().map(draft).collect(), poisoned)
     }
@@ -167,7 +167,7 @@ impl Node {
 struct Draft {
     lease: Lease,
     clock: ClockRow,
-    priority: u8,
+    job: Arc<Job>,
     planning: Planning,
 }
 
@@ -179,16 +179,16 @@ impl Draft {
     }
 
     fn into_plan(self, ids: &mut impl Iterator<Item = RunId>, now: Timestamp) -> Plan {
-        let Draft { lease, clock, priority, planning } = self;
+        let Draft { lease, clock, job, planning } = self;
         let mut run = |fire_time: Timestamp, decided: Decided| NewRun {
             id: ids.next().expect("one id was drawn for each run"),
             job: clock.job,
             shard: clock.shard,
             fire_time,
-            due: fire_time,
+            due: job.due(fire_time),
             origin: Origin::Schedule,
             decided,
-            priority,
+            priority: job.definition.priority,
             payload: None,
             key: None,
             of: None,

@@ -274,7 +274,7 @@ impl Node {
             for (note, answer) in notes.iter().zip(&answers) {
                 match (answer, memory.in_flight.flights.get_mut(&note.run)) {
                     (Gated::Through(_), Some(flight)) if flight.token == note.token => flight.is_gated = true,
-                    (Gated::Through(_) | Gated::Held(_), _) => {}
+                    (Gated::Through(_) | Gated::Held(_) | Gated::Behind(..), _) => {}
                     (Gated::Taken(_) | Gated::Closed, _) => unsure.push(note.run),
                 }
             }

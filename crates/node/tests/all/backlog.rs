@@ -40,7 +40,7 @@ fn runs_that_wait_for_another_run_of_their_job_are_counted() {
     house.until(&[&node], "10:00:25");
     let sends = house.take_sends();
     assert_eq!(sends.len(), 1);
-    assert_eq!(node.backlog(), Backlog { due: 3, oldest: Some(Duration::from_secs(15)) });
+    assert_eq!(node.backlog(), Backlog { due: 3, oldest: Some(Duration::from_millis(14_001)) });
     house.report(&node, &sends[0], AttemptOutcome::Succeeded);
     house.step(&node);
     assert_eq!(node.backlog().due, 2);

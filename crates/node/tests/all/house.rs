@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    AttemptOutcome, AttemptRecord, Definition, Delivery, Http, JobId, NodeId, Outcome, RunId, Schedule,
-    ScheduleKind, Target,
+    AttemptOutcome, AttemptRecord, Definition, Delivery, FlowControl, Http, JobId, NodeId, Outcome, RunId,
+    Schedule, ScheduleKind, Target,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{
@@ -107,6 +107,7 @@ pub(crate) fn definition(name: &str, schedule: impl Into<Schedule>) -> Definitio
         windows: vec![],
         after: vec![],
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 

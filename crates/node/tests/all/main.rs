@@ -6,6 +6,7 @@ mod callbacks;
 mod change;
 mod cluster;
 mod executors;
+mod flow;
 mod forgery;
 mod herds;
 mod house;

@@ -43,6 +43,8 @@ const SHOWN: &[Entry] = &[
     ("pool", "slow", |c| text(c.slow)),
     ("pool", "slow_queue", |c| text(c.slow_queue)),
     ("pool", "overflow", |c| text(c.overflow)),
+    ("classes", "order", |c| text(c.class_order.join(", "))),
+    ("classes", "limits", |c| text(c.class_limits.join(", "))),
     ("targets", "allow", |c| text(c.allow.join(", "))),
     ("targets", "public", |c| text(c.allows_public)),
     ("targets", "authorities", |c| path(c.authorities.as_deref())),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use calendar::{Dialect, Gap, Overlap, Timestamp};
-use punctual_core::model::{Definition, Delivery, Executor, Schedule, ScheduleKind, Target};
+use punctual_core::model::{Definition, Delivery, Executor, FlowControl, Schedule, ScheduleKind, Target};
 use punctual_core::policy::{Block, Misfire, Retry, Route};
 
 /// When a job fires.
@@ -378,6 +378,7 @@ impl DemoWork {
             windows: vec![],
             after: vec![],
             failure_limit: self.failure_limit,
+            flow: FlowControl::default(),
         }
     }
 

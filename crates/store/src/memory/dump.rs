@@ -149,6 +149,20 @@ pub struct RequestDump {
 }
 
 impl State {
+    /// Places, and places in lines, as databases keep both.
+    fn dump_holds(&self) -> Vec<(Text, u32, RunId)> {
+        let places = self.holds.iter().map(|((resource, slot), run)| (resource.clone(), *slot, *run));
+        let in_line =
+            |resource: &Text, waits: &(u32, RunId)| (format!("{resource} line").into(), waits.0, waits.1);
+        let lines = self
+            .lines
+            .iter()
+            .flat_map(|(resource, line)| line.iter().map(move |waits| in_line(resource, waits)));
+        let mut all: Vec<_> = places.chain(lines).collect();
+        all.sort_unstable();
+        all
+    }
+
     pub(super) fn dump(&self) -> Dump {
         Dump {
             nodes: self.nodes.keys().map(|id| self.dump_node(*id)).collect(),
@@ -160,7 +174,7 @@ impl State {
                 .map(|(change, job)| (ChangeId(change), *job))
                 .collect(),
             runs: self.runs.values().map(dump_run).collect(),
-            holds: self.holds.iter().map(|((resource, slot), run)| (resource.clone(), *slot, *run)).collect(),
+            holds: self.dump_holds(),
             keys: self
                 .keys
                 .iter()

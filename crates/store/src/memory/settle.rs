@@ -37,6 +37,10 @@ impl State {
             }
             // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
             Then::Wait { ready_at, attempt } => {
+                // It was never sent, so it waits in lines at most.
+                if self.runs[&id].gates.is_empty() {
+                    self.free_holds(id);
+                }
                 self.edit_run(id, |run| {
                     run.wait = Some(Wait { ready_at: Some(ready_at), attempt, is_called_back: false })
                 });

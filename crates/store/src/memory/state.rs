@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) parked: BTreeSet<(ShardId, JobId, Timestamp, RunId)>,
     pub(super) keys: BTreeMap<(JobId, Text), Key>,
     pub(super) holds: BTreeMap<(Text, u32), RunId>,
+    /// The runs that wait for resources which take turns, each with its number.
+    pub(super) lines: BTreeMap<Text, Vec<(u32, RunId)>>,
     pub(super) last_log: u64,
     /// Whose number is whose.
     pub(super) logs: BTreeMap<LogId, (RunId, Attempt)>,
@@ -256,6 +258,7 @@ impl State {
             parked: BTreeSet::new(),
             keys: BTreeMap::new(),
             holds: BTreeMap::new(),
+            lines: BTreeMap::new(),
             last_log: 0,
             logs: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -364,6 +367,10 @@ impl State {
         for hold in std::mem::take(&mut run.holds) {
             self.holds.remove(&hold);
         }
+        self.lines.retain(|_, line| {
+            line.retain(|(_, waits)| *waits != id);
+            !line.is_empty()
+        });
     }
 
     /// Edits a run and moves it to where it is found from now on.

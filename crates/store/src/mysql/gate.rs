@@ -12,7 +12,7 @@ use super::link::Line;
 use super::text::{Script, Sum, list};
 use super::trouble::Trouble;
 use crate::rows::sent_row;
-use crate::rules::GateVerdict;
+use crate::rules::{GateVerdict, line_of};
 
 /// How many of the latest days are looked through first for a number: most gates are of these.
 const FRESH_DAYS: usize = 4;
@@ -38,13 +38,14 @@ impl GateAll<'_> {
 
     /// The questions that go along with locking the runs: whose the places are, and what has become of earlier parts.
     fn more(&self, at: &Moment) -> Vec<String> {
-        let resources: BTreeSet<&Text> =
-            self.asked().flat_map(|(gate, _)| &gate.holds).map(|hold| &hold.resource).collect();
+        let holds = || self.asked().flat_map(|(gate, _)| &gate.holds);
+        let lines = holds().filter(|hold| hold.takes_turns).map(|hold| line_of(&hold.resource));
+        let resources: BTreeSet<Text> = holds().map(|hold| hold.resource.clone()).chain(lines).collect();
         let mut more = vec![match resources.is_empty() {
             true => "select resource, slot, run from holds where 1 = 0".to_owned(),
             false => format!(
                 "select resource, slot, run from holds where resource_key in ({})",
-                list(resources.into_iter().map(|resource| Sum(resource)))
+                list(resources.iter().map(|resource| Sum(resource)))
             ),
         }];
         more.extend(lock_joins(at, self.splits.iter().map(|split| split.gate.run)));

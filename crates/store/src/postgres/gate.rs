@@ -9,7 +9,7 @@ use super::gather::Wanted;
 use super::line::Line;
 use super::trouble::Trouble;
 use crate::rows::sent_row;
-use crate::rules::GateVerdict;
+use crate::rules::{GateVerdict, line_of};
 
 impl Postgres {
     pub(super) async fn try_gate(&self, line: &Line<'_>, gates: &[Gate]) -> Result<Vec<Gated>, Trouble> {
@@ -43,6 +43,8 @@ pub(super) fn wanted<'g>(gates: impl Iterator<Item = &'g Gate>) -> Wanted<'g> {
     for gate in gates {
         wanted.runs.insert(gate.run);
         wanted.resources.extend(gate.holds.iter().map(|hold| hold.resource.clone()));
+        let lines = gate.holds.iter().filter(|hold| hold.takes_turns);
+        wanted.resources.extend(lines.map(|hold| line_of(&hold.resource)));
     }
     wanted
 }

@@ -3,13 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use calendar::Timestamp;
-use punctual_core::model::{Attempt, Fence, Hold, LogId, Text, Token};
+use punctual_core::model::{Attempt, Fence, Hold, LogId, RunId, Text, Token};
 use punctual_node::ports::{Gate, Gated};
 
 use super::gate::GateVerdict;
 
 /// Places of resources.
 pub(crate) type HoldSlots = Vec<(Text, u32)>;
+
+/// The line of runs that wait for a resource which takes turns. It is kept like a resource of its own: the slot of a run is
+/// its place in the line, and the run leaves the line when it gives back what it has.
+pub(crate) fn line_of(resource: &Text) -> Text {
+    format!("{resource} line").into()
+}
+
+/// What a run finds at a resource.
+pub(crate) struct Look {
+    /// The place that it can have now.
+    pub(crate) free: Option<u32>,
+    /// The run that has a place, or comes first. Only of a resource that takes turns.
+    pub(crate) before: Option<RunId>,
+    /// The end of the line.
+    pub(crate) next_in_line: u32,
+}
+
+/// A run that did not get all of its places.
+pub(crate) struct Refusal {
+    pub(crate) gated: Gated,
+    /// The places in lines that it gets in their stead.
+    pub(crate) lines: HoldSlots,
+}
 
 /// How far a run has come. A run that was only written has the default.
 #[derive(Clone, Debug, Default)]
@@ -93,25 +116,38 @@ impl RunProgress {
         }
     }
 
-    /// One free place of each resource that the run has no place of yet, or the first resource that has none. `free` finds
-    /// the free place of a resource, by [`free_slot`].
+    /// One free place of each resource that the run has no place of yet, or the first resource that has none for it.
     pub(crate) fn places<E>(
         &self,
         holds: &[Hold],
-        mut free: impl FnMut(&Hold) -> Result<Option<u32>, E>,
-    ) -> Result<Result<HoldSlots, Text>, E> {
-        let mut places = HoldSlots::new();
+        mut look: impl FnMut(&Hold) -> Result<Look, E>,
+    ) -> Result<Result<HoldSlots, Refusal>, E> {
+        let (mut places, mut lines) = (HoldSlots::new(), HoldSlots::new());
+        let mut refused: Option<Gated> = None;
         for hold in holds {
-            let is_taken = places.iter().any(|(resource, _)| *resource == hold.resource);
-            if is_taken || self.holds.contains(&hold.resource) {
+            let is_asked = |list: &HoldSlots, name: &Text| list.iter().any(|(resource, _)| resource == name);
+            if is_asked(&places, &hold.resource) || self.holds.contains(&hold.resource) {
                 continue;
             }
-            match free(hold)? {
+            let found = look(hold)?;
+            let line = line_of(&hold.resource);
+            if hold.takes_turns && !self.holds.contains(&line) && !is_asked(&lines, &line) {
+                lines.push((line, found.next_in_line));
+            }
+            match found.free {
                 Some(slot) => places.push((hold.resource.clone(), slot)),
-                None => return Ok(Err(hold.resource.clone())),
+                None => {
+                    refused.get_or_insert_with(|| match found.before {
+                        Some(run) => Gated::Behind(hold.resource.clone(), run),
+                        None => Gated::Held(hold.resource.clone()),
+                    });
+                }
             }
         }
-        Ok(Ok(places))
+        Ok(match refused {
+            Some(gated) => Err(Refusal { gated, lines }),
+            None => Ok(places),
+        })
     }
 }
 

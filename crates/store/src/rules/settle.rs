@@ -90,6 +90,9 @@ impl<'v> UnitOfWork<'v> {
             // A run that goes on keeps the key free: the attempt that was put off is still to be gated.
             Then::Wait { ready_at, attempt: next } => {
                 self.keep_attempt(id, attempt);
+                if self.has_only_turns(id) {
+                    self.free_holds(id);
+                }
                 let wait = WaitRow { ready_at: Some(*ready_at), attempt: *next, is_called_back: false };
                 self.edit(id, |progress| progress.wait = Some(wait));
             }
@@ -114,6 +117,11 @@ impl<'v> UnitOfWork<'v> {
         let counts = self.counts.get(&job).cloned().unwrap_or_default();
         let Counts { consecutive_failures: failures, last_success, .. } = counts;
         SettleVerdict::Done { job, failures, is_after_success: last_success.is_some(), is_over, joined }
+    }
+
+    /// Whether a run was never sent. It has no places then, only turns, and others need not wait until it asks again.
+    fn has_only_turns(&self, id: RunId) -> bool {
+        self.runs.get(&id).is_some_and(|run| run.progress.gates.is_empty())
     }
 
     fn keep_attempt(&mut self, id: RunId, attempt: Option<&'v AttemptRecord>) {

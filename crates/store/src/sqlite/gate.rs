@@ -15,7 +15,7 @@ use super::layer::indexed_close;
 use super::reader::Reader;
 use super::trouble::Trouble;
 use crate::rows::sent_row;
-use crate::rules::{GateOwner, HoldSlots, RunProgress, WaitRow, free_slot};
+use crate::rules::{GateOwner, HoldSlots, Look, Refusal, RunProgress, WaitRow, free_slot, line_of};
 
 impl Keeper {
     pub(super) fn gate(&mut self, gates: &[Gate]) -> Result<Vec<Gated>, Trouble> {
@@ -95,11 +95,30 @@ pub(super) fn meet(
         // Every gate that was read has its number.
         return Ok(Err(verdict.answer(&BTreeMap::new())));
     }
-    if standing.is_engaged && !gate.holds.is_empty() {
+    if !gate.holds.is_empty() && (standing.is_engaged || side.in_line.contains(&gate.run)) {
         progress.holds = held_by(conn, gate.run)?;
     }
-    let places = progress.places(&gate.holds, |hold| free_place(conn, hold))?;
-    Ok(places.map_err(Gated::Held))
+    match progress.places(&gate.holds, |hold| look(conn, hold, gate.run))? {
+        Ok(places) => Ok(Ok(places)),
+        Err(Refusal { gated, lines }) => {
+            if !lines.is_empty() {
+                write_places(conn, gate.run, &lines)?;
+                side.in_line.insert(gate.run);
+            }
+            Ok(Err(gated))
+        }
+    }
+}
+
+fn write_places(conn: &Connection, run: RunId, places: &[(Text, u32)]) -> rusqlite::Result<()> {
+    for (resource, slot) in places {
+        let mut insert = conn.prepare_cached(
+            "insert into holds (resource, slot, run)
+             values (?1, ?2, ?3)",
+        )?;
+        insert.execute(params![resource.as_ref(), slot, run.0 as i64])?;
+    }
+    Ok(())
 }
 
 /// Writes a gate that can be written; its number.
@@ -110,13 +129,7 @@ pub(super) fn write(
     places: &[(Text, u32)],
 ) -> rusqlite::Result<LogId> {
     let (run, number) = (gate.run.0 as i64, gate.run.day());
-    for (resource, slot) in places {
-        let mut insert = conn.prepare_cached(
-            "insert into holds (resource, slot, run)
-             values (?1, ?2, ?3)",
-        )?;
-        insert.execute(params![resource.as_ref(), slot, run])?;
-    }
+    write_places(conn, gate.run, places)?;
     side.days.ensure(conn, number, Table::Sends)?;
     side.counters.log += 1;
     let log = LogId(side.counters.log);
@@ -210,7 +223,25 @@ fn held_by(conn: &Connection, run: RunId) -> rusqlite::Result<BTreeSet<Text>> {
     select.query_map([run.0 as i64], |row| row.get::<_, String>(0).map(Text::from))?.collect()
 }
 
-/// The free place of a resource, if there is one.
+/// What a run finds at a resource.
+fn look(conn: &Connection, hold: &Hold, id: RunId) -> rusqlite::Result<Look> {
+    if !hold.takes_turns {
+        return Ok(Look { free: free_place(conn, hold)?, before: None, next_in_line: 0 });
+    }
+    let taken = slots(conn, &hold.resource)?;
+    let free = free_slot(hold.slots, taken.iter().map(|(slot, _)| *slot));
+    let line = slots(conn, &line_of(&hold.resource))?;
+    let has_place = |run: RunId| taken.iter().any(|(_, holder)| *holder == run);
+    let ahead = line.iter().map(|(_, run)| *run).take_while(|run| *run != id);
+    let first = ahead.into_iter().find(|run| !has_place(*run));
+    Ok(Look {
+        free: free.filter(|_| first.is_none()),
+        before: first.or_else(|| taken.first().map(|(_, run)| *run)),
+        next_in_line: line.last().map_or(0, |(slot, _)| slot + 1),
+    })
+}
+
+/// The free place of a resource, if there is one. Its slots are read up to the first gap.
 fn free_place(conn: &Connection, hold: &Hold) -> rusqlite::Result<Option<u32>> {
     let mut select = conn.prepare_cached(
         "select slot
@@ -223,4 +254,17 @@ fn free_place(conn: &Connection, hold: &Hold) -> rusqlite::Result<Option<u32>> {
     let slots = slots.map_while(|slot| slot.map_err(|error| failed = Err(error)).ok());
     let free = free_slot(hold.slots, slots);
     failed.map(|()| free)
+}
+
+/// The slots of a resource that are taken, in order, and the runs that have them.
+fn slots(conn: &Connection, resource: &Text) -> rusqlite::Result<Vec<(u32, RunId)>> {
+    let mut select = conn.prepare_cached(
+        "select slot, run
+         from holds
+         where resource = ?1
+         order by slot",
+    )?;
+    select
+        .query_map([resource.as_ref()], |row| Ok((row.get(0)?, RunId(row.get::<_, i64>(1)? as u64))))?
+        .collect()
 }

@@ -9,7 +9,7 @@ use calendar::Timestamp;
 use punctual_core::model::{Close, JobId, RunId};
 use punctual_node::ports::Counts;
 use rusqlite::{Connection, OptionalExtension, params};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::births::Births;
 use super::code::{instant_or_none, outcome_code, outcome_from};
@@ -42,6 +42,9 @@ pub(super) struct Side {
     pub(super) counters: Counters,
     pub(super) tallies: Tallies,
     pub(super) floors: Floors,
+    /// Runs that were refused a place and have their turn in a line instead. Nothing else makes them differ from runs that
+    /// only wait for their due time, so loading finds them as such.
+    pub(super) in_line: FxHashSet<RunId>,
 }
 
 impl Keeper {
@@ -67,6 +70,7 @@ impl Side {
             counters: Counters::read(conn)?,
             tallies: Tallies::default(),
             floors: Floors::read(conn)?,
+            in_line: read_in_line(conn)?,
         };
         side.read_closes(conn)?;
         side.read_births(conn)?;
@@ -136,6 +140,12 @@ impl Side {
         let shared = closes.read();
         known.shrink(shared.young.keys().chain(shared.old.keys()).copied());
     }
+}
+
+/// Runs that may have a turn in a line: those that have a place are among them, which does no harm.
+fn read_in_line(conn: &Connection) -> rusqlite::Result<FxHashSet<RunId>> {
+    let mut select = conn.prepare("select distinct run from holds")?;
+    select.query_map([], |row| Ok(RunId(row.get::<_, i64>(0)? as u64)))?.collect()
 }
 
 /// The last number given of each kind; that of tokens is left to their verb.

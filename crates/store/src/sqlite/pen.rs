@@ -138,7 +138,7 @@ impl Pen<'_> {
         day.bytes += ROW_BYTES + (close.reason.len() + said) as u64;
         self.side.closes.pending.push((run.0, place));
         self.side.known.note(self.conn, &self.side.days, run, Bit::Closed)?;
-        if standing.is_engaged {
+        if standing.is_engaged || self.side.in_line.contains(&run) {
             self.disengage(run)?;
         }
         if standing.is_keyed {
@@ -238,11 +238,18 @@ impl Pen<'_> {
         })
     }
 
+    /// Gives back the places that a run has, and its turns.
+    pub(super) fn free_holds(&mut self, run: RunId) -> rusqlite::Result<()> {
+        self.side.in_line.remove(&run);
+        self.conn.prepare_cached("delete from holds where run = ?1")?.execute([run.0 as i64])?;
+        Ok(())
+    }
+
     /// Takes a closed run out of everything that open runs are found by.
     fn disengage(&mut self, run: RunId) -> rusqlite::Result<()> {
         let id = run.0 as i64;
         self.conn.prepare_cached("delete from waiting where run = ?1")?.execute([id])?;
-        self.conn.prepare_cached("delete from holds where run = ?1")?.execute([id])?;
+        self.free_holds(run)?;
         let number = run.day();
         if self.side.days.has(number, Table::Sends) {
             let mut update = self.conn.prepare_cached(&format!(

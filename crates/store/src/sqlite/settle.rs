@@ -28,18 +28,24 @@ impl Pen<'_> {
         if standing.is_closed || !self.is_there(run)? {
             return Ok(Settled::Stale);
         }
-        if !progress(self.conn, self.side, run, standing)?.admits(settlement.fence) {
+        let progress = progress(self.conn, self.side, run, standing)?;
+        if !progress.admits(settlement.fence) {
             return Ok(Settled::Stale);
         }
+        let is_unsent = progress.gates.is_empty();
         let (consecutive_failures, joined) = match &settlement.then {
             Then::Close(close) => self.end(standing, settlement, close)?,
             Then::Wait { ready_at, attempt } => {
+                if is_unsent && self.side.in_line.contains(&run) {
+                    // It has no places, only turns, and others need not wait until it asks again.
+                    self.free_holds(run)?;
+                }
                 (self.put_off(settlement, Some(ready_at.as_millis()), *attempt)?, None)
             }
             Then::Park { version, .. } if self.version(job)? != Some(*version) => return Ok(Settled::Stale),
             Then::Park { attempt, .. } => {
                 // When the run is called back, its next gate asks for places again.
-                self.conn.prepare_cached("delete from holds where run = ?1")?.execute([run.0 as i64])?;
+                self.free_holds(run)?;
                 (self.put_off(settlement, None, *attempt)?, None)
             }
         };

@@ -159,7 +159,11 @@ fn a_resource_has_so_many_places_and_no_more() {
         for round in 0..3 {
             let said = all(stores, async |_, store| {
                 let run = accepted(store, 1, second(9)).await;
-                let place = |name: &str, slots| Hold { resource: format!("{name} {round}").into(), slots };
+                let place = |name: &str, slots| Hold {
+                    resource: format!("{name} {round}").into(),
+                    slots,
+                    takes_turns: false,
+                };
                 let holds = vec![place("a", 3), place("b", 5)];
                 let gate = punctual_node::ports::Gate { holds, ..gate(run, 1) };
                 store.gate(vec![gate]).await.unwrap().remove(0)

@@ -8,8 +8,8 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor,
-    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, ScheduleKind, Settlement, ShardId,
-    Target, Then, Token,
+    Fence, FlowControl, JobId, JobState, NewRun, NodeId, Origin, Outcome, RunId, ScheduleKind, Settlement,
+    ShardId, Target, Then, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
@@ -151,6 +151,7 @@ pub(crate) fn definition(name: &str, kind: ScheduleKind) -> Definition {
         windows: Vec::new(),
         after: Vec::new(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 

@@ -130,6 +130,9 @@ macro_rules! conformance_cases {
                 gates_of_a_batch_stand_alone_and_are_answered_in_order
                 a_resource_has_so_many_places_and_no_more
                 places_are_taken_all_or_none
+                a_resource_that_takes_turns_goes_to_the_run_that_asked_first
+                a_run_that_needs_several_resources_is_not_overtaken_at_any
+                a_run_that_is_put_off_before_its_first_send_gives_up_its_turn
                 a_run_keeps_its_place_until_it_is_closed_and_needs_no_second
                 a_run_that_is_parked_gives_its_place_back_and_asks_again
                 a_resource_without_places_holds_everybody_back

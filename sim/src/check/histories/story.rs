@@ -8,8 +8,8 @@ use std::time::Duration;
 use calendar::{Outside, Timestamp, Zones};
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Definition, Delivery, Epoch, Executor, Fence,
-    Http, Job, JobId, JobState, LogId, NewRun, NodeId, Origin, Outcome, Part, RunId, Schedule, ScheduleKind,
-    Settlement, ShardId, Skip, Target, Text, Then, Token, WindowSpec,
+    FlowControl, Http, Job, JobId, JobState, LogId, NewRun, NodeId, Origin, Outcome, Part, RunId, Schedule,
+    ScheduleKind, Settlement, ShardId, Skip, Target, Text, Then, Token, WindowSpec,
 };
 use punctual_core::policy::misfire::Policy;
 use punctual_core::policy::{Block, Misfire, Retry, Route};
@@ -65,6 +65,7 @@ pub(in crate::check) fn definition() -> Definition {
         windows: Vec::new(),
         after: Vec::new(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 

@@ -10,8 +10,8 @@ use punctual_core::engine::fire::{Rank, Wanted, refused};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, Hold, Job, JobId, LogId, Origin, Outcome, RunId,
-    Skip, Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, Close, Decided, ExclusiveKeys, Hold, Job, JobId, LogId, Origin,
+    Outcome, RunId, Skip, Target, Text, Then, Token,
 };
 use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
@@ -69,7 +69,7 @@ impl Turn<'_> {
         if let Some((claim, address)) = self.memory.claim_of(id, run, job) {
             return self.resume(id, run, job, claim.token, address);
         }
-        if run.flags.is_doubtful && self.memory.may_have_been_sent(job, run, self.settings.term_max()) {
+        if run.flags.is_doubtful && self.memory.may_have_been_sent(id, job, run, self.settings.term_max()) {
             return self.doubt(id, run, job);
         }
         if run.flags.may_be_gated {
@@ -191,24 +191,34 @@ impl Turn<'_> {
         }
         let block = self.memory.block_kept_here(job);
         let active = self.memory.loaded.active.entry(run.job).or_default();
-        // Between two attempts it has kept its place.
+        // Between two attempts it has kept its place, and its keys.
         if job.is_limited() && active.running.contains(&id) {
             return self.go_on(id, run, job);
         }
         let others = (active.running.len() - usize::from(active.running.contains(&id))) as u32;
-        let ahead = active.queue.range(..rank).count() as u32;
+        let ahead = active.queue.count_before(rank) as u32;
         match block::admit(block, others, ahead) {
-            Admission::Start if job.is_gated() => self.go_on(id, run, job),
-            Admission::Start => self.send_ungated(id, run, job),
+            Admission::Start => self.start(id, run, job),
             Admission::Wait => self.queue(id, run, job),
             Admission::Skip => self.skip(id, run, job, Skip::Blocked),
             Admission::Replace => {
-                let covered: Vec<RunId> =
-                    active.running.iter().copied().filter(|other| *other != id).collect();
+                let running = active.running.iter().copied();
+                let covered: Vec<RunId> = running.filter(|other| *other != id).collect();
                 covered.into_iter().for_each(|other| self.cover(other, job));
                 // It asks again when their places are free.
                 self.memory.move_to(id, RunLocation::Ready);
             }
+        }
+    }
+
+    /// A run has its place; its exclusive keys, if it needs some, come with the gate.
+    fn start(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
+        if self.memory.waits_for_keys(id, job) {
+            return;
+        }
+        match self.memory.is_gated(id, job) {
+            true => self.go_on(id, run, job),
+            false => self.send_ungated(id, run, job),
         }
     }
 
@@ -310,7 +320,8 @@ impl Turn<'_> {
         let is_other = |rank: &&Rank| {
             self.memory.loaded.runs.get(&rank.run).is_none_or(|run| run.origin != Origin::Schedule)
         };
-        let last = active.queue.iter().rev().find(is_other).or_else(|| active.queue.last()).copied();
+        let last =
+            active.queue.iter().rev().find(is_other).or_else(|| active.queue.iter().next_back()).copied();
         let Some(last) = last else { return };
         let Some(run) = self.memory.loaded.runs.get(&last.run).copied() else { return };
         self.memory.move_to(last.run, RunLocation::Busy);
@@ -377,7 +388,14 @@ impl Turn<'_> {
             Block::Concurrent(Some(places)) => Some(places.get()),
             Block::Serial | Block::Discard | Block::Cover => Some(1),
         };
-        let hold = |slots| Hold { resource: format!("job:{}", job.id).into(), slots };
+        let hold = |slots| Hold { resource: format!("job:{}", job.id).into(), slots, takes_turns: false };
+        let keys = if is_part { None } else { self.memory.keys_of(id, job) };
+        if keys.is_some() {
+            self.memory.ask_for_keys(id, job);
+        }
+        // In sorted order: every key comes after every job.
+        let key = |key: &Text| Hold { resource: format!("key:{key}").into(), slots: 1, takes_turns: true };
+        let keys: Vec<Hold> = keys.iter().flat_map(ExclusiveKeys::iter).map(key).collect();
         let chosen = self.memory.loaded.chosen.get(&id).map(|address| address.url.clone());
         Some(Gate {
             lease,
@@ -387,7 +405,7 @@ impl Turn<'_> {
             token: Token::new(lease.epoch, run.attempt),
             executor: chosen.unwrap_or_else(|| executor_of(job)),
             sent_at: self.now,
-            holds: places.map(hold).into_iter().collect(),
+            holds: places.map(hold).into_iter().chain(keys).collect(),
         })
     }
 
@@ -542,9 +560,9 @@ impl Memory {
     /// before the run was ready, or ever since the job was made. A holder may act on what it knew of the job for as
     /// long as its term; but the holder that called a run back because of a change knew of that change, and so does
     /// every later holder.
-    pub(crate) fn may_have_been_sent(&self, job: &Job, run: &Run, term: Duration) -> bool {
-        let was_gated = job.is_gated() && self.is_known_everywhere(job, run, term);
-        !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(job)
+    pub(crate) fn may_have_been_sent(&self, id: RunId, job: &Job, run: &Run, term: Duration) -> bool {
+        let was_gated = self.is_gated(id, job) && self.is_known_everywhere(job, run, term);
+        !was_gated || run.origin != Origin::Part && self.may_have_gone_ungated(id, job)
     }
 
     /// Whether every holder that may have acted on a run when it was due knew the job as it stands.

@@ -61,6 +61,9 @@ impl Node {
             if !keeps_place && let Some(active) = memory.loaded.active.get_mut(&gate.job) {
                 active.running.remove(&gate.run);
             }
+            if !keeps_place {
+                memory.return_keys(gate.run);
+            }
         }
     }
 
@@ -84,6 +87,7 @@ impl Node {
                 // The gate is another holder's, or the run is closed: what is behind that gate is found by adopting.
                 Gated::Through(_) | Gated::Taken(_) | Gated::Closed => turn.leave_behind(gate.run, &run),
                 Gated::Held(_) => turn.wait_for_hold(gate, &run),
+                Gated::Behind(_, first) => turn.wait_for_keys(gate, *first, &run),
             }
         }
         turn.decision
@@ -149,8 +153,25 @@ impl Turn<'_> {
         self.memory.leave_behind(id, run);
     }
 
+    /// An exclusive key of the run is another's, or another's turn.
+    pub(super) fn wait_for_keys(&mut self, gate: &Gate, first: RunId, run: &Run) {
+        if let Some(active) = self.memory.loaded.active.get_mut(&run.job) {
+            active.running.remove(&gate.run);
+        }
+        self.memory.unchoose(gate.run);
+        self.memory.loaded.seekers.remove(gate.run);
+        match self.memory.jobs.get(run.job).cloned() {
+            Some(Known::Job(job)) => self.memory.keys_refused(gate.run, &job, first, self.boot),
+            _ => {
+                self.memory.return_keys(gate.run);
+                self.memory.move_to(gate.run, RunLocation::Ready);
+            }
+        }
+    }
+
     /// The place is taken by a run that is not ours to count.
     pub(super) fn wait_for_hold(&mut self, gate: &Gate, run: &Run) {
+        self.memory.return_keys(gate.run);
         if let Some(active) = self.memory.loaded.active.get_mut(&run.job) {
             active.running.remove(&gate.run);
         }

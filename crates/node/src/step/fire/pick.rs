@@ -6,10 +6,10 @@ use std::time::Duration;
 use calendar::Timestamp;
 use punctual_core::due::{AppNumber, DueHead as Next, PickVerdict as Verdict};
 use punctual_core::engine::fire::{Rank, Wanted, decided_when_due};
-use punctual_core::model::{JobId, RunId, Target};
+use punctual_core::model::{JobId, Origin, RunId, Target};
 use punctual_core::policy::misfire::GRACE;
 use punctual_core::policy::pool::{is_within_app_share, is_within_job_share};
-use punctual_core::policy::{Places, Pool, Room};
+use punctual_core::policy::{ClassOrdinal, Places, Pool, Room};
 use punctual_core::wheel::{Handed, Wheel};
 use rustc_hash::FxHashMap;
 
@@ -62,6 +62,8 @@ struct Round<'a> {
     /// With the places of what this round takes.
     places: Places,
     taken: Vec<(Pool, AppNumber, JobId)>,
+    /// How many runs this round takes of each class that has a limit.
+    classes: FxHashMap<ClassOrdinal, u32>,
     picked: usize,
     caught_up: usize,
     /// Whether the store has to be asked about one of them.
@@ -80,7 +82,8 @@ impl Round<'_> {
     ) -> Round<'a> {
         let (taken, unsorted) = (Vec::new(), Vec::new());
         let (picked, caught_up, asks_store) = (0, 0, false);
-        Round { memory, settings, now, help, places, taken, picked, caught_up, asks_store, unsorted }
+        let classes = FxHashMap::default();
+        Round { memory, settings, now, help, places, taken, classes, picked, caught_up, asks_store, unsorted }
     }
 
     /// How many runs go in a round with these.
@@ -110,13 +113,33 @@ impl Round<'_> {
         if (pool, app) != (next.pool, next.app) {
             return Verdict::Move(pool, app);
         }
+        if self.is_class_full(next.job, run) {
+            return Verdict::PassJob;
+        }
         if let Some(verdict) = self.without_place(next) {
             return verdict;
         }
+        self.count_class(next.job, run);
         self.caught_up += usize::from(next.rank.is_caught_up);
         self.asks_store |= memory.asks_store(next.rank.run, run);
         self.picked += 1;
         Verdict::Take
+    }
+
+    /// Whether as many runs of the job's class are under way as may be. A part is under way with its whole.
+    fn is_class_full(&self, job: JobId, run: &Run) -> bool {
+        let class = self.memory.jobs.class_of(job);
+        let taken = || self.classes.get(&class).copied().unwrap_or(0);
+        let in_flight = || self.memory.in_flight.classes.count(class);
+        let limit = self.memory.jobs.limit_of(class).filter(|_| run.origin != Origin::Part);
+        limit.is_some_and(|limit| in_flight() + taken() >= limit)
+    }
+
+    fn count_class(&mut self, job: JobId, run: &Run) {
+        let class = self.memory.jobs.class_of(job);
+        if self.memory.jobs.limit_of(class).is_some() && run.origin != Origin::Part {
+            *self.classes.entry(class).or_default() += 1;
+        }
     }
 
     /// Takes a place for the run; or returns which runs are passed over, because there is none.
@@ -172,6 +195,7 @@ impl Node {
         memory.move_slow_calls(now);
         memory.end_listening(boot);
         memory.call_stalled();
+        memory.ask_again_for_keys(boot);
         self.let_out(&mut memory, now);
         while let Some((ready_at, id)) = memory.loaded.between.first().copied()
             && ready_at <= now
@@ -205,7 +229,12 @@ impl Node {
         for job in jobs {
             let app = memory.app_number(*job);
             let pool = memory.is_http(*job).then(|| memory.pool_for(*job, now));
-            memory.loaded.ready.rehome(*job, pool, app);
+            let (class, loaded) = (memory.jobs.class_of(*job), &mut memory.loaded);
+            loaded.ready.rehome_ranked(*job, pool, app, |rank| {
+                let Some(run) = loaded.runs.get_mut(&rank.run) else { return rank };
+                run.class = class;
+                run.rank(rank.run)
+            });
         }
         Ok(())
     }
@@ -304,7 +333,10 @@ impl Node {
         let overfull = memory.is_clogged(&self.settings, now).then(|| memory.loaded.flow.next_look());
         let listened = memory.executors.natives.listened();
         let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
-        [in_queue, waiting, overfull, listened, fetches].into_iter().flatten().fold(idle, Boot::min)
+        [in_queue, waiting, overfull, listened, fetches, memory.loaded.keys.next()]
+            .into_iter()
+            .flatten()
+            .fold(idle, Boot::min)
     }
 }
 
@@ -380,7 +412,8 @@ impl Memory {
         }
     }
 
-    /// How many runs are due and cannot go yet: there is no place for them, or no executor takes more.
+    /// How many runs are due and cannot go yet: there is no place for them, or no executor takes more. Runs that wait
+    /// for an exclusive key take no room from others.
     pub(crate) fn waiting_count(&self) -> usize {
         self.loaded.ready.len() + self.loaded.seekers.stalled_count()
     }
@@ -390,7 +423,7 @@ impl Memory {
         let flags = run.flags;
         let is_plain = !(flags.has_payload || flags.is_doubtful || flags.may_be_gated);
         match self.jobs.get(run.job) {
-            Some(Known::Job(job)) if is_plain && !job.is_gated() => {
+            Some(Known::Job(job)) if is_plain && !self.is_gated(id, job) => {
                 matches!(self.wanted(id, run, job, now), Wanted::Start(_))
             }
             _ => false,
@@ -403,7 +436,7 @@ impl Memory {
         let is_here = !flags.has_payload || self.loaded.ahead.has(id);
         let is_plain = is_here && !flags.is_doubtful && !flags.may_be_gated;
         match self.jobs.get(run.job) {
-            Some(Known::Job(job)) if is_plain && !job.must_be_gated() => {
+            Some(Known::Job(job)) if is_plain && !self.must_be_gated(id, job) => {
                 job.executor().is_some() && self.executors.natives.is_empty()
             }
             _ => true,

@@ -113,7 +113,8 @@ impl Turn<'_> {
     /// written before.
     fn go_through(&mut self, id: RunId, run: &Run, job: &Arc<Job>) {
         let is_native = self.memory.loaded.chosen.get(&id).is_some_and(|at| at.dialect == Dialect::Native);
-        let is_alone = run.origin != Origin::Part && !run.flags.may_be_gated && !job.must_be_gated();
+        let is_alone =
+            run.origin != Origin::Part && !run.flags.may_be_gated && !self.memory.must_be_gated(id, job);
         if is_native && is_alone {
             self.send_ungated(id, run, job);
         } else {

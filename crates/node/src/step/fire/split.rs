@@ -75,6 +75,7 @@ impl Node {
                     turn.leave_behind(split.gate.run, &run)
                 }
                 Gated::Held(_) => turn.wait_for_hold(&split.gate, &run),
+                Gated::Behind(_, first) => turn.wait_for_keys(&split.gate, *first, &run),
             }
         }
         turn.decision.ends

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use punctual_core::cluster::home;
 use punctual_core::model::{
     Attempt, AttemptOutcome, AttemptRecord, Child, Close, Decided, Definition, Delivery, Epoch, Executor,
-    Fence, Hold, JobId, JobState, NewRun, Origin, Outcome, Overrides, Part, RunId, Schedule, ScheduleKind,
-    Settlement, ShardId, StoppedReason, Target, Then, Token, When,
+    Fence, FlowControl, Hold, JobId, JobState, NewRun, Origin, Outcome, Overrides, Part, RunId, Schedule,
+    ScheduleKind, Settlement, ShardId, StoppedReason, Target, Then, Token, When,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::{ArrivalKind, Change, ClockEdit, ClockRow, Gate, Lease, Plan, PlannedTo, Split};
@@ -138,7 +138,10 @@ impl Meaning {
     fn gate(&self, dump: &Dump, one: &[u8; 12]) -> Gate {
         let run = pick(&dump.runs, one[0]);
         let (attempt, epoch) = (attempt(one[1]), Epoch(u64::from(one[2] % 2) + 1));
-        let place = |resource: &'static str, slots| Hold { resource: resource.into(), slots };
+        let place = |resource: &'static str, slots| {
+            let takes_turns = resource == "b";
+            Hold { resource: resource.into(), slots, takes_turns }
+        };
         Gate {
             lease: Lease { shard: ShardId(0), epoch },
             run: run.map_or(RunId(3), |run| run.run.id),
@@ -323,5 +326,6 @@ fn definition(id: JobId, one: &[u8; 12]) -> Definition {
         windows: Vec::new(),
         after: parents.map(|parent| Child { job: JobId(parent), when }).collect(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }

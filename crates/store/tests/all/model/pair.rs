@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Epoch, Fence, Hold, JobId, LogId,
-    NewRun, NodeId, Origin, Outcome, Part, RunId, RunState, Settlement, ShardId, StoppedReason, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Epoch, Fence, JobId, LogId, NewRun,
+    NodeId, Origin, Outcome, Part, RunId, RunState, Settlement, ShardId, StoppedReason, Then, Token,
 };
 use punctual_core::registry::{Dialect, Secret};
 use punctual_core::wheel::Mark;
@@ -25,7 +25,7 @@ use punctual_store::memory::{Dump, JobDump, RunDump};
 use punctual_store::{Memory, StoreClock};
 
 use super::values::{
-    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, request, shard_ids,
+    address_of, app_of, apps_of, at, definition, job_state, key_of, name_of, pick, place, request, shard_ids,
 };
 use super::verbs::{DrawnEnd, DrawnGate, DrawnKeep, DrawnPlan, DrawnRun, NewJob, Verb, unpark};
 use super::{BEGIN_MS, JOBS, KEY_TTL, SHARDS};
@@ -470,7 +470,6 @@ impl Pair {
         let run = pick(&dump.runs, run);
         let attempt = Attempt(u32::from(attempt));
         let token = Token::new(Epoch(u64::from(epoch)), attempt);
-        let place = |resource: &'static str, slots| Hold { resource: resource.into(), slots };
         Gate {
             lease: Lease { shard: ShardId(0), epoch: Epoch(u64::from(epoch)) },
             run: run.map_or(RunId(3), |run| run.run.id),

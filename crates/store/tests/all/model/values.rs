@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Child, Definition, Delivery, Executor, JobId, JobState, Overrides, Schedule, ScheduleKind, ShardId,
-    StoppedReason, Target, When,
+    Child, Definition, Delivery, Executor, FlowControl, Hold, JobId, JobState, Overrides, Schedule,
+    ScheduleKind, ShardId, StoppedReason, Target, When,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_node::ports::RequestKey;
@@ -73,6 +73,7 @@ pub(crate) fn definition(job: &NewJob) -> Definition {
         windows: Vec::new(),
         after: after.into_iter().collect(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 
@@ -99,11 +100,17 @@ pub(crate) fn request(key: u8) -> RequestKey {
     RequestKey { by: ["1", "2"][usize::from(key % 2)].into(), key: ["a", "b"][usize::from(key / 2)].into() }
 }
 
+/// A place of a resource; one of the resources takes turns.
+pub(super) fn place(resource: &'static str, slots: u32) -> Hold {
+    Hold { resource: resource.into(), slots, takes_turns: resource == "b" }
+}
+
 /// What every third run has in place of its job's.
 pub(super) fn overrides(sequence: u64) -> Option<Arc<Overrides>> {
     let overrides = Overrides {
         timeout: sequence.is_multiple_of(6).then(|| Duration::from_millis(sequence * 500)),
         retry: sequence.is_multiple_of(9).then(Retry::default),
+        exclusive: None,
         executor: sequence.is_multiple_of(15).then(|| format!("http://e{sequence}/ ?").into()),
     };
     overrides.kept()

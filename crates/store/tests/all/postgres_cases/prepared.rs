@@ -9,7 +9,7 @@ use crate::postgres_support::{block_on, client};
 /// A send that needs a place.
 async fn through(store: &punctual_store::Postgres, due: i64) {
     let run = accepted(store, second(due)).await;
-    let place = Hold { resource: "printer".into(), slots: 1 };
+    let place = Hold { resource: "printer".into(), slots: 1, takes_turns: false };
     let said = store.gate(vec![Gate { holds: vec![place], ..gate(run, 1) }]).await.unwrap();
     assert!(matches!(said[..], [Gated::Through(_)]), "{said:?}");
     let said = store.settle(vec![end(run, true, Outcome::Succeeded)]).await.unwrap();

@@ -160,7 +160,7 @@ fn a_resource_has_no_more_places_than_it_has() {
         let mut asked = Vec::new();
         for store in &stores {
             let run = accepted(store, second(1)).await;
-            let holds = vec![Hold { resource: "lane".into(), slots: 3 }];
+            let holds = vec![Hold { resource: "lane".into(), slots: 3, takes_turns: false }];
             asked.push(store.gate(vec![Gate { holds, ..gate(run, 1) }]));
         }
         let said: Vec<Gated> = join_all(asked).await.into_iter().flat_map(Result::unwrap).collect();

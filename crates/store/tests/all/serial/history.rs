@@ -192,7 +192,7 @@ impl Scene {
     fn gate(&self, draw: &mut Draw) -> Gate {
         let number = draw.below(RUNS);
         let (attempt, epoch) = (Attempt(1 + draw.below(2) as u32), Epoch(1 + draw.below(2)));
-        let hold = |slots| Hold { resource: "printer".into(), slots };
+        let hold = |slots| Hold { resource: "printer".into(), slots, takes_turns: false };
         Gate {
             lease: Lease { shard: ShardId(0), epoch },
             run: self.id(number),

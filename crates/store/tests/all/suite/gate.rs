@@ -143,6 +143,66 @@ pub(super) async fn places_are_taken_all_or_none(t: &mut Subject) {
     assert!(matches!(t.gate(both).await, Gated::Through(_)));
 }
 
+pub(super) async fn a_resource_that_takes_turns_goes_to_the_run_that_asked_first(t: &mut Subject) {
+    let mut runs = Vec::new();
+    for number in 1..=4 {
+        runs.push(t.accepted(JOB, second(number)).await);
+    }
+    let ask = |run| in_turn(run, 1, &["key a"]);
+    let behind = |run| Gated::Behind("key a".into(), run);
+    assert!(matches!(t.gate(ask(runs[0])).await, Gated::Through(_)));
+    assert_eq!(t.gate(ask(runs[3])).await, behind(runs[0]));
+    assert_eq!(t.gate(ask(runs[1])).await, behind(runs[3]), "it asked earlier");
+    t.reopen().await;
+    assert_eq!(t.gate(ask(runs[1])).await, behind(runs[3]), "asking again changes nothing");
+    t.closed(runs[0], Outcome::Succeeded).await;
+    assert_eq!(t.gate(ask(runs[1])).await, behind(runs[3]), "the key is free, and it is another's turn");
+    assert_eq!(t.gate(ask(runs[2])).await, behind(runs[3]));
+    assert!(matches!(t.gate(ask(runs[3])).await, Gated::Through(_)));
+    assert_eq!(t.gate(ask(runs[2])).await, behind(runs[1]));
+    t.closed(runs[3], Outcome::Succeeded).await;
+    assert!(matches!(t.gate(ask(runs[1])).await, Gated::Through(_)));
+    t.closed(runs[1], Outcome::Cancelled).await;
+    assert!(matches!(t.gate(ask(runs[2])).await, Gated::Through(_)));
+}
+
+pub(super) async fn a_run_that_needs_several_resources_is_not_overtaken_at_any(t: &mut Subject) {
+    let mut runs = Vec::new();
+    for number in 1..=4 {
+        runs.push(t.accepted(JOB, second(number)).await);
+    }
+    let [one, both, other, last] = [0, 1, 2, 3].map(|index| runs[index]);
+    t.gate(in_turn(one, 1, &["key a"])).await;
+    assert_eq!(t.gate(in_turn(both, 1, &["key a", "key b"])).await, Gated::Behind("key a".into(), one));
+    assert_eq!(t.gate(in_turn(other, 1, &["key b"])).await, Gated::Behind("key b".into(), both));
+    assert_eq!(t.gate(in_turn(last, 1, &["key b", "key a"])).await, Gated::Behind("key b".into(), both));
+    t.closed(one, Outcome::Succeeded).await;
+    assert!(matches!(t.gate(in_turn(both, 1, &["key a", "key b"])).await, Gated::Through(_)));
+    // Between two attempts it keeps both.
+    t.settle(sent(both, 1, wait(5, 2))).await;
+    assert_eq!(t.gate(in_turn(other, 1, &["key b"])).await, Gated::Behind("key b".into(), both));
+    t.settle(sent(both, 2, Then::Close(close(Outcome::Failed, second(6))))).await;
+    assert_eq!(t.gate(in_turn(last, 1, &["key b", "key a"])).await, Gated::Behind("key b".into(), other));
+    assert!(matches!(t.gate(in_turn(other, 1, &["key b"])).await, Gated::Through(_)));
+    t.closed(other, Outcome::Succeeded).await;
+    assert!(matches!(t.gate(in_turn(last, 1, &["key b", "key a"])).await, Gated::Through(_)));
+}
+
+pub(super) async fn a_run_that_is_put_off_before_its_first_send_gives_up_its_turn(t: &mut Subject) {
+    let mut runs = Vec::new();
+    for number in 1..=3 {
+        runs.push(t.accepted(JOB, second(number)).await);
+    }
+    let ask = |run| in_turn(run, 1, &["key a"]);
+    t.gate(ask(runs[0])).await;
+    t.gate(ask(runs[1])).await;
+    t.gate(ask(runs[2])).await;
+    t.settle(unsent(runs[1], 1, wait(5_000, 1))).await;
+    t.closed(runs[0], Outcome::Succeeded).await;
+    assert!(matches!(t.gate(ask(runs[2])).await, Gated::Through(_)));
+    assert_eq!(t.gate(ask(runs[1])).await, Gated::Behind("key a".into(), runs[2]));
+}
+
 pub(super) async fn a_run_keeps_its_place_until_it_is_closed_and_needs_no_second(t: &mut Subject) {
     let (run, other) = (t.accepted(JOB, second(1)).await, t.accepted(JOB, second(2)).await);
     t.gate(holding(run, 1, &[("lane", 1)])).await;
@@ -236,8 +296,16 @@ impl Subject {
     }
 }
 
+fn in_turn(run: RunId, attempt: u32, resources: &[&'static str]) -> Gate {
+    let hold = |resource: &&'static str| Hold { resource: (*resource).into(), slots: 1, takes_turns: true };
+    Gate { holds: resources.iter().map(hold).collect(), ..gate(run, attempt, 5) }
+}
+
 fn holding(run: RunId, attempt: u32, holds: &[(&'static str, u32)]) -> Gate {
-    let hold =
-        |(resource, slots): &(&'static str, u32)| Hold { resource: Text::Borrowed(resource), slots: *slots };
+    let hold = |(resource, slots): &(&'static str, u32)| Hold {
+        resource: Text::Borrowed(resource),
+        slots: *slots,
+        takes_turns: false,
+    };
     Gate { holds: holds.iter().map(hold).collect(), ..gate(run, attempt, 5) }
 }

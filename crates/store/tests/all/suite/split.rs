@@ -57,7 +57,7 @@ pub(super) async fn a_split_asked_again_adds_nothing(t: &mut Subject) {
 
 pub(super) async fn what_cannot_be_gated_is_not_split(t: &mut Subject) {
     let leases = t.hold_all(A).await;
-    let lane = vec![Hold { resource: Text::Borrowed("lane"), slots: 1 }];
+    let lane = vec![Hold { resource: Text::Borrowed("lane"), slots: 1, takes_turns: false }];
     let holder = t.accepted(JOB, second(1)).await;
     t.gate(Gate { holds: lane.clone(), ..gate(holder, 1, 5) }).await;
     let closed = t.accepted(JOB, second(1)).await;

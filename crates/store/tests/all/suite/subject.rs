@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use calendar::Timestamp;
 use punctual_core::model::{
-    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch, Executor,
-    Fence, JobId, JobState, NewRun, NodeId, Origin, Outcome, Overrides, RunId, Schedule, ScheduleKind,
-    Settlement, ShardId, Target, Text, Then, Token,
+    Attempt, AttemptOutcome, AttemptRecord, ChangeId, Close, Decided, Definition, Delivery, Epoch,
+    ExclusiveKeys, Executor, Fence, FlowControl, JobId, JobState, NewRun, NodeId, Origin, Outcome, Overrides,
+    RunId, Schedule, ScheduleKind, Settlement, ShardId, Target, Text, Then, Token,
 };
 use punctual_core::policy::{Block, Misfire, Retry};
 use punctual_core::wheel::Mark;
@@ -338,7 +338,13 @@ pub(super) fn some_overrides() -> Vec<Overrides> {
         Overrides { timeout, ..none() },
         Overrides { retry, ..none() },
         Overrides { executor: Some("native:one/1".into()), ..none() },
-        Overrides { timeout, retry, executor },
+        Overrides { exclusive: Some(ExclusiveKeys::default()), ..none() },
+        Overrides {
+            timeout,
+            retry,
+            exclusive: ExclusiveKeys::new(["b".into(), "定时".into()]).ok(),
+            executor,
+        },
     ]
 }
 
@@ -360,6 +366,7 @@ pub(crate) fn definition(name: &str) -> Definition {
         windows: Vec::new(),
         after: Vec::new(),
         failure_limit: 0,
+        flow: FlowControl::default(),
     }
 }
 
