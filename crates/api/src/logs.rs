@@ -194,7 +194,7 @@ impl Logbook {
         while !log.is_complete {
             let asked = self.executors.log(&place.address, place.log, place.sent_at, log.next_line);
             let page = tokio::time::timeout_at(late, asked).await;
-            let page = page.map_err(|_| "it takes too long".to_owned())??;
+            let page = page.map_err(|_| "no answer in time".to_owned())??;
             let has_more = page.next > log.next_line;
             log.next_line = page.next.max(log.next_line);
             let is_full = !append(&mut log, &page.text);
@@ -205,7 +205,7 @@ impl Logbook {
 
     async fn keep(&self, place: &LogPlace, log: KeptLog) {
         if let Err(error) = self.logs.keep_log(place.run, place.attempt, log).await {
-            tracing::warn!(run = %place.run, %error, "a log could not be kept; it is fetched again when somebody asks");
+            tracing::warn!(run = %place.run, %error, "cannot store the log of a run; the next request fetches it from the executor again");
         }
     }
 }
@@ -213,7 +213,8 @@ impl Logbook {
 impl LogPlace {
     fn note(&self, reason: &str) -> String {
         let address = &self.address.url;
-        format!("the executor {address} does not give the log of attempt {}: {reason}", self.attempt)
+        let attempt = self.attempt;
+        format!("cannot read the log of attempt {attempt} from the executor {address}: {reason}")
     }
 }
 

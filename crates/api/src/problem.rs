@@ -26,14 +26,14 @@ const KINDS: &[(u16, &str, &str)] = &[
     (403, "forbidden", "The token does not allow this"),
     (404, "not-found", "It is not there"),
     (405, "method-not-allowed", "This path does not know the method"),
-    (409, "conflict", "It is not in a state for that"),
+    (409, "conflict", "Its state does not allow this"),
     (412, "stale", "Another client changed it meanwhile"),
     (413, "too-large", "It is too large"),
     (415, "unsupported-media-type", "The content type is not understood"),
-    (422, "invalid", "Some of it makes no sense"),
+    (422, "invalid", "A value is not valid"),
     (429, "too-many-requests", "Too much at once, or too often without a valid token"),
     (500, "internal", "Something is broken here"),
-    (503, "unavailable", "It cannot be done at the moment"),
+    (503, "unavailable", "It cannot be done at the moment; try again later"),
 ];
 
 /// The kind and the title of a status.
@@ -204,7 +204,7 @@ mod tests {
         let shown = serde_json::to_value(Problem::field("/name", "is missing").shown(Some("r1"))).unwrap();
         let expected = serde_json::json!({
             "type": "urn:punctual:problem:invalid",
-            "title": "Some of it makes no sense",
+            "title": "A value is not valid",
             "status": 422,
             "detail": "/name: is missing",
             "errors": [{"pointer": "/name", "detail": "is missing"}],

@@ -28,7 +28,7 @@ enum NodeCommand {
   punctual node list
   punctual node list -o json")]
     List,
-    /// List the shards, and who acts for them.
+    /// List the shards and the nodes that hold them.
     #[command(after_help = "Examples:
   punctual node shards")]
     Shards,

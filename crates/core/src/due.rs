@@ -315,6 +315,13 @@ impl DueQueue {
         self.lines[line_of(pool)].apps.values().flat_map(|line| line.jobs.keys().copied())
     }
 
+    /// The waiting runs of a job, in their order.
+    pub fn of_job(&self, job: JobId) -> impl Iterator<Item = Rank> {
+        let home = self.homes.get(&job);
+        let line = home.and_then(|home| self.lines[home.line].apps.get(&home.app));
+        line.and_then(|line| line.jobs.get(&job)).into_iter().flatten().copied()
+    }
+
     /// All waiting runs, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Rank> {
         let apps = self.lines.iter().flat_map(|line| line.apps.values());
@@ -540,8 +547,9 @@ mod tests {
                 let earliest = model.iter().map(|(_, rank)| rank.ready_at.as_millis() / 1_000 * 1_000).min();
                 prop_assert_eq!(queue.earliest().map(Timestamp::as_millis), earliest);
                 for job in 0..5 {
-                    let of_job = model.iter().filter(|(of, _)| *of == JobId(job)).count();
-                    prop_assert_eq!(queue.len_of_job(JobId(job)), of_job);
+                    let of_job = || model.iter().filter(|(of, _)| *of == JobId(job)).map(|(_, rank)| *rank);
+                    prop_assert_eq!(queue.len_of_job(JobId(job)), of_job().count());
+                    prop_assert!(queue.of_job(JobId(job)).eq(of_job()));
                 }
             }
             let left = queue.pick(|_| PickVerdict::Take).len();

@@ -1,9 +1,10 @@
 //! The steps of a node: ask the core what should happen, write it down, then do it.
 //!
-//! A [`Node`] is a value with steps. Each step is an async function that does one round of work in the order store,
-//! memory, network, and answers when it wants to be called again; it never waits for time, spawns or selects. Steps of
-//! one node may run side by side, each kind at most once at a time. The memory between them is behind a lock that is
-//! never held across an await.
+//! A [`Node`] is a value with steps. Each step is an async function that does one round of work and answers when it wants
+//! to be called again; it never waits for time, spawns or selects. Steps of one node may run side by side, each kind at
+//! most once at a time. The memory between them is behind a lock that is never held across an await. What reports cause
+//! is written to the store before memory changes and before it is acknowledged; `step/fire.rs` says in which order runs
+//! are sent.
 
 mod ahead;
 mod backlog;
@@ -35,7 +36,7 @@ mod table;
 mod time;
 mod wakes;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
@@ -183,13 +184,18 @@ impl Node {
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(|poisoned| {
-            // A panic under the lock may have left any of it half updated. All of it can be read again.
-            let mut memory = poisoned.into_inner();
-            memory.start_over(draw_id(&*self.ports.entropy), &self.settings);
+        if let Ok(memory) = self.memory.lock() {
+            return memory;
+        }
+        // A panic under the lock may have left any of it half updated. All of it can be read again. The id is drawn while
+        // no lock is held; if another thread discards the memory meanwhile, that is enough.
+        let id = draw_id(&*self.ports.entropy);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.memory.is_poisoned() {
+            memory.start_over(id, &self.settings);
             self.memory.clear_poison();
-            memory
-        })
+        }
+        memory
     }
 
     /// Notes that runs are being asked for that may be nowhere in memory, until the value returned here is dropped.

@@ -55,6 +55,14 @@ pub trait FiredMark: Send + Sync {
 
     /// Runs that are due up to here may be sent without a gate from now on.
     fn reach(&self, due: Timestamp);
+
+    /// An earlier process may have sent what is due up to here. If it left no mark, this one leaves that: it stays in
+    /// doubt for the next process, however soon this one ends.
+    fn cover(&self, due: Timestamp) {
+        if self.through().is_none() {
+            self.reach(due);
+        }
+    }
 }
 
 /// For nodes that share their store: how far another machine has fired cannot be read here.

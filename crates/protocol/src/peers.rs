@@ -1,30 +1,30 @@
-//! What nodes ask each other, so that each of them can answer for all: figures, and what happens. Between nodes of one
-//! cluster only, so it is in no document; a node of another version that does not know a path or a field answers less.
+//! Questions between the nodes of one cluster, so that each node can answer for all: figures and events. No document lists
+//! them. A node of another version that does not know a path or a field leaves it out of its answer.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Where nodes ask each other for figures.
+/// The path at which a node returns its figures.
 pub const FIGURES_PATH: &str = "/api/v1/peers/figures";
 
-/// Where nodes listen to each other: lines of JSON, each a [`PeerSaid`].
+/// The path at which a node streams its events: lines of JSON, each a [`PeerSaid`].
 pub const EVENTS_PATH: &str = "/api/v1/peers/events";
 
-/// Which figures are asked for.
+/// The question for figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PeerFiguresAsked {
-    /// Stretches of time; none if only the rest is wanted.
+    /// The intervals to count; none if only the other figures are wanted.
     pub stretches: Option<PeerStretches>,
     /// The jobs whose last runs are wanted.
     pub jobs: Vec<u32>,
 }
 
-/// Consecutive stretches of time.
+/// Consecutive intervals of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PeerStretches {
-    /// The number of the first, counted from 1970 in stretches.
+    /// The number of the first, counted from 1970 in such intervals.
     pub first: i64,
     /// How many steps of five minutes each has.
     pub step: i64,
@@ -35,21 +35,21 @@ pub struct PeerStretches {
 /// The figures of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerFigures {
-    /// When it began to count, in milliseconds since 1970; none if nothing happened yet.
+    /// When the node began to count, in milliseconds since 1970; none if nothing has happened yet.
     pub began: Option<i64>,
-    /// From when on it knows something.
+    /// The earliest moment that the node has figures for.
     pub since: Option<i64>,
-    /// What it ended itself, by stretch.
+    /// What this node ended since it began to count, by interval.
     pub counted: Vec<PeerTally>,
-    /// What had ended before it began, on any node, by stretch.
+    /// What any node had ended before that, read from the store, by interval.
     pub restored: Vec<PeerTally>,
-    /// The last runs of jobs that it ended or read.
+    /// The last runs of each job that this node ended, or read from the store.
     pub recent: BTreeMap<u32, Vec<PeerEnded>>,
-    /// What it has in hand.
+    /// Its present load.
     pub load: PeerLoad,
 }
 
-/// What happened in a stretch of time.
+/// Counts of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PeerTally {
@@ -72,24 +72,24 @@ pub struct PeerTally {
 /// A run that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerEnded {
-    /// Which.
+    /// Its id.
     pub run: u64,
-    /// How, by the name of the outcome.
+    /// The name of its outcome.
     pub outcome: String,
-    /// When, in milliseconds since 1970.
+    /// When it ended, in milliseconds since 1970.
     pub at: i64,
-    /// How long its last attempt took, as far as is known.
+    /// The duration of its last attempt, if it is known.
     pub took_ms: Option<u32>,
 }
 
-/// What a node has in hand.
+/// The present load of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerLoad {
     /// Runs that are loaded and not started.
     pub loaded: u64,
-    /// Attempts that are on their way.
+    /// Attempts in flight.
     pub running: u64,
-    /// Shards that it acts for.
+    /// Shards that it holds.
     pub shards: u64,
     /// Runs that are due and not started.
     pub due: u64,
@@ -97,39 +97,39 @@ pub struct PeerLoad {
     pub oldest_due_ms: Option<u64>,
 }
 
-/// A line of what a node tells another that listens.
+/// A line of the stream of a node's events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerSaid {
-    /// The first line: from here on.
+    /// The first line: where the stream begins.
     Begin {
-        /// What to name when the connection is cut before the first event.
+        /// The id to resume from if the connection is cut before the first event.
         id: String,
-        /// Whether events between the one that was named and this place are missing.
+        /// Whether events between the requested place and this one are missing.
         is_reset: bool,
     },
-    /// Something happened at the node that speaks.
+    /// An event of the sending node.
     Event(PeerEvent),
     /// The listener was too slow, and events are missing.
     Missed {
-        /// The place from which it goes on.
+        /// The place at which the stream goes on.
         id: String,
     },
     /// Nothing happened for a while.
     Beat,
 }
 
-/// Something that happened at a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerEvent {
     /// Its number there.
     pub id: String,
     /// Its name, as clients get it.
     pub name: String,
-    /// The app that it is about; none if it says none, or a job.
+    /// The app that it is about; none if it is about a job or about neither.
     pub app: Option<String>,
     /// The job that it is about.
     pub job: Option<u32>,
-    /// What it says, as clients get it.
+    /// Its data, as clients get it.
     pub data: Map<String, Value>,
 }

@@ -520,8 +520,9 @@ fn admin_token(token: &str) -> Result<String, ConfigError> {
     match is_plain && (TOKEN_MIN..=TOKEN_MAX).contains(&token.len()) {
         true => Ok(token.to_owned()),
         false => Err(ConfigError(format!(
-            "PUNCTUAL_ADMIN_TOKEN: expected {TOKEN_MIN} to {TOKEN_MAX} visible ASCII characters without blanks, because whoever \
-             guesses it may do everything: take the output of `openssl rand -hex 32`, or leave it out and one is drawn"
+            "PUNCTUAL_ADMIN_TOKEN: expected {TOKEN_MIN} to {TOKEN_MAX} visible ASCII characters without blanks, because it grants \
+             every permission and must be hard to guess: use the output of `openssl rand -hex 32`, or leave it out and the server \
+             draws one"
         ))),
     }
 }

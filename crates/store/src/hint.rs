@@ -16,7 +16,7 @@ pub(crate) fn write(hint: &Hint) -> String {
     }
 }
 
-/// What was told; none if it is nothing that may be told this way. A wish is only for those who can show who they are.
+/// What was told; none if it is nothing that may be told this way. A wish is taken only from an authenticated sender.
 pub(crate) fn read(text: &str) -> Option<Hint> {
     if let Some(url) = text.strip_prefix("missing ") {
         return Some(Hint::Missing(url.to_owned().into()));
@@ -35,7 +35,7 @@ pub(crate) fn read(text: &str) -> Option<Hint> {
     words.next().is_none().then_some(hint)
 }
 
-/// Whether a hint may be told where nobody shows who they are.
+/// Whether a hint may be told over a channel without authentication.
 pub(crate) fn is_open(hint: &Hint) -> bool {
     *hint != Hint::Drain
 }

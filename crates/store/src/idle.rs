@@ -48,7 +48,7 @@ pub(crate) struct Stamp {
     opened_at: Instant,
 }
 
-/// Connections that nobody uses at the moment.
+/// Connections that are not in use at the moment.
 pub(crate) struct Idle<C> {
     resting: Mutex<Vec<Resting<C>>>,
     era: Era,

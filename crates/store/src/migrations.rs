@@ -5,6 +5,9 @@ pub(crate) struct Migration {
     pub(crate) version: u32,
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
+    /// Columns that it adds to the runs of each day, with their types. SQLite and MySQL have a table for each day, whose name
+    /// no file can know; those that are made later have the columns. On PostgreSQL the parent hands them down.
+    pub(crate) columns_of_runs: &'static [&'static str],
 }
 
 impl Migration {
@@ -13,7 +16,7 @@ impl Migration {
         self.sql.starts_with("-- breaking")
     }
 
-    /// FNV-1a: what was applied must be what we have, letter by letter. It finds a changed text, it guards against nobody.
+    /// FNV-1a: what was applied must be what we have, letter by letter. It finds a changed text, and stops no attacker.
     pub(crate) fn checksum(&self) -> u64 {
         let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.sql.bytes().fold(0xcbf2_9ce4_8422_2325, step)
@@ -26,11 +29,12 @@ pub(crate) const fn newest(migrations: &[Migration]) -> u32 {
 }
 
 macro_rules! migrations {
-    ($dialect:literal: $($version:literal = $name:literal),+ $(,)?) => {
+    ($dialect:literal: $($version:literal = $name:literal $(with runs $column:literal)?),+ $(,)?) => {
         &[$(Migration {
             version: $version,
             name: $name,
             sql: include_str!(concat!("../migrations/", $dialect, "/", $name, ".sql")),
+            columns_of_runs: &[$($column)?],
         },)+]
     };
 }
@@ -44,7 +48,7 @@ pub(crate) const SQLITE: &[Migration] = migrations!("sqlite":
     6 = "0006_retention",
     7 = "0007_paused",
     8 = "0008_jobs_runs",
-    9 = "0009_overrides",
+    9 = "0009_overrides" with runs "overrides text",
 );
 
 pub(crate) const POSTGRES: &[Migration] = migrations!("postgres":
@@ -62,7 +66,7 @@ pub(crate) const MYSQL: &[Migration] = migrations!("mysql":
     3 = "0003_applications",
     4 = "0004_paused",
     5 = "0005_jobs_runs",
-    6 = "0006_overrides",
+    6 = "0006_overrides" with runs "overrides longtext character set utf8mb4 collate utf8mb4_bin",
 );
 
 #[cfg(test)]

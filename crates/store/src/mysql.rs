@@ -151,7 +151,7 @@ impl MySql {
         })
     }
 
-    /// How the server finds clocks that are due, and open runs of a day: for whoever wonders why it is slow.
+    /// How the server finds clocks that are due, and open runs of a day: for operators who find it slow.
     pub async fn explain(
         &self,
         leases: &[Lease],

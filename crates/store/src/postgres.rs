@@ -67,7 +67,7 @@ pub struct Postgres {
     days: Days,
     /// Small calls that come at the same time are written together.
     together: Together,
-    /// Whether tables can be detached without anybody waiting.
+    /// Whether tables can be detached without a wait for readers and writers.
     is_concurrent: bool,
 }
 
@@ -124,7 +124,7 @@ impl Postgres {
         inspect::inspect(&line.map_err(opening)?).await.map_err(opening)
     }
 
-    /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for whoever looks at how the
+    /// The statements that say what is due, what is to be loaded, and what a day is thinned by, for operators who look at how the
     /// server finds it.
     #[doc(hidden)]
     pub fn statements() -> [&'static str; 3] {

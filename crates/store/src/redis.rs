@@ -1,6 +1,6 @@
 //! Redis beside the database: claims that others can see, leases that are asked for before the database is, and hints that
 //! travel faster than a look. Nothing here is ever the truth. A lease that was won in Redis is held when the database has
-//! raised its epoch, a claim stops nobody, and while Redis is away everything goes on through the database alone.
+//! raised its epoch, a claim stops no node, and while Redis is away everything goes on through the database alone.
 //!
 //! Several clusters may share a Redis: every key and channel carries the cluster's id. And should Redis refuse a shard that
 //! the database has no holder for, it is believed for one lease term (`refusals`).
@@ -97,7 +97,7 @@ struct Held {
 pub struct RedisFigures {
     /// Fire times that were claimed.
     pub claims: u64,
-    /// Those that somebody else had claimed before.
+    /// Those that another node had claimed before.
     pub contended: u64,
     /// Shards that the database was asked for although Redis refused them.
     pub overruled: u64,
@@ -136,7 +136,7 @@ impl Redis {
         }
     }
 
-    /// Leases of any cluster without an end, by their keys: nobody of ours writes such a key, and it would keep nodes from a
+    /// Leases of any cluster without an end, by their keys: no node writes such a key, and it would keep nodes from a
     /// shard. At most a few are named.
     pub async fn endless_leases(&self) -> Result<Vec<String>, StoreError> {
         let away = || StoreError::Unknown("Redis does not answer".into());
@@ -175,8 +175,8 @@ impl Redis {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims what is about to be planned, in one round trip. Whoever claimed it before may have died on the way to the
-    /// database, so nobody is stopped by it: the unique key decides.
+    /// Claims what is about to be planned, in one round trip. A node that claimed it before may have died on the way to the
+    /// database, so a claim stops no other node: the unique key decides.
     async fn claim(&self, plans: &[Plan]) {
         let node = self.held().node.to_string();
         let runs = plans.iter().flat_map(|plan| &plan.runs);

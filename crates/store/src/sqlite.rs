@@ -75,7 +75,7 @@ pub struct Options {
     /// The store's clock.
     pub clock: StoreClock,
     /// Whether the leases end that were in force when the file was closed. So it is where a node is a process: the file's
-    /// lock was free, so whoever held them is dead, and nobody has to wait for their terms.
+    /// lock was free, so the process that held them is dead, and no node has to wait for their terms.
     pub ends_leases: bool,
     /// What tests make small.
     pub limits: Limits,
@@ -148,7 +148,7 @@ impl Sqlite {
         async move {
             match watched.wait_for(Option::is_some).await.map(|broken| *broken) {
                 Ok(Some(name)) => name,
-                // The store was closed, and nobody can break it any more.
+                // The store was closed, so nothing can break it any more.
                 Ok(None) | Err(_) => std::future::pending().await,
             }
         }

@@ -10,7 +10,7 @@ use punctual_core::model::{NewRun, ShardId, Text};
 use punctual_node::ports::{Accepted, ArrivalKind, StoreError};
 use tokio::sync::{Semaphore, oneshot};
 
-/// Whoever brings more runs than this goes alone: there is little to gain.
+/// A call with more runs than this is written alone: there is little to gain.
 const SMALL: usize = 100;
 
 /// How many runs are written together.
@@ -66,8 +66,13 @@ impl Together {
         if let Some(answer) = self.ask(writer, &call).await {
             return answer;
         }
-        // Whoever was writing it was stopped in the middle: it may be there. What then is there with our ids, is ours.
-        let stopped = || StoreError::Unknown(Text::Borrowed("whoever was writing it was stopped"));
+        // The caller that wrote this batch was stopped in the middle, so the runs may be there. A duplicate with our own id
+        // is ours.
+        let stopped = || {
+            StoreError::Unknown(Text::Borrowed(
+                "the request whose transaction included these runs was cancelled",
+            ))
+        };
         let answer = self.ask(writer, &call).await.unwrap_or_else(|| Err(stopped()))?;
         let ours = |(run, said): (&NewRun, Accepted)| match said {
             Accepted::Duplicate(id) if id == run.id => Accepted::New(id),
@@ -76,7 +81,8 @@ impl Together {
         Ok(call.runs.iter().zip(answer).map(ours).collect())
     }
 
-    /// Waits until somebody has written it, or it is one's own turn to write for all who wait. None if that somebody stopped.
+    /// Waits until another caller has written it, or until it is this caller's turn to write for all that wait. None if that
+    /// other caller was stopped.
     async fn ask(&self, writer: &dyn Writer, call: &Call) -> Option<AcceptAnswer> {
         let (tell, mut told) = oneshot::channel();
         self.waiting().push_back(Waiting { call: call.clone(), tell });
@@ -88,13 +94,13 @@ impl Together {
             let is_any = self.write_some(writer).await;
             drop(turn);
             if !is_any {
-                // Somebody has it in hand, and will say.
+                // Another caller is writing it, and will answer.
                 return told.await.ok();
             }
         }
     }
 
-    /// Writes for those who wait; whether there was anybody.
+    /// Writes for the callers that wait; whether there was one.
     async fn write_some(&self, writer: &dyn Writer) -> bool {
         let taken = self.take();
         if taken.is_empty() {
@@ -106,7 +112,7 @@ impl Together {
             Ok(mut answers) => {
                 for Waiting { call, tell } in taken {
                     let rest = answers.split_off(call.runs.len());
-                    // Nobody may be there any more to hear it.
+                    // The caller may have gone.
                     let _ = tell.send(Ok(std::mem::replace(&mut answers, rest)));
                 }
             }
@@ -125,7 +131,7 @@ impl Together {
         true
     }
 
-    /// Those who came first, as many as are written together. Who has gone meanwhile is not written any more.
+    /// The callers that came first, as many as are written together. Runs of a caller that has gone are not written.
     fn take(&self) -> Vec<Waiting> {
         let mut waiting = self.waiting();
         let (mut taken, mut count) = (Vec::new(), 0);
@@ -151,7 +157,7 @@ mod tests {
 
     use calendar::Timestamp;
     use futures_util::future::{join_all, poll_immediate};
-    use punctual_core::model::{Decided, JobId, Origin, RunId};
+    use punctual_core::model::{JobId, RunId};
     use tokio::sync::Notify;
 
     use super::*;
@@ -184,27 +190,14 @@ mod tests {
 
     fn run(id: u64) -> Vec<NewRun> {
         let at = Timestamp::from_millis(0);
-        vec![NewRun {
-            id: RunId(id),
-            job: JobId(1),
-            shard: ShardId(0),
-            fire_time: at,
-            due: at,
-            origin: Origin::OneShot,
-            decided: Decided::NotYet,
-            priority: 5,
-            payload: None,
-            key: None,
-            of: None,
-            overrides: None,
-        }]
+        vec![NewRun::one_shot(RunId(id), JobId(1), ShardId(0), at)]
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
-    /// Lets everything be written, as often as somebody waits for it.
+    /// Lets everything be written, as often as a caller waits for it.
     async fn let_all_go(slow: &Slow) {
         loop {
             slow.let_go.notify_one();

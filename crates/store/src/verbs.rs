@@ -25,7 +25,7 @@ pub(crate) enum Access {
     Write(usize),
     /// It reads for the steps.
     Look,
-    /// It reads for people who are not let in before: ahead of what other people look for.
+    /// It reads to authenticate a caller: ahead of what other people look for.
     Admit,
     /// It reads for people.
     Read,

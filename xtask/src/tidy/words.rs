@@ -29,6 +29,7 @@ const CLEAN: &[&str] = &[
     "crates/observe",
     "crates/peers",
     "crates/protocol",
+    "crates/store/src",
     "crates/server/src/cli",
     "crates/server/src/config",
     "crates/server/src/demo",

@@ -65,8 +65,8 @@ fn script(spot: Spot<'_>, scripts: Scripts<'_>) -> Option<Glue> {
 }
 
 /// Why a script is refused where scripts are not allowed.
-pub(crate) const NOT_ALLOWED: &str = "this node takes no scripts: whoever may change a job could run anything on its executors; \
-                                      to allow them, set [executors] scripts = true";
+pub(crate) const NOT_ALLOWED: &str = "this node does not accept scripts, because they let every caller that may change a job run \
+                                      any command on its executors; to accept them, set [executors] scripts = true";
 
 fn source(spot: &Spot<'_>, kind: Option<GlueKind>) -> Option<String> {
     let text = spot.text()?;

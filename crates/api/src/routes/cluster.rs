@@ -29,7 +29,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .needs(viewer)
             .answers::<Nodes>(200, "The nodes."),
         Operation::get("/api/v1/shards", "listShards", |front, call| Box::pin(shards(front, call)))
-            .about("cluster", "Lists the shards, and who acts for them.")
+            .about("cluster", "Lists the shards and the nodes that hold them.")
             .needs(viewer)
             .answers::<Shards>(200, "The shards."),
         Operation::get("/api/v1/storage", "showStorage", |front, call| Box::pin(storage(front, call)))

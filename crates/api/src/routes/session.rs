@@ -28,16 +28,16 @@ pub(super) fn operations() -> Vec<Operation> {
             .needs(Permission::Open)
             .takes::<SignIn>()
             .body_max(STRANGER_BODY_MAX)
-            .answers_with::<Session>(200, "Who is signed in.", cookie)
+            .answers_with::<Session>(200, "The identity and permissions of the new session.", cookie)
             .refuses(&[401, 403, 429]),
         Operation::get("/api/v1/session", "getSession", |front, call| Box::pin(show(front, call)))
-            .about("session", "Says who asks, by a token or a session, and what they may do.")
+            .about("session", "Returns the identity and the permissions of the caller's token or session.")
             .needs(Permission::Role(Role::Viewer))
-            .answers::<Session>(200, "Who asks."),
+            .answers::<Session>(200, "The caller's identity and permissions."),
         Operation::delete("/api/v1/session", "signOut", |front, call| Box::pin(sign_out(front, call)))
             .about("session", "Ends the session of a browser, if it has one.")
             .needs(Permission::Open)
-            .answers_nothing(204, "Nobody is signed in any more.")
+            .answers_nothing(204, "The session has ended.")
             .refuses(&[403]),
     ]
 }

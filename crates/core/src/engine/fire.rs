@@ -41,9 +41,11 @@ pub enum Wanted {
 /// Asks the job about a run that is due, before every attempt: it may have been stopped, edited or deleted since the
 /// run was written or last tried.
 pub fn wanted(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
-    if let Some(refused) = refused(job, run, now) {
-        return refused;
-    }
+    refused(job, run, now).unwrap_or_else(|| unless_refused(job, run, now))
+}
+
+/// What the job wants done with a run that it does not refuse.
+pub fn unless_refused(job: &Job, run: &Candidate, now: Timestamp) -> Wanted {
     match run.origin {
         _ if run.attempt > Attempt::FIRST || run.decided != Decided::NotYet => Wanted::Start(run.decided),
         Origin::Schedule | Origin::OneShot => by_lateness(job, run, now),

@@ -120,6 +120,24 @@ pub struct NewRun {
 }
 
 impl NewRun {
+    /// A one-shot that brings nothing and has nothing of its own. The others name what differs.
+    pub fn one_shot(id: RunId, job: JobId, shard: ShardId, at: Timestamp) -> NewRun {
+        NewRun {
+            id,
+            job,
+            shard,
+            fire_time: at,
+            due: at,
+            origin: Origin::OneShot,
+            decided: Decided::NotYet,
+            priority: 5,
+            payload: None,
+            key: None,
+            of: None,
+            overrides: None,
+        }
+    }
+
     /// Whether (job, fire time) is its identity. A record of instants that were passed over has none: it begins at an
     /// instant that may have a run of its own by other means.
     pub fn is_named(&self) -> bool {

@@ -11,6 +11,7 @@ mod gate;
 mod pick;
 mod seek;
 mod split;
+mod surplus;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,11 +34,15 @@ const COVERED: &str = "a newer run took its place";
 /// Poll interval while the store is down.
 const ALONE_EVERY: Duration = Duration::from_millis(10);
 
+/// In how many looks at memory runs are picked while the store is down: each asks at least as many jobs as all before.
+const LOOKS_ALONE: usize = 8;
+
 /// Whether a step can ask the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Help {
+#[derive(Clone, Copy)]
+enum Help<'a> {
     Store,
-    None,
+    /// It cannot. Only runs whose jobs are known to want them go.
+    None(&'a Answers),
 }
 
 /// What was decided about the runs in hand.
@@ -87,7 +92,7 @@ impl Node {
         if boot < self.memory().agenda.paused_until {
             return self.fire_alone();
         }
-        let Picked { mut runs, mut is_full, unsorted } = self.pick(Help::Store);
+        let Picked { mut runs, mut is_full, unsorted, .. } = self.pick(Help::Store);
         let mut fired = self.sort_jobs(&unsorted).await;
         if fired.is_ok() {
             if !unsorted.is_empty() {
@@ -123,8 +128,8 @@ impl Node {
 
     /// While the store is away, loaded runs that need nothing from it are sent, as long as our lease lasts.
     fn fire_alone(&self) -> Boot {
-        let picked = self.pick(Help::None).runs;
-        let Decision { sends, ungated_through, .. } = self.decide(&picked, &Prepared::default(), Help::None);
+        let (picked, prepared) = self.pick_alone();
+        let Decision { sends, ungated_through, .. } = self.decide(&picked, &prepared);
         self.send(sends, ungated_through);
         // A run that turned out to need the store at the last moment waits for it.
         self.put_back(&picked);
@@ -132,14 +137,29 @@ impl Node {
         self.memory().agenda.paused_until.min(soon)
     }
 
+    /// Picks runs that need nothing from the store, and asks their jobs between two looks at memory.
+    fn pick_alone(&self) -> (Vec<RunId>, Prepared) {
+        let (mut picked, mut prepared) = (Vec::new(), Prepared::default());
+        for _ in 0..LOOKS_ALONE {
+            let Picked { runs, is_full, unasked, .. } = self.pick(Help::None(&prepared.answers));
+            picked.extend(runs);
+            if is_full || unasked.is_empty() {
+                break;
+            }
+            prepared.answers.extend(self.ask_calendars(unasked.into_iter()));
+        }
+        (picked, prepared)
+    }
+
     async fn fire_picked(&self, picked: &[RunId]) -> Result<(), StoreError> {
         if picked.is_empty() && !self.is_clogged() {
             return Ok(());
         }
         let mut prepared = self.prepare(picked).await?;
-        let Decision { sends, ungated_through, ends, gates, splits, probes, kills, covered, poisoned } =
-            self.decide(picked, &prepared, Help::Store);
+        let Decision { sends, ungated_through, mut ends, gates, splits, probes, kills, covered, poisoned } =
+            self.decide(picked, &prepared);
         self.send(sends, ungated_through);
+        ends.extend(self.take_surplus());
         if !ends.is_empty() {
             self.write_ends(ends).await?;
         }

@@ -106,9 +106,13 @@ impl Node {
 
     /// Comes back after it left, as another life.
     pub fn come_back(&self) {
+        if !self.has_left() {
+            return;
+        }
+        let id = draw_id(&*self.ports.entropy);
         let mut memory = self.memory();
         if memory.cluster.has_left {
-            memory.concede(draw_id(&*self.ports.entropy));
+            memory.concede(id);
             memory.cluster.has_left = false;
             memory.cluster.wants_to_leave = false;
             memory.outbox.wakes.renew = true;
@@ -223,17 +227,18 @@ impl Node {
 
     fn not_renewed(&self, asked: Boot, error: &StoreError) -> Boot {
         let boot = self.boot();
-        let mut memory = self.memory();
         match error {
             // This life has ended in the store; another begins.
             StoreError::Fenced(_) => {
-                memory.concede(draw_id(&*self.ports.entropy));
+                let id = draw_id(&*self.ports.entropy);
+                let mut memory = self.memory();
+                memory.concede(id);
                 memory.come_back_from_outage(boot);
                 boot
             }
             // We go on until our own deadline, and then hold: whether the row lives, the next answer says.
             _ => {
-                memory.pause(boot, "renew", error, self.settings.pause);
+                self.memory().pause(boot, "renew", error, self.settings.pause);
                 asked.plus(self.settings.renew_every / 2).max(boot.plus(self.settings.pause))
             }
         }
@@ -288,6 +293,10 @@ impl Node {
     }
 
     fn begin(&self, me: NodeId, acquired: &[Acquired]) {
+        if let Some(mark) = acquired.iter().filter_map(|acquired| acquired.mark).max() {
+            // Before anything can be sent for these shards, and not under the lock, because the mark is a file.
+            self.ports.fired.cover(mark);
+        }
         if self.begin_with(me, acquired) {
             self.ports.dispatch.ask_for_holds();
         }
@@ -311,13 +320,6 @@ impl Node {
         }
         memory.leave(acquired.iter().map(|acquired| acquired.lease.shard));
         let fired = self.ports.fired.through().map(just_after);
-        if fired.is_none() {
-            // The last process left no mark. What it may have sent is in doubt for the next one too, however soon this one ends.
-            acquired
-                .iter()
-                .filter_map(|acquired| acquired.mark)
-                .for_each(|mark| self.ports.fired.reach(mark));
-        }
         for Acquired { lease, mark, checkpoint } in acquired {
             let bounded = mark.map(|mark| fired.map_or(mark, |fired| fired.min(mark)));
             let held = Held {

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -39,11 +39,18 @@ impl Clock for Hands {
     }
 }
 
-struct Counter(AtomicU64);
+struct Counter {
+    next: AtomicU64,
+    /// Called before each number is drawn.
+    watch: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
 
 impl Entropy for Counter {
     fn bits(&self) -> u64 {
-        self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
+        if let Some(watch) = self.watch.get() {
+            watch();
+        }
+        self.next.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)
     }
 }
 
@@ -127,12 +134,16 @@ pub(crate) struct House {
 pub(crate) struct CountedRecords {
     store: Arc<Memory>,
     reads: AtomicU64,
+    is_away: AtomicBool,
 }
 
 #[async_trait]
 impl Records for CountedRecords {
     async fn ended(&self, run: RunId) -> Result<Vec<AttemptRecord>, StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unknown("the test says so".into()));
+        }
         self.store.ended(run).await
     }
 }
@@ -150,10 +161,14 @@ impl House {
         let store = Arc::new(Memory::new(16, Duration::from_secs(86_400), clock));
         House {
             hands,
-            records: Arc::new(CountedRecords { store: Arc::clone(&store), reads: AtomicU64::new(0) }),
+            records: Arc::new(CountedRecords {
+                store: Arc::clone(&store),
+                reads: AtomicU64::new(0),
+                is_away: AtomicBool::new(false),
+            }),
             store,
             outside: Arc::default(),
-            entropy: Arc::new(Counter(AtomicU64::new(7))),
+            entropy: Arc::new(Counter { next: AtomicU64::new(7), watch: OnceLock::new() }),
             settings,
             receipts: AtomicU64::new(1),
             fired: Arc::new(Unmarked),
@@ -163,6 +178,11 @@ impl House {
     /// With a mark that says how far its nodes have fired.
     pub(crate) fn marked(self, fired: Arc<dyn FiredMark>) -> House {
         House { fired, ..self }
+    }
+
+    /// Calls this before each random number that a node draws.
+    pub(crate) fn watch_draws(&self, watch: impl Fn() + Send + Sync + 'static) {
+        assert!(self.entropy.watch.set(Box::new(watch)).is_ok(), "it is watched already");
     }
 
     /// A node that has joined and holds what is free.
@@ -192,10 +212,15 @@ impl House {
         self.records.reads.load(Ordering::Relaxed)
     }
 
+    /// From now on records cannot be read, or can be read again.
+    pub(crate) fn set_records_away(&self, is_away: bool) {
+        self.records.is_away.store(is_away, Ordering::Relaxed);
+    }
+
     /// How often randomness was drawn.
     pub(crate) fn draws(&self) -> u64 {
         const UNDONE: u64 = 0xf1de_83e1_9937_733d;
-        (self.entropy.0.load(Ordering::Relaxed).wrapping_sub(7)).wrapping_mul(UNDONE)
+        (self.entropy.next.load(Ordering::Relaxed).wrapping_sub(7)).wrapping_mul(UNDONE)
     }
 
     pub(crate) fn set(&self, time: &str) {

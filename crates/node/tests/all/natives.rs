@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use calendar::Outside;
+use punctual_core::event::Event;
 use punctual_core::model::{
     Attempt, AttemptOutcome, Definition, Executor, JobId, RunState, ScheduleKind, Target, Text, Token,
+    WindowSpec,
 };
 use punctual_core::policy::{Block, Retry, Route};
 use punctual_node::ports::{AttemptRow, Dispatched, Heard, Report, RunView, SessionKey};
-use punctual_node::{Claim, Node, SessionId};
+use punctual_node::{Claim, Node, SessionId, Settings};
 
-use crate::house::{House, at, definition, now_or_never};
+use crate::house::{House, at, definition, every, now_or_never};
 
 const ONE: &str = "native:one/1";
 const TWO: &str = "native:two/2";
@@ -103,6 +106,37 @@ fn an_executor_of_another_app_has_no_records_read() {
     node.report(said(&house, &send, ("app", ONE)));
     now_or_never(node.settle());
     assert_eq!((house.record_reads(), states(&house)), (1, vec![RunState::Retrying]));
+}
+
+#[test]
+fn while_the_store_is_away_runs_go_that_need_nothing_from_it_behind_many_that_their_jobs_do_not_want() {
+    let house = House::with(Settings { pause: Duration::from_secs(4), ..Settings::default() });
+    let (node, _, send) = later_attempt(&house);
+    for number in 0..440 {
+        let hours = if number < 400 { "22:00-23:00" } else { "00:00-22:00" };
+        let (days, zone, outside) = ("*".into(), "UTC".into(), Outside::Skip);
+        let windows = vec![WindowSpec { days, hours: hours.into(), zone, outside }];
+        house.create(&node, Definition { windows, ..definition(&format!("job {number}"), every(4)) });
+    }
+    house.until(&[&node], "10:00:24");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 40);
+    for send in sends {
+        house.report(&node, &send, AttemptOutcome::Succeeded);
+    }
+    house.until(&[&node], "10:00:26");
+    node.take_events();
+    house.set_records_away(true);
+    node.report(said(&house, &send, ("app", ONE)));
+    now_or_never(node.settle());
+    assert!(matches!(node.take_events()[..], [Event::StoreFailed { .. }]));
+    house.set("10:00:28.010");
+    now_or_never(node.fire());
+    assert_eq!(house.take_sends().len(), 40);
+    house.set_records_away(false);
+    house.until(&[&node], "10:00:29");
+    let is_skipped = |run: &&RunView| run.state == RunState::Skipped && run.fire_time == at("10:00:28");
+    assert_eq!(house.runs().iter().filter(is_skipped).count(), 400, "the others waited for the store");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -68,6 +68,55 @@ impl FiredMark for Ambush {
     }
 
     fn reach(&self, _: Timestamp) {}
+
+    fn cover(&self, _: Timestamp) {}
+}
+
+/// Finds out whether the memory of a node is in hand when something slow is done. Another thread asks for it meanwhile.
+#[derive(Clone, Default)]
+struct Watch {
+    node: Arc<OnceLock<Arc<Node>>>,
+    is_looking: Arc<AtomicBool>,
+    marks: Arc<AtomicI64>,
+    was_in_hand: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn look(&self) {
+        let Some(node) = self.node.get().cloned() else { return };
+        if self.was_in_hand.load(Ordering::Relaxed) || self.is_looking.swap(true, Ordering::Relaxed) {
+            // It is known already, or the other thread draws a number too.
+            return;
+        }
+        let (tell, told) = channel();
+        thread::spawn(move || tell.send(node.id()));
+        if told.recv_timeout(Duration::from_secs(5)).is_err() {
+            self.was_in_hand.store(true, Ordering::Relaxed);
+        }
+        self.is_looking.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A mark that nobody has written, and a bug that is met where a node asks for it with its memory in hand.
+struct WatchedMark {
+    watch: Watch,
+    has_bug: Arc<AtomicBool>,
+}
+
+impl FiredMark for WatchedMark {
+    fn through(&self) -> Option<Timestamp> {
+        assert!(!self.has_bug.swap(false, Ordering::Relaxed), "a bug");
+        None
+    }
+
+    fn reach(&self, _: Timestamp) {
+        self.watch.marks.fetch_add(1, Ordering::Relaxed);
+        self.watch.look();
+    }
+
+    fn cover(&self, due: Timestamp) {
+        self.reach(due);
+    }
 }
 
 fn ended(run: &RunView) -> Vec<&AttemptRecord> {
@@ -342,4 +391,40 @@ fn the_time_is_told_while_the_engine_is_busy() {
         }
     });
     assert_eq!(is_told.recv().unwrap(), Ok(Some(house.now())), "before the engine was done");
+}
+
+#[test]
+fn no_number_is_drawn_and_no_mark_is_written_while_the_memory_is_in_hand() {
+    let (watch, has_bug) = (Watch::default(), Arc::new(AtomicBool::new(false)));
+    let mark = WatchedMark { watch: watch.clone(), has_bug: Arc::clone(&has_bug) };
+    let house = House::new().marked(Arc::new(mark));
+    let drawn = watch.clone();
+    house.watch_draws(move || drawn.look());
+    drop(house.node());
+    house.set("10:00:14");
+    let node = Arc::new(house.stranger());
+    watch.node.set(Arc::clone(&node)).ok().unwrap();
+    let mut lives = vec![node.id()];
+    house.step(&node);
+    assert!(watch.marks.load(Ordering::Relaxed) > 0, "for what its predecessor may have sent");
+    now_or_never(node.leave()).unwrap();
+    node.come_back();
+    lives.push(node.id());
+    house.step(&node);
+    // Its term ends.
+    house.set("10:00:30");
+    house.step(&node);
+    lives.push(node.id());
+    house.set("10:00:50");
+    has_bug.store(true, Ordering::Relaxed);
+    let met = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..4 {
+            now_or_never(node.renew());
+        }
+    }));
+    assert!(met.is_err(), "the bug was met");
+    lives.push(node.id());
+    lives.dedup();
+    assert_eq!(lives.len(), 4, "each life has a number of its own");
+    assert!(!watch.was_in_hand.load(Ordering::Relaxed));
 }

@@ -1,4 +1,4 @@
-//! Apps and their executors: who registered, and what people set.
+//! Apps and their executors: which registered, and what people set.
 
 use std::collections::btree_map::Entry;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// An app that nobody has made gets a row, so that people find it.
+    /// An app that was not created yet gets a row, so that people find it.
     pub(super) fn ensure_app(&mut self, name: &str) {
         if !self.apps.contains_key(name) {
             let name = Text::from(name.to_owned());

@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// The first answer stands: who comes late with another, or with none, changes nothing.
+    /// The first answer stands: a late one, or a late request without one, changes nothing.
     pub(super) fn answer(&mut self, key: RequestKey, answer: Option<KeptAnswer>) {
         let Entry::Occupied(mut open) = self.requests.entry(key) else { return };
         if open.get().answer.is_some() {

@@ -1,4 +1,4 @@
-//! Everything that is stored as plain values, for whoever checks it.
+//! Everything that is stored as plain values, for checkers.
 
 use calendar::Timestamp;
 use punctual_core::model::{
@@ -42,7 +42,7 @@ pub struct Dump {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDump {
-    /// Who.
+    /// Its id.
     pub node: NodeId,
     /// Until when it lives.
     pub expires_at: Timestamp,
@@ -59,7 +59,7 @@ pub struct NodeDump {
 pub struct ShardDump {
     /// Which.
     pub shard: ShardId,
-    /// Who took it last, dead or alive, unless it was given back.
+    /// The node that took it last, dead or alive, unless it was given back.
     pub owner: Option<NodeId>,
     /// The last epoch given for it.
     pub epoch: Epoch,

@@ -19,7 +19,7 @@ impl State {
     /// The places for a gate that can be written, or what is said of one that cannot, or is there already.
     pub(super) fn meet(&mut self, gate: &Gate) -> Result<HoldSlots, Gated> {
         let Some(run) = self.runs.get(&gate.run) else { return Err(Gated::Closed) };
-        // The key is asked before anything else, so whoever comes late learns who was first.
+        // The key is asked before anything else, so a late sender learns which was first.
         let key = run.gates.get(&gate.attempt).map(|key| meet(key, gate.token));
         if let Some(taken @ Gated::Taken(_)) = key {
             return Err(taken);
@@ -128,7 +128,7 @@ fn sent_row(run: &StoredRun, attempt: Attempt) -> Option<SentRow> {
     })
 }
 
-/// What a send with this token meets at a key that somebody has.
+/// What a send with this token meets at a key that is taken.
 fn meet(key: &GateKey, token: Token) -> Gated {
     match key {
         GateKey::Unsent => Gated::Taken(None),

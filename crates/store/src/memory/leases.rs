@@ -1,4 +1,4 @@
-//! Leases: who lives, who holds what, and what the last holder promised.
+//! Leases: which nodes live, which shards they hold, and what the last holder promised.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl State {
     pub(super) fn renew(&mut self, now: Timestamp, renewal: Renewal) -> Result<Renewed, StoreError> {
         let id = renewal.node;
         for node in self.nodes.values_mut() {
-            // From before the clock was set back: nobody lives longer than its term from now.
+            // From before the clock was set back: no node lives longer than its term from now.
             node.expires_at = node.expires_at.min(now.saturating_add(node.term));
         }
         if self.nodes.contains_key(&id) && !self.is_alive(now, id) {
@@ -99,7 +99,7 @@ impl State {
         let promised = owner.map(|owner| self.nodes[&owner].mark);
         let first_wait = self.first_wait(id);
         let shard = self.shards.get_mut(&id)?;
-        // Not the last promise alone: whoever held the shard before may have sent further ahead, and the last holder
+        // Not the last promise alone: an earlier holder may have sent further ahead, and the last holder
         // may have gone before it got round to what it inherited.
         shard.inherited = shard.inherited.max(promised);
         self.last_epoch += 1;

@@ -100,7 +100,7 @@ pub(super) struct Node {
 
 /// A shard.
 pub(super) struct Shard {
-    /// Who took it last, dead or alive, unless it was given back.
+    /// The node that took it last, dead or alive, unless it was given back.
     pub(super) owner: Option<NodeId>,
     pub(super) epoch: u64,
     /// What all holders before the owner promised together.
@@ -130,7 +130,7 @@ pub(super) struct StoredRun {
     pub(super) new: NewRun,
     pub(super) close: Option<Close>,
     pub(super) wait: Option<Wait>,
-    /// Who has the key (run, attempt). It outlives the close.
+    /// What has the key (run, attempt). It outlives the close.
     pub(super) gates: BTreeMap<Attempt, GateKey>,
     pub(super) attempts: BTreeMap<Attempt, AttemptRecord>,
     pub(super) holds: Vec<(Text, u32)>,
@@ -153,7 +153,7 @@ pub(super) struct Wait {
     pub(super) is_called_back: bool,
 }
 
-/// Who has the key of a gate.
+/// What has the key of a gate.
 pub(super) enum GateKey {
     Sent(Send),
     /// A settlement, which took it so that no gate can have it.
@@ -168,7 +168,7 @@ pub(super) struct Send {
     pub(super) executor: Text,
 }
 
-/// Who has the key that came with a run.
+/// The run that has a caller's key.
 pub(super) struct Key {
     pub(super) run: RunId,
     /// None while the run is open.

@@ -176,7 +176,7 @@ fn enqueued(row: &Record) -> Result<Enqueued, Trouble> {
     })
 }
 
-/// Arrivals that nobody can run, each with the reason.
+/// Arrivals that cannot be run, each with the reason.
 pub(super) struct Refuse<'a>(pub(super) &'a [(u64, Text)]);
 
 impl Verb for Refuse<'_> {

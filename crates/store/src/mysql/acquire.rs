@@ -1,4 +1,4 @@
-//! Taking shards: those that nobody living holds, each with a new epoch, and with what the last holders promised.
+//! Taking shards: those that no living node holds, each with a new epoch, and with what the last holders promised.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ impl Acquire<'_> {
         ));
         let epochs: Vec<String> =
             (base + 1..).zip(shards).map(|(epoch, shard)| format!("when {shard} then {epoch}")).collect();
-        // Not the last promise alone: whoever held the shard before may have sent further ahead, and the last holder may
+        // Not the last promise alone: an earlier holder may have sent further ahead, and the last holder may
         // have gone before it got round to what it inherited.
         script.push(format!(
             "update shards s

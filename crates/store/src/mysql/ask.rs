@@ -57,7 +57,7 @@ impl Moment {
 pub(super) const DATABASE_NOW: &str =
     "(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', sysdate(6)) div 1000)";
 
-/// Who asks: connections, a deadline, and what is known of the days.
+/// What a verb asks with: connections, a deadline, and what is known of the days.
 pub(super) struct Desk {
     pub(super) lines: Lines,
     clock: Option<StoreClock>,

@@ -198,7 +198,7 @@ impl ChangeJob<'_> {
         ));
     }
 
-    /// Makes a job known to its parents; a deleted one is known to nobody.
+    /// Makes a job known to its parents; a deleted one is known to none.
     fn write_bonds(&self, script: &mut Script, job: JobId) {
         if !self.is_deleted() && self.change.definition.is_none() {
             return;

@@ -2,8 +2,8 @@
 //!
 //! A day has tables of its own, so that it can be dropped as a whole. Days from `far_from` on share the tables `runs_far` and
 //! `closes_far`, so that a run in fifty years costs no table; `upkeep.rs` moves their runs before they are needed. What is
-//! known of the days is kept in memory with the number of its version; every script asks for the number, and who was wrong
-//! reads anew and asks again.
+//! known of the days is kept in memory with the number of its version; every script asks for the number, and a script
+//! that was built on an old version is built anew and sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -248,7 +248,7 @@ impl Days {
     }
 
     /// Adds the question whether this is still so, and says its place. In a transaction that locks runs it comes after the
-    /// locks: what was made before somebody else had them is then known.
+    /// locks: what was made before another transaction had them is then known.
     pub(super) fn watch(&self, script: &mut Script) -> usize {
         script.push("select value from meta where name = 'days_version'")
     }
@@ -337,7 +337,7 @@ pub(super) fn span(day: u32) -> (RunId, RunId) {
 /// Between which instants the runs of a day are due, as long as none was born elsewhere than it is due.
 pub(super) fn bounds(day: u32) -> (i64, i64) {
     match day {
-        // Whoever writes there would have to wait for the row, so it says nothing.
+        // Writers of the far table would have to wait for the row, so its bounds say nothing.
         FAR => (i64::MIN, i64::MAX),
         day => (ms(RunId::day_start(day)), ms(RunId::day_start(day + 1)) - 1),
     }

@@ -98,7 +98,7 @@ impl Verb for GateAll<'_> {
     }
 }
 
-/// Numbers for gates that nobody else gets.
+/// Numbers for gates that no other caller gets.
 pub(super) struct AllotLogs(pub(super) u64);
 
 impl Verb for AllotLogs {

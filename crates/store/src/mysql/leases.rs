@@ -1,4 +1,4 @@
-//! Leases: who lives, who holds what, and giving it back. Taking is in `acquire.rs`.
+//! Leases: which nodes live, which shards they hold, and giving shards back. Taking is in `acquire.rs`.
 //!
 //! Expiry is judged inside the statements that rely on it. Rows of shards are written by single statements with conditions and
 //! never locked across a round trip; the row of a node is locked by its own renewals alone.
@@ -135,7 +135,7 @@ impl Renew<'_> {
     }
 }
 
-/// From before the clock was set back: nobody lives longer than its term from now.
+/// From before the clock was set back: no node lives longer than its term from now.
 fn clamp(at: &Moment) -> String {
     let now = at.now();
     format!("update nodes set expires_at = {now} + term where expires_at > {now} + term")

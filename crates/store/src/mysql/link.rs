@@ -1,7 +1,7 @@
 //! Connections: how they are made, lent and thrown away.
 //!
 //! A connection whose answer was not waited for to the end is never used again: what it would say next belongs to another
-//! question. It is simply dropped, and the next who asks makes a new one; that is also how a store comes back after its
+//! question. It is simply dropped, and the next question makes a new one; that is also how a store comes back after its
 //! server was away. A server that takes no writes is left in the same way: see [`crate::idle`].
 
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Line {
     }
 
     /// Refuses to go on with a server that takes no writes. A user with enough rights may write there all the same, and
-    /// after a switch-over nobody would ever read it.
+    /// after a switch-over no node would ever read it.
     pub(super) fn check_writes(said: &Said) -> Result<(), Trouble> {
         match is_read_only(said)? {
             true => Err(Trouble::ReadOnly(TAKES_NO_WRITES.into())),

@@ -22,7 +22,7 @@ use crate::sql::Migrated;
 /// The schema that this program knows best.
 pub(super) const NEWEST: u32 = newest(MIGRATIONS);
 
-/// Names that nobody else's tables should have where ours are to be.
+/// Names that no other application's tables should have where ours are to be.
 const OURS: [&str; 6] = ["meta", "nodes", "shards", "jobs", "clocks", "waiting"];
 
 /// A migration that was applied.
@@ -76,6 +76,9 @@ async fn apply(line: &mut Line, migration: &Migration, now: Option<i64>) -> Resu
     if migration.version == 1 {
         begin_days(line, now).await?;
     }
+    for column in migration.columns_of_runs {
+        add_to_runs(line, column).await?;
+    }
     match migration.name {
         "0005_jobs_runs" => index_jobs(line).await?,
         "0006_overrides" => overrides::migrate(line).await?,
@@ -113,6 +116,24 @@ async fn begin_days(line: &mut Line, now: Option<i64>) -> Result<(), Trouble> {
         "insert into meta (name, value) values ('far_from', {far_from}) on duplicate key update value = value"
     ));
     line.ask(script).await?;
+    Ok(())
+}
+
+/// Adds a column to the runs of the days that are there, as far as they lack it; those that are made later have it.
+async fn add_to_runs(line: &mut Line, column: &str) -> Result<(), Trouble> {
+    let name = column.split(' ').next().unwrap_or(column);
+    let said = line
+        .say(format!(
+            "select t.table_name
+             from information_schema.tables t
+             left join information_schema.columns c
+                 on c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = '{name}'
+             where t.table_schema = database() and t.table_name regexp '^runs_([0-9]+|far)$' and c.column_name is null"
+        ))
+        .await?;
+    for row in &said.rows {
+        line.say(format!("alter table {} add column {column}", row.string(0)?)).await?;
+    }
     Ok(())
 }
 

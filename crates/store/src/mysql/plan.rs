@@ -146,7 +146,7 @@ impl Verb for PlanAll<'_> {
 }
 
 /// Writes down that jobs changed, in this order. The numbers are given in the order of the commits, because the counter stays
-/// locked until then: who has seen a number has seen all below it.
+/// locked until then: a node that has seen a number has seen all below it.
 pub(super) fn push_changes(script: &mut Script, jobs: impl IntoIterator<Item = JobId>) -> Option<usize> {
     let jobs: Vec<JobId> = jobs.into_iter().collect();
     if jobs.is_empty() {

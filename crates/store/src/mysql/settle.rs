@@ -46,7 +46,7 @@ impl SettleAll<'_> {
     /// The questions that go along with locking the runs.
     fn more(&self, at: &Moment) -> Vec<String> {
         let mut more = vec![
-            // Held until the end: who starts a job calls back what was parked by then.
+            // Held until the end: the command that starts a job calls back what was parked by then.
             format!(
                 "select {CLOCK_COLUMNS} from clocks where job in ({}) order by job lock in share mode",
                 list(self.parks().collect::<BTreeSet<JobId>>())

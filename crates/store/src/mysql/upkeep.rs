@@ -17,10 +17,10 @@ use super::trouble::Trouble;
 /// How many days have their tables before they begin.
 const READY_DAYS: u32 = 2;
 
-/// How many keys are forgotten in one statement, so that nobody waits long for it.
+/// How many keys are forgotten in one statement, so that no other statement waits long for it.
 const FORGET_MAX: u64 = 1_000;
 
-/// How often a day is tried to be dropped that somebody reads.
+/// How often dropping a day is tried that another connection reads.
 const DROP_TRIES: u32 = 5;
 
 /// How long one day may take to be dropped or moved.
@@ -38,7 +38,7 @@ impl Verb for Now {
     }
 }
 
-/// Makes tables that will be needed, so that nobody has to wait for them.
+/// Makes tables that will be needed, so that no verb has to wait for them.
 struct Ready(u32);
 
 impl Verb for Ready {
@@ -103,7 +103,7 @@ impl Verb for ForgetChanges {
         let seen = script.push(format!("select min(seen) from nodes where expires_at > {now}"));
         let said = line.ask(script).await?;
         let latest = said[0].number()?.unwrap_or_default().unsigned_abs();
-        // Nobody lives: then nobody has anything left to see.
+        // No node lives: then no change is left to be seen.
         let seen = said[seen].first().map(|row| row.maybe(0, Record::uint)).transpose()?.flatten();
         let seen = seen.unwrap_or(u64::MAX);
         let old = latest.saturating_sub(kept).min(seen);
@@ -125,7 +125,7 @@ pub(super) async fn prepare(desk: &Desk) -> Result<(), StoreError> {
     bring_near(desk, today.saturating_add(NEAR_DAYS + 1)).await
 }
 
-/// Drops whole days that nobody keeps and in which nothing is open, and keys that have expired.
+/// Drops whole days that no app keeps and in which nothing is open, and keys that have expired.
 pub(super) async fn prune(desk: &Desk, keep: &Keep) -> Result<Pruned, StoreError> {
     let mut pruned = Pruned::default();
     for old in desk.ask(&Tallies).await?.into_iter().filter(|old| keep.is_old_for_some(old.day)) {
@@ -179,7 +179,7 @@ async fn drop_on(desk: &Desk, house: &mut Line, keep: &Keep, day: u32) -> Result
     dropped
 }
 
-/// With its tables locked, nobody can write into the day any more, and what was written before is counted: so what is closed
+/// With its tables locked, no connection can write into the day any more, and what was written before is counted: so what is closed
 /// then stays closed. The count is read by another connection, because one that holds locks of tables sees no others.
 /// Writers of other days never wait; one of this day waits for a moment, finds the table gone, and makes it anew.
 async fn drop_near(
@@ -256,7 +256,7 @@ fn is_closed(day: u32) -> String {
     format!("select sum(runs) from tallies where day = {day} having sum(runs) = sum(closed)")
 }
 
-/// Whether a day may go: somebody may have written there since it was looked through.
+/// Whether a day may go: a run may have been written there since it was looked through.
 fn is_dropped(keep: &Keep, day: u32, runs: &Said) -> Result<bool, Trouble> {
     let runs = runs.first().map(|row| row.uint(0)).transpose()?;
     Ok(runs.is_some_and(|runs| keep.is_dropped(day, runs)))
@@ -323,7 +323,7 @@ async fn bring(house: &mut Line, day: u32) -> Result<(), Trouble> {
     script.push(Table::Closes.create(day));
     house.ask(script).await?;
     let mut script = Script::transaction();
-    // Whoever writes into the tables `far` is done now, or waits.
+    // Transactions that write into the far tables are done now, or wait.
     script.push("select value from meta where name = 'far_from' for update");
     script.push(format!("insert into {runs} select * from runs_far where id between {first} and {last}"));
     script

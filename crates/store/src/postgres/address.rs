@@ -1,4 +1,4 @@
-//! From a URL to connections: what it may say, how TLS is made, and what is said when nobody answers.
+//! From a URL to connections: what it may say, how TLS is made, and what is said when no server answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) struct Address {
 
 impl Address {
     /// Understands a URL. `sslmode` is `disable`, `prefer` (as long as nothing is said), `require`, or `verify-full`: as with the
-    /// server's own tools, only the last looks at who answers. `sslrootcert` names a file of certificates to trust, and so do
+    /// server's own tools, only the last checks the server's identity. `sslrootcert` names a file of certificates to trust, and so do
     /// the options; such a file means `verify-full`.
     pub(super) fn of(url: &str, options: &Options, access: Access) -> Result<Address, StoreError> {
         let refuse = |said: String| StoreError::Conflict(said.into());
@@ -146,8 +146,8 @@ fn tls(is_verified: bool, root_file: Option<&str>) -> Result<ClientConfig, Store
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Takes every certificate: without `verify-full`, TLS keeps listeners out and says nothing about who answers. Most servers
-/// in a private network have a certificate that nobody signed.
+/// Takes every certificate: without `verify-full`, TLS keeps listeners out and does not prove which server answers. Most servers
+/// in a private network have a certificate that no authority signed.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
@@ -186,7 +186,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Why a database could not be opened, for who has to set it right.
+/// Why a database could not be opened, for the operator who has to set it right.
 pub(super) fn unreachable(error: &Error) -> StoreError {
     if is_refused_as_read_only(error) {
         return StoreError::Conflict(TAKES_NO_WRITES.into());

@@ -62,7 +62,7 @@ impl Postgres {
         Ok(Changed { job: id, version, change: flushed.change.unwrap_or(ChangeId(0)) })
     }
 
-    /// The next number for a job. Whoever creates one waits for who is just creating another.
+    /// The next number for a job. Two transactions that create jobs wait for each other here.
     async fn next_job(&self, line: &Line<'_>, change: &Change) -> Result<JobId, Trouble> {
         rules::change::check_definition(change)?;
         let ask = Ask::new("update counters set value = value + 1 where name = 'job' returning value");
@@ -220,7 +220,7 @@ fn write_revision(flight: &mut Pipeline, id: JobId, version: u64, change: &Chang
     );
 }
 
-/// Makes a job known to its parents and as one of its app; a deleted one is known to nobody.
+/// Makes a job known to its parents and as one of its app; a deleted one is known to none.
 fn link(flight: &mut Pipeline, id: JobId, state: &JobState, definition: &Definition) {
     if *state == JobState::Deleted {
         return;

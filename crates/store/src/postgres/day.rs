@@ -22,10 +22,10 @@ pub(super) const AHEAD: u32 = 60;
 /// How many days that are not needed yet are made in one go, so that no upkeep takes long.
 const AT_ONCE: usize = 2;
 
-/// The lock of whoever makes, moves or drops days.
+/// The lock of transactions that make, move or drop days.
 const DAYS_LOCK: i64 = 0x7075_6e63_6461_7901;
 
-/// The lock of whoever writes a run into the far table (shared) or moves runs out of it (alone).
+/// The lock of transactions that write a run into the far table (shared) or move runs out of it (exclusive).
 const FAR_LOCK: i64 = 0x7075_6e63_6461_7902;
 
 /// The tables that each day has, with the column that carries the day.
@@ -43,7 +43,7 @@ pub(super) const TABLES: [(&str, &str); 8] = [
 /// Those that a far day has none of.
 const NEAR_ONLY: usize = 2;
 
-/// Which days are known to have tables. A day that was dropped meanwhile is found out by the first who writes there.
+/// Which days are known to have tables. A day that was dropped meanwhile is found out by the first transaction that writes there.
 #[derive(Default)]
 pub(super) struct Days {
     near: Mutex<BTreeSet<u32>>,
@@ -56,11 +56,11 @@ pub(super) type Places = BTreeMap<u32, bool>;
 
 impl Days {
     fn near(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.near.lock().expect("nobody panics with it")
+        self.near.lock().expect("no code panics while it holds this lock")
     }
 
     fn beside(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.beside.lock().expect("nobody panics with it")
+        self.beside.lock().expect("no code panics while it holds this lock")
     }
 
     pub(super) fn forget(&self) {
@@ -159,7 +159,7 @@ impl Postgres {
     }
 }
 
-/// Joins a transaction to those who write far: until its end no day comes near.
+/// Takes the shared lock of writers to the far table: until the transaction ends, no day comes near.
 pub(super) fn hold_far(flight: &mut Pipeline) {
     flight.add(Ask::new("select pg_advisory_xact_lock_shared($1)").with(FAR_LOCK));
 }
@@ -195,7 +195,7 @@ async fn make(line: &Line<'_>, day: u32, first: usize) -> Result<(), Trouble> {
         if names.contains(&name) {
             continue;
         }
-        // Made beside its parent and then attached: that does not wait for who reads and writes the parent.
+        // Made beside its parent and then attached: that does not wait for readers and writers of the parent.
         sql += &format!("create table if not exists {name} (like {table} including all);\n");
         if *table == "runs" {
             // Only what a schedule names is identified by (fire time, job); one-shots stay out of that index.
@@ -233,8 +233,8 @@ pub(super) fn is_over(day: u32, before: Timestamp) -> bool {
     RunId::day_start(day.saturating_add(1)) <= before
 }
 
-/// Drops the emptied tables of a day. Detached first, so that nobody who reads or writes other days has to wait; a table
-/// that somebody is still looking into stays until the next time.
+/// Drops the emptied tables of a day. Detached first, so that no reader or writer of other days has to wait; a table
+/// that a reader still looks into stays until the next time.
 pub(super) async fn remove(line: &Line<'_>, day: u32, is_concurrent: bool) -> Result<(), Trouble> {
     for (table, _) in TABLES {
         let name = format!("{table}_{day}");
@@ -244,7 +244,7 @@ pub(super) async fn remove(line: &Line<'_>, day: u32, is_concurrent: bool) -> Re
         }
         let mut flight = Pipeline::begin();
         flight.add(Ask::new("select pg_advisory_xact_lock($1)").with(DAYS_LOCK));
-        // Not if somebody has begun the day anew meanwhile.
+        // Not if another connection has begun the day anew meanwhile.
         let is_gone = "select 1 where to_regclass($1) is null or exists (select 1 from pg_inherits where inhrelid = to_regclass($1))";
         let is_gone = flight.add(Ask::new(is_gone).with(name.clone()));
         let mut landed = line.fly(flight).await?;

@@ -71,7 +71,7 @@ fn days_beside(unit: &UnitOfWork<'_>) -> impl Iterator<Item = u32> {
 fn write_runs(flight: &mut Pipeline, gathered: &Gathered<'_>) -> Option<Seat> {
     let unit = &gathered.unit;
     let writes = &unit.writes;
-    // In the order of their names, so that two who write the same names do not wait for each other.
+    // In the order of their names, so that two transactions that write the same names do not deadlock.
     let mut runs: Vec<&NewRun> = writes.runs.clone();
     runs.sort_by_key(|run| (run.fire_time, run.job, run.id));
     let (far, near): (Vec<&NewRun>, Vec<&NewRun>) = runs.into_iter().partition(|run| gathered.is_far(run.id));
@@ -304,7 +304,7 @@ fn write_jobs(flight: &mut Pipeline, unit: &UnitOfWork<'_>) {
     }
 }
 
-/// The last thing before the commit, because whoever takes a number makes all who come after wait until it has committed:
+/// The last thing before the commit, because a transaction that takes a number makes all later ones wait until it has committed:
 /// else a node that has seen a later change would never hear of an earlier one.
 fn write_changes(flight: &mut Pipeline, unit: &UnitOfWork<'_>) -> Option<Seat> {
     let jobs: Vec<i64> = unit.writes.changes.iter().map(|job| i64::from(job.0)).collect();

@@ -1,7 +1,7 @@
 //! The first half of a verb that writes: locks the rows it touches, in the same order as every other verb, and reads them.
 //!
 //! Locks come first and reads after them as statements of their own, because at this isolation each statement sees what was
-//! committed when it began: what is read is what the locks hold still. It is one flight, so the server waits for nobody
+//! committed when it began: what is read is what the locks hold still. It is one flight, so the server waits for no client
 //! between the first lock and the last row.
 
 use std::collections::BTreeSet;
@@ -335,7 +335,7 @@ const LOCK_JOINS: &str = "
     order by run
     for no key update";
 
-/// Who looks for a free place of a resource waits for who is just taking one.
+/// Transactions that look for a free place of the same resource wait for each other.
 const LOCK_RESOURCES: &str = "
     select pg_advisory_xact_lock(1886415715, place)
     from (select distinct hashtext(resource) as place from unnest($1) as resource order by 1) as places";

@@ -29,7 +29,7 @@ pub(super) fn insert_births(births: &BTreeMap<ShardId, Timestamp>) -> Ask {
         .with(births.values().map(|due| due.as_millis()).collect::<Vec<i64>>())
 }
 
-/// Each session has a row of its own, so that those who write on the same day do not wait for each other.
+/// Each session has a row of its own, so that transactions that write on the same day do not wait for each other.
 pub(super) fn count_days(days: &BTreeMap<u32, DayDelta>) -> Ask {
     let numbers = |of: &dyn Fn(&DayDelta) -> i64| days.values().map(of).collect::<Vec<i64>>();
     Ask::new(
@@ -143,7 +143,7 @@ pub(super) fn insert_sends(gates: &[&Gate]) -> Ask {
     .with(gates.iter().map(|gate| gate.sent_at.as_millis()).collect::<Vec<i64>>())
 }
 
-/// A row that was not there is inserted and nothing else, so that of two who begin it one begins again.
+/// A row that was not there is inserted and nothing else, so that of two transactions that begin it one begins again.
 pub(super) fn write_counts(unit: &UnitOfWork<'_>, jobs: &[JobId], had_row: bool) -> Ask {
     let rows: Vec<_> = jobs.iter().map(|job| &unit.counts[job]).collect();
     Ask::new(match had_row {

@@ -1,6 +1,6 @@
-//! Leases: who lives, who holds what, and what the last holder promised.
+//! Leases: which nodes live, which shards they hold, and what the last holder promised.
 //!
-//! Every verb here is one flight: no row of a lease stays locked while the server waits for somebody.
+//! Every verb here is one flight: no row of a lease stays locked while the server waits for a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Postgres {
         let shards: Vec<i64> =
             shards.iter().filter(|shard| once.insert(**shard)).map(|shard| i64::from(shard.0)).collect();
         let mut flight = Pipeline::begin();
-        // Whoever is just renewing has renewed when this goes on, and is seen to live.
+        // A node that is just renewing has renewed when this goes on, and is seen to live.
         flight.add(Ask::new(LOCK_HOLDERS).with(node_code(node)).with(shards.clone()));
         flight.add(Ask::new(LOCK_SHARDS).with(shards.clone()));
         let alive = flight.add(Ask::new(ALIVE).with(node_code(node)).with(self.told_now()));
@@ -136,7 +136,7 @@ impl Postgres {
 
 const START: Mark = Mark { due: Timestamp::MIN, id: 0 };
 
-/// From before the clock was set back: nobody lives longer than its term from now.
+/// From before the clock was set back: no node lives longer than its term from now.
 const TRIM: &str = "
     with now as materialized (
         select coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint) as ms
@@ -230,7 +230,7 @@ const ALIVE: &str = "
     from nodes
     where node = $1 and expires_at > coalesce($2, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
 
-/// Not the last promise alone is inherited: whoever held the shard before may have sent further ahead, and the last holder
+/// Not the last promise alone is inherited: an earlier holder may have sent further ahead, and the last holder
 /// may have gone before it got round to what it inherited.
 const TAKE: &str = "
     with now as materialized (

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::idle::{Era, Idle, Stamp};
 use crate::progress::Progress;
 
-/// How long a connection may rest. The driver hears when the server closes it, so this is only for what nobody needs.
+/// How long a connection may rest. The driver hears when the server closes it, so this is only for connections that are not needed.
 const REST_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// How many statements a connection keeps by name. The program has fewer; should it ever have more, those are sent as texts.
@@ -55,12 +55,12 @@ struct LineSession {
 
 impl Drop for LineSession {
     fn drop(&mut self) {
-        // Not left to the end of what was asked: nobody waits for that any more.
+        // Not left to the end of what was asked: no caller waits for that any more.
         self.driver.abort();
     }
 }
 
-/// A connection that is lent. Whoever does not give it back has found it broken, or was stopped in the middle.
+/// A connection that is lent. A borrower that does not give it back has found it broken, or was stopped in the middle.
 pub(super) struct Line<'p> {
     session: LineSession,
     stamp: Stamp,
@@ -111,7 +111,7 @@ impl Pool {
         self.idle.era().ended(stamp).await;
     }
 
-    /// A connection that belongs to nobody but who asks, with what moves its bytes.
+    /// A connection of the caller's own, outside the pool, with what moves its bytes.
     pub(super) async fn connect_bare(&self) -> Result<(Client, Bare), Trouble> {
         Ok(self.config.connect(self.tls.clone()).await?)
     }
@@ -119,7 +119,7 @@ impl Pool {
     async fn connect(&self) -> Result<LineSession, Trouble> {
         let (client, connection) = self.connect_bare().await?;
         let driver = tokio::spawn(async move {
-            // Whoever asks learns of it.
+            // The next question on it fails with the same error.
             let _ = connection.await;
         });
         Ok(LineSession {
@@ -243,10 +243,10 @@ impl Line<'_> {
 
 impl LineSession {
     fn statements(&self) -> MutexGuard<'_, FxHashMap<String, Statement>> {
-        self.statements.lock().expect("nobody panics with it")
+        self.statements.lock().expect("no code panics while it holds this lock")
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().expect("nobody panics with it")
+        self.progress.lock().expect("no code panics while it holds this lock")
     }
 }

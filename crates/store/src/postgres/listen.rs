@@ -26,7 +26,7 @@ use crate::hint;
 /// How long a listener waits before it listens again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long what is said is gathered, so that a thousand rows wake nobody a thousand times.
+/// How long what is said is gathered, so that a thousand rows do not wake a node a thousand times.
 const GATHERED_FOR: Duration = Duration::from_millis(5);
 
 /// Where it is said. An application says nothing but the name: that something lies in `arrivals`.
@@ -35,7 +35,7 @@ const CHANNEL: &str = "punctual";
 /// How many hints are said in one go; more are found by looking.
 const SAID_MAX: usize = 1_000;
 
-/// Told to whoever listens: for which node, if it is for one, and what.
+/// The listener for hints: for which node, if it is for one, and what.
 pub type Hark = Arc<dyn Fn(Option<NodeId>, Hint) + Send + Sync>;
 
 /// The way to other nodes through the database, for those that the first way does not reach.
@@ -85,7 +85,7 @@ async fn carry(store: Arc<Postgres>, mut letters: UnboundedReceiver<(NodeId, Hin
     while letters.recv_many(&mut batch, SAID_MAX).await > 0 {
         let texts = batch.drain(..).map(|(node, hint)| format!("{node} {}", hint::write(&hint)));
         let texts: BTreeSet<String> = texts.collect();
-        // Whoever is not told finds out.
+        // A node that is not told finds the work by polling.
         let _ = store.say(texts.into_iter().collect()).await;
     }
 }
@@ -130,7 +130,7 @@ impl Postgres {
             }
             Ok(())
         };
-        // On a server that was left nobody says anything any more.
+        // On a server that was left no notification comes any more.
         let ended = match select(pin!(ended), pin!(self.readers.given_up(stamp))).await {
             Either::Left((ended, _)) => ended,
             Either::Right(((), _)) => Ok(()),

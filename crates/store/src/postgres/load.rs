@@ -72,8 +72,8 @@ const DUE_FAR: &str = born!("runs_far", "closes_far");
 const MORE: i64 = 8;
 
 /// How many runs are read of each shard. Whatever each of them gives is in order, but how they mix is not known before; to read as
-/// many of each as are wanted of all would read 64 times too many. So each gives its part and somewhat more, and whoever
-/// turns out to have been cut off before the end of the page is asked for more.
+/// many of each as are wanted of all would read 64 times too many. So each gives its part and somewhat more, and a shard
+/// that turns out to have been cut off before the end of the page is asked for more.
 struct Shares {
     limit: i64,
     of: BTreeMap<i64, i64>,

@@ -18,7 +18,7 @@ use crate::sql::Migrated;
 /// The newest schema that this program knows.
 pub(super) const NEWEST: u32 = newest(MIGRATIONS);
 
-/// Some of our tables, to know a database of somebody else by.
+/// Some of our tables: a database that has them but no schema version belongs to another application.
 const OURS: [&str; 6] = ["meta", "jobs", "clocks", "runs", "shards", "nodes"];
 
 /// How long another node's migration is waited for.
@@ -127,7 +127,7 @@ pub(super) async fn migrate(line: &Line<'_>) -> Result<Migrated, Trouble> {
     Ok(migrated)
 }
 
-/// Applies a migration, unless somebody else has by now.
+/// Applies a migration, unless another node has by now.
 async fn apply(line: &Line<'_>, migration: &Migration) -> Result<bool, Trouble> {
     let mut flight = Pipeline::new();
     flight.add(Ask::new("begin"));
@@ -181,7 +181,7 @@ pub(super) async fn shards(line: &Line<'_>) -> Result<Option<u16>, Trouble> {
     rows.first().map(|row| row.shard(0).map(|shard| shard.0)).transpose()
 }
 
-/// Fixes the number of shards when the database is made, and holds whoever comes later to it.
+/// Fixes the number of shards when the database is made, and refuses a node that is configured with another number later.
 pub(super) async fn fix_shards(line: &Line<'_>, wanted: u16) -> Result<(), Trouble> {
     let mut flight = Pipeline::begin();
     flight.add(

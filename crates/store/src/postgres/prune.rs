@@ -30,7 +30,7 @@ impl Postgres {
                 Ok(Dropped::Gone) => pruned.buckets += 1,
                 Ok(Dropped::Open) => pruned.kept_open += 1,
                 Ok(Dropped::Kept) => pruned.old.push(old),
-                // Somebody is looking into it; the next time it goes.
+                // A reader looks into it; the next time it goes.
                 Err(trouble) if trouble.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {
                     line.run("rollback").await?;
                 }
@@ -41,7 +41,7 @@ impl Postgres {
              where expires_at <= coalesce($1, floor(extract(epoch from clock_timestamp()) * 1000)::bigint)";
         line.ask(Ask::new(keys).with(self.told_now())).await?;
         self.forget_nodes_and_changes(line, keep.changes.max(1)).await?;
-        // Of a shard that nobody moves the checkpoint of, the least is enough.
+        // Of a shard whose checkpoint no node moves, the least is enough.
         line.ask(Ask::new(
             "with gone as (delete from births returning shard, due)
              insert into births (shard, due) select shard, min(due) from gone group by shard",
@@ -73,8 +73,8 @@ impl Postgres {
         line.ask(changes.with(self.told_now()).with(i64::try_from(kept).unwrap_or(i64::MAX))).await.map(drop)
     }
 
-    /// Empties a day that nobody keeps and in which nothing is open. Whoever writes there waits for the moment that it takes,
-    /// and finds the day either whole or gone.
+    /// Empties a day that no app keeps and in which nothing is open. A writer of that day waits for the moment that it
+    /// takes, and finds the day either whole or gone.
     async fn drop_day(&self, line: &Line<'_>, keep: &Keep, day: u32) -> Result<Dropped, Trouble> {
         let names: Vec<String> = TABLES.iter().map(|(table, _)| format!("{table}_{day}")).collect();
         let there = "select name from unnest($1) as name where to_regclass(name) is not null";
@@ -112,7 +112,7 @@ impl Postgres {
             return Ok(Dropped::Open);
         }
         if !keep.is_dropped(day, runs) {
-            // Somebody wrote there since it was looked through.
+            // A run was written there since it was looked through.
             line.run("rollback").await?;
             return Ok(Dropped::Kept);
         }
@@ -161,7 +161,7 @@ enum Dropped {
     Gone,
     /// Something in it is open.
     Open,
-    /// Somebody may keep what is in it.
+    /// An app may keep what is in it.
     Kept,
 }
 

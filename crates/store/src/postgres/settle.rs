@@ -30,7 +30,7 @@ impl Postgres {
         }
         let mut gathered = self.gather(line, &wanted).await?;
         if gathered.unit.runs.values().any(|run| !wanted.counts.contains(&run.job)) {
-            // Somebody is mistaken about the job of a run. What is counted is what the run says.
+            // The caller named another job than the run has. The run's own job is counted.
             line.run("rollback").await?;
             wanted.counts_of_runs = true;
             gathered = self.gather(line, &wanted).await?;

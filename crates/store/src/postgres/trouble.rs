@@ -1,5 +1,5 @@
-//! What can go wrong on the way: a refusal, which wrote nothing; the server, which may be away; or somebody who was faster, after
-//! which the verb is tried again.
+//! What can go wrong on the way: a refusal, which wrote nothing; the server, which may be away; or another transaction that was
+//! faster, after which the verb is tried again.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +37,8 @@ impl From<StoreError> for Trouble {
 }
 
 impl Trouble {
-    /// Whether nothing was written and the same question may have another answer now: somebody else has written what this verb
-    /// was about to write, or two waited for each other.
+    /// Whether nothing was written and the same question may have another answer now: another transaction has written what
+    /// this verb was about to write, or two waited for each other.
     pub(super) fn is_worth_another_try(&self) -> bool {
         match self {
             Trouble::Moved | Trouble::Lacks(_) => true,

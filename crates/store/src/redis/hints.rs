@@ -1,5 +1,5 @@
-//! Hints through Redis: each node listens on a channel of its own, named by its address. Whoever cannot be told this way is
-//! told the other way.
+//! Hints through Redis: each node listens on a channel of its own, named by its address. A node that cannot be
+//! told this way is told over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,13 +20,13 @@ use crate::hint;
 /// How long a listener waits before it listens again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How long whoever goes waits for its last words to leave.
+/// How long a node that leaves waits for its last hints to be sent.
 const TOLD_WITHIN: Duration = Duration::from_millis(300);
 
 /// How many hints wait to be told; more are found by looking.
 const WAITING_MAX: usize = 10_000;
 
-/// Told to whoever listens.
+/// The listener for hints.
 pub type Heed = Arc<dyn Fn(Hint) + Send + Sync>;
 
 /// The way to other nodes through Redis, with another way for when it is away.
@@ -105,7 +105,7 @@ async fn carry(
             pipe.cmd("PUBLISH").arg(redis.channel(&letter.address)).arg(hint::write(&letter.hint));
         }
         let heard = redis.link.ask::<Vec<i64>>(&pipe).await.unwrap_or_default();
-        // Nobody listens there, or Redis is away.
+        // No node listens there, or Redis is away.
         let unheard =
             batch.drain(..).enumerate().filter(|(place, _)| heard.get(*place).is_none_or(|n| *n == 0));
         for (_, letter) in unheard {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// How long an answer may take. Redis is asked on the way to the database, so nobody waits long for it.
+/// How long an answer may take. Redis is asked on the way to the database, so no caller may wait long for it.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// How long it is left alone after it did not answer.

@@ -32,7 +32,7 @@ pub(super) struct Weighed {
 impl Refusals {
     /// Takes note of which shards were won, and says which of the others the database is asked for all the same.
     pub(super) fn weigh(&mut self, answers: Vec<(ShardId, bool)>, term: Duration, now: Instant) -> Weighed {
-        // Who has not asked for a while begins anew.
+        // A shard that was not asked for in two terms begins anew.
         self.refused.retain(|_, refused| now.duration_since(refused.last) <= 2 * term);
         let mut weighed = Weighed::default();
         for (shard, is_won) in answers {

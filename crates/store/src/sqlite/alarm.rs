@@ -1,4 +1,4 @@
-//! Threads that end before their time: one that panics is told to whoever watches, because without it the store would
+//! Threads that end before their time: a watcher is told of one that panics, because without it the store would
 //! only say, for ever, that it has ended.
 
 use tokio::sync::watch;

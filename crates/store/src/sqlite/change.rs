@@ -129,7 +129,7 @@ fn job_before(conn: &Connection, id: JobId) -> rusqlite::Result<Option<JobBefore
     select.query_row(params![id.0, DELETED], read).optional()
 }
 
-/// Who has the name that a job is given.
+/// The job that has the name which a job is given.
 fn owner_of_name(conn: &Connection, change: &Change) -> rusqlite::Result<Option<JobId>> {
     let Some(definition) = &change.definition else { return Ok(None) };
     let mut select = conn.prepare_cached(
@@ -188,7 +188,7 @@ fn parents_before(conn: &Connection, change: &Change) -> rusqlite::Result<Vec<Jo
     select.query_map([job.0], |row| row.get(0).map(JobId))?.collect()
 }
 
-/// Makes a job known to its parents; a deleted one is known to nobody.
+/// Makes a job known to its parents; a deleted one is known to none.
 fn write_bonds(conn: &Connection, job: JobId, change: &Change) -> rusqlite::Result<()> {
     let is_deleted = change.state == JobState::Deleted;
     if !is_deleted && change.definition.is_none() {

@@ -4,8 +4,8 @@
 //! run. Beside them lies what few runs have: `parts_D`, `joins_D`, `logs_D` and `kills_D`.
 //!
 //! Two indexes are written late (`super::flush`): `due_D`, which finds open runs by due time, and `closed_D`, which finds
-//! the close of a run. Each flush appends a layer, sorted in itself; whoever looks for something looks into every layer
-//! that may have it. Measured on 2 million runs with due times in random order: a live due index holds inserts
+//! the close of a run. Each flush appends a layer, sorted in itself; a lookup reads every layer
+//! that may have the run. Measured on 2 million runs with due times in random order: a live due index holds inserts
 //! below 60,000 a second; one index that every flush is merged into rewrites all of itself each time.
 
 use std::collections::BTreeMap;
@@ -263,7 +263,7 @@ impl Days {
                 day.next_layer[Kind::Closed as usize] =
                     next(conn, &format!("select coalesce(max(layer), 0) from closed_{number}"))?;
             }
-            // Above those that a crash left half written: they are in no list, and so nobody looks into them.
+            // Above those that a crash left half written: they are in no list, and so no lookup reads them.
             if day.has(Table::Due) {
                 day.next_layer[Kind::Due as usize] =
                     next(conn, &format!("select coalesce(max(layer), 0) from due_{number}"))?;
@@ -530,7 +530,7 @@ fn schema(day: u32, table: Table) -> String {
     }
 }
 
-/// Finds gates by their numbers, for whoever reports and knows nothing else. Numbers rise, so it only grows at its end:
+/// Finds gates by their numbers, for executors that report nothing else. Numbers rise, so it only grows at its end:
 /// measured, a microsecond for each gate, and nothing for an end.
 pub(super) fn index_of_logs(day: u32) -> String {
     format!("create index sends_{day}_log on sends_{day} (log);")

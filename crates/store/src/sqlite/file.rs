@@ -1,4 +1,4 @@
-//! The database file: who may open it, how it is opened, and how its schema grows.
+//! The database file: which process may open it, how it is opened, and how its schema grows.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::day::{Table, has_table, index_of_jobs, index_of_logs};
 use super::overrides;
 use super::trouble::told;
-use crate::migrations::{SQLITE, newest};
+use crate::migrations::{Migration, SQLITE, newest};
 
 /// Versions below can lose committed pages when a writer meets a checkpoint (the WAL-reset race).
 const VERSION_MIN: i32 = 3_051_003;
 
-/// What a migration does to the tables of days, whose names no file can know.
+/// What a migration does to the tables of days beside adding columns ([`Migration::columns_of_runs`]).
 struct OfDays {
     migration: u32,
     table: Table,
@@ -35,7 +35,7 @@ const OVERRIDES: u32 = 9;
 /// touch hundreds of days.
 const STATEMENTS: usize = 1_024;
 
-/// The right to be the only one who has the file open.
+/// The right to be the only process that has the file open.
 pub(super) struct Lock {
     file: File,
 }
@@ -152,7 +152,7 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
         )?;
         for migration in SQLITE.iter().filter(|migration| migration.version > at) {
             transaction.execute_batch(migration.sql)?;
-            migrate_days(&transaction, migration.version)?;
+            migrate_days(&transaction, migration)?;
             transaction.execute("insert into schema_version (version) values (?1)", [migration.version])?;
         }
         transaction.commit()?;
@@ -171,17 +171,25 @@ fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn migrate_days(conn: &Connection, number: u32) -> rusqlite::Result<()> {
+fn migrate_days(conn: &Connection, migration: &Migration) -> rusqlite::Result<()> {
     let mut days = conn.prepare("select day from buckets")?;
     let days = days.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u32>>>()?;
-    for OfDays { table, sql, .. } in MIGRATIONS_OF_DAYS.iter().filter(|of| of.migration == number) {
+    let in_each = |table: Table, sql: &dyn Fn(u32) -> String| -> rusqlite::Result<()> {
         for day in &days {
-            if has_table(conn, *table, *day)? {
+            if has_table(conn, table, *day)? {
                 conn.execute_batch(&sql(*day))?;
             }
         }
+        Ok(())
+    };
+    for column in migration.columns_of_runs {
+        in_each(Table::Runs, &|day| format!("alter table runs_{day} add column {column}"))?;
     }
-    if number == OVERRIDES {
+    for OfDays { table, sql, .. } in MIGRATIONS_OF_DAYS.iter().filter(|of| of.migration == migration.version)
+    {
+        in_each(*table, sql)?;
+    }
+    if migration.version == OVERRIDES {
         overrides::migrate(conn, &days)?;
     }
     Ok(())

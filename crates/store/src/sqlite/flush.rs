@@ -76,7 +76,7 @@ impl Side {
             let Some(entry) = self.births.pop_old() else { break };
             let run = RunId(entry.0.1);
             let standing = self.known.of(conn, &self.days, run)?;
-            // Whoever waits or is gated is found elsewhere from now on, until it is closed.
+            // A run that waits or is gated is found elsewhere from now on, until it is closed.
             if !standing.is_closed && !standing.is_engaged {
                 self.days.ensure(conn, run.day(), Table::Due)?;
                 let layer = self.days.edit(run.day()).build(Kind::Due, entry.0.0);

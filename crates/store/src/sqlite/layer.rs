@@ -108,7 +108,7 @@ pub(super) fn pack_birth(entries: &mut Vec<u8>, ((due, run), birth): &Entry) {
     }
 }
 
-/// The entries of a block of the due index; none if nobody of us wrote it.
+/// The entries of a block of the due index; none if no version of this program wrote it.
 pub(super) fn unpack_births(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     let mut entries = Vec::with_capacity(bytes.len() / 24);
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Leases: who lives, who holds what, and what the last holder promised.
+//! Leases: which nodes live, which shards they hold, and what the last holder promised.
 
 use calendar::Timestamp;
 use punctual_core::model::{ChangeId, Epoch, JobId, NodeId, ShardId};
@@ -59,7 +59,7 @@ impl Keeper {
         Ok(self.renewed(now, renewal.node, renewal.seen)?)
     }
 
-    /// Nobody lives longer than its term from now, also if its row is from before the clock was set back.
+    /// No node lives longer than its term from now, also if its row is from before the clock was set back.
     fn shorten_lives(&self, now: Timestamp) -> rusqlite::Result<()> {
         let mut update = self.conn.prepare_cached(
             "update nodes
@@ -201,7 +201,7 @@ impl Keeper {
             }
             promised = self::node(&self.conn, owner)?.map(|owner| owner.mark);
         }
-        // Not the last promise alone: whoever held the shard before may have sent further ahead, and the last holder
+        // Not the last promise alone: an earlier holder may have sent further ahead, and the last holder
         // may have gone before it got round to what it inherited.
         let inherited = there.inherited.max(promised);
         self.side.counters.epoch += 1;

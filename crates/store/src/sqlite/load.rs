@@ -61,7 +61,7 @@ enum Found {
         attempt: Attempt,
         is_called_back: bool,
     },
-    /// A row that nobody of us wrote.
+    /// A row that no version of this program wrote.
     Unreadable,
 }
 

@@ -40,8 +40,7 @@ fn split_rows(day: u32) -> String {
     let line = "substr(payload, 2, instr(payload, char(10)) - 2)";
     let rest = "nullif(substr(payload, instr(payload, char(10)) + 1), '')";
     format!(
-        "alter table runs_{day} add column overrides text;
-         update runs_{day}
+        "update runs_{day}
          set overrides = {line}, payload = {rest}
          where substr(payload, 1, 1) = '!' and instr(payload, char(10)) > 0;
          update runs_{day}

@@ -35,7 +35,7 @@ impl Keeper {
         let mut due = Vec::new();
         while due.len() < max {
             let Some(row) = rows.next()? else { break };
-            // A row with impossible ids is nobody's, and must not keep the others from being planned.
+            // A row with impossible ids belongs to no job, and must not keep the others from being planned.
             due.extend(readable(rows::clock_row(row))?.filter(|clock| shards.contains(&clock.shard)));
         }
         Ok(due)

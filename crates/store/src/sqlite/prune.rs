@@ -149,8 +149,8 @@ impl Keeper {
         Ok(kin)
     }
 
-    /// Removes closed runs of a day with all that became of them. Their entries in the index of closes stay, so that whoever
-    /// finds one of them in the due index finds it closed; so do the closes that are not in that index yet, from which it
+    /// Removes closed runs of a day with all that became of them. Their entries in the index of closes stay, so that a lookup
+    /// that finds one of them in the due index finds it closed; so do the closes that are not in that index yet, from which it
     /// is written.
     fn remove(&mut self, day: u32, runs: &[RunId]) -> Result<(), Trouble> {
         let Keeper { conn, side, .. } = self;

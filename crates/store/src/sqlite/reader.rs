@@ -88,7 +88,7 @@ impl Readers {
                 Trouble::Refused(error) => error,
                 Trouble::Sql(error) => told(&error),
             });
-            // Whoever has stopped waiting does not want to know.
+            // A caller that has stopped waiting does not want to know.
             let _ = reply.send(answer);
         });
         let errands = self.errands.as_ref().expect("taken only by drop");

@@ -25,8 +25,7 @@ impl RunsCold for Sqlite {
             Access::Write(rows) => {
                 self.requests().ask(Size::Write(rows), move |keeper| run(&verb, &mut Writing(keeper))).await
             }
-            // Through the writer: who may come in, and who is sent to, does not wait until the readers have found what
-            // others look for.
+            // Through the writer: checks of tokens, and the steps' questions, do not wait for long reads in the readers.
             Access::Look | Access::Admit => {
                 self.requests().ask(Size::Look, move |keeper| run(&verb, &mut Writing(keeper))).await
             }
@@ -39,7 +38,7 @@ fn run<V: ColdVerb, S: SqlSession<Trouble = Trouble>>(
     verb: &V,
     session: &mut S,
 ) -> Result<V::Answer, Trouble> {
-    verb.run(session).now_or_never().expect("a file does not keep anybody waiting")
+    verb.run(session).now_or_never().expect("a file answers at once")
 }
 
 /// On the writer's thread, in the transaction of its round.

@@ -21,7 +21,7 @@ const SWEEP_FROM: i64 = 2_048;
 /// So few pages (2 MiB) the writer moves itself.
 const REST_MAX: i64 = 256;
 
-/// A log of so many pages (256 MiB) the writer sweeps whatever it costs: somebody keeps it from beginning anew.
+/// A log of so many pages (256 MiB) the writer sweeps whatever it costs: a reader keeps it from beginning anew.
 const LOG_MAX: i64 = 32_768;
 
 /// The thread that sweeps, as the writer sees it.

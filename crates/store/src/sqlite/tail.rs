@@ -30,7 +30,7 @@ pub(super) type SharedCloses = Arc<RwLock<Shared>>;
 #[derive(Default)]
 pub(super) struct CloseTail {
     shared: SharedCloses,
-    /// Closes of this round, which nobody may see before it is committed.
+    /// Closes of this round, which no reader may see before it is committed.
     pub(super) pending: Vec<(u64, i64)>,
     /// Days that this round dropped.
     pub(super) dropped: Vec<u32>,

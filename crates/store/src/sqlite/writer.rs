@@ -77,7 +77,7 @@ where
             Some(error) => Err(error),
             None => self.answer.expect("every request of a committed round was run"),
         };
-        // Whoever has stopped waiting does not want to know.
+        // A caller that has stopped waiting does not want to know.
         let _ = self.reply.send(answer);
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// A queue, bounded so that whoever asks faster than is written has to wait.
+    /// A queue with backpressure: it is bounded, so callers that ask faster than is written have to wait.
     pub(super) fn new() -> (Requests, mpsc::Receiver<Box<dyn Work>>) {
         let (sender, receiver) = mpsc::channel(2 * ROUND_REQUESTS);
         (Requests { sender }, receiver)
@@ -148,7 +148,7 @@ impl Writer {
         Writer { keeper, requests, sweeper, tail_max, is_lost: false, chores_pause: 0, changes: 0 }
     }
 
-    /// Works until nobody can ask any more, then leaves the file tidy.
+    /// Works until the last handle of the store is dropped, then leaves the file tidy.
     pub(super) fn run(mut self) {
         let mut round = Vec::new();
         while self.gather(&mut round) {
@@ -160,7 +160,7 @@ impl Writer {
         self.finish();
     }
 
-    /// Waits for something to do: false when nobody can ask any more.
+    /// Waits for something to do: false when the last handle of the store is dropped.
     fn gather(&mut self, round: &mut Vec<Box<dyn Work>>) -> bool {
         let Some(first) = self.requests.blocking_recv() else { return false };
         let mut rows = first.size().rows();
@@ -247,7 +247,7 @@ impl Writer {
             rows += work.size().rows();
         }
         // Indexes are written in rounds that have to be synced anyway. Measured: in rounds of their own, and in those
-        // that only read, they cost whoever asks next the time of a sync, and a third of the loads a second.
+        // that only read, they cost the next request the time of a sync, and a third of the loads a second.
         let is_synced = works.is_empty() || self.keeper.conn.total_changes() > self.changes;
         let Keeper { conn, side, .. } = &mut self.keeper;
         if chores && is_synced {

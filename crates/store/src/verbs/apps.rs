@@ -13,7 +13,7 @@ use super::{Access, ColdVerb};
 use crate::code::{paused_code, retention_code};
 use crate::rows::{self, Cells};
 
-/// An app that nobody has made gets a row, so that people find it.
+/// An app that was not created yet gets a row, so that people find it.
 pub(crate) fn ensure_app(name: &str) -> Statement {
     keep("apps").key("name", name).set("title", "").set("version", 1_i64)
 }

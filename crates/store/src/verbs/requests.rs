@@ -8,7 +8,7 @@ use super::statement::{keep, sql};
 use super::{Access, ColdVerb};
 use crate::rows::{Cells, corrupt};
 
-/// How many requests are forgotten at once, so that nobody waits long for it. The statement below has it in its text.
+/// How many requests are forgotten at once, so that no other statement waits long for it. The statement below has it in its text.
 const FORGET_MAX: usize = 1_000;
 
 /// Begins a request.

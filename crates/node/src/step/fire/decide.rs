@@ -1,12 +1,10 @@
 //! What becomes of each run in hand: its job is asked, and then whether there is a place for the run.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::due::AppNumber;
-use punctual_core::engine::fire::{Rank, Wanted, refused};
+use punctual_core::engine::fire::{Rank, Wanted};
 use punctual_core::engine::{reap, settle};
 use punctual_core::event::Event;
 use punctual_core::model::{
@@ -17,7 +15,7 @@ use punctual_core::policy::block::{self, Admission, Block};
 use punctual_core::policy::misfire::GRACE;
 use punctual_core::registry::Dialect;
 
-use super::{COVERED, Decision, Help, Prepared, Turn, too_long};
+use super::{COVERED, Decision, Prepared, Turn, too_long};
 use crate::Node;
 use crate::doubt::passed;
 use crate::jobs::Known;
@@ -27,12 +25,9 @@ use crate::ports::{Address, Dispatched, Gate, Kill};
 use crate::settings::Planted;
 use crate::step::Ended;
 
-/// How many runs are parked in one step for lack of room.
-const PARKED_AT_ONCE: usize = 5_000;
-
 impl Node {
     /// Asks every run's job, and admits what it wants. What needs no gate is on its way when this returns.
-    pub(super) fn decide(&self, picked: &[RunId], prepared: &Prepared, help: Help) -> Decision {
+    pub(super) fn decide(&self, picked: &[RunId], prepared: &Prepared) -> Decision {
         let boot = self.boot();
         let bits = self.ports.entropy.bits();
         let mut memory = self.memory();
@@ -56,9 +51,6 @@ impl Node {
                 // It changed while the step was on its way; the next round asks the changed one.
                 None => turn.memory.move_to(*id, RunLocation::Ready),
             }
-        }
-        if help == Help::Store {
-            turn.park_surplus();
         }
         turn.decision
     }
@@ -105,7 +97,7 @@ impl Turn<'_> {
             let (app, patience) = (job.definition.app.clone().into(), self.settings.registry.wait);
             return self.memory.wait_for_claims(id, app, self.now, patience);
         }
-        let refused = refused(job, &self.memory.candidate(id, run), self.now);
+        let refused = self.prepared.answers.refused(self.memory, (id, run), job, self.now);
         let was_refused = self.memory.is_known_everywhere(job, run, self.settings.term_max());
         match refused {
             // The job has not wanted this run for so long that no holder has sent it.
@@ -329,39 +321,6 @@ impl Turn<'_> {
         self.decision.ends.push(Ended::unsent(last.run, &run, then));
     }
 
-    /// When memory is full of runs that cannot go, some of them are parked in the store, so that runs that can go do
-    /// not stay behind them. They are called back when there is room again. A queue that empties soon holds no run up
-    /// for long, and to park from it would double what is written for each run.
-    fn park_surplus(&mut self) {
-        let (memory, settings) = (&*self.memory, self.settings);
-        if !memory.is_clogged(settings, self.now) || memory.loaded.flow.takes(memory.waiting_count()) {
-            return;
-        }
-        let surplus = (memory.waiting_count() - settings.ready_max() / 2 + 1).min(PARKED_AT_ONCE);
-        let last = memory.last_in_line(surplus).into_iter();
-        let last: Vec<_> = last.filter_map(|id| self.as_surplus(id)).take(surplus).collect();
-        for (id, ended) in last {
-            self.memory.loaded.seekers.remove(id);
-            self.memory.move_to(id, RunLocation::Busy);
-            self.decision.ends.push(ended);
-        }
-    }
-
-    /// A run that waits and may be parked, and the write that parks it. Its lateness is judged now, since waiting for a
-    /// place is none.
-    fn as_surplus(&self, id: RunId) -> Option<(RunId, Ended)> {
-        let run = self.memory.loaded.runs.get(&id).copied()?;
-        let Some(Known::Job(job)) = self.memory.jobs.get(run.job) else { return None };
-        let has_to_wait = matches!(run.location, RunLocation::Seeking | RunLocation::Ready);
-        let is_free = !(run.flags.may_be_gated || run.flags.is_doubtful || run.flags.has_gate);
-        let then = match self.ask(id, &run, job) {
-            Wanted::Skip(reason) => Then::Close(not_run(&run, reason, self.now)),
-            Wanted::Defer(ready_at) => Then::Wait { ready_at, attempt: run.attempt },
-            Wanted::Start(_) | Wanted::Park => Then::Park { attempt: run.attempt, version: job.version },
-        };
-        (has_to_wait && is_free).then_some((id, Ended::unsent(id, &run, then).following(job, &run)))
-    }
-
     pub(super) fn draft_gate(&mut self, id: RunId, run: &Run, job: &Job) {
         let gate = self.gate_for(id, run, job);
         self.decision.gates.extend(gate);
@@ -531,29 +490,6 @@ impl Memory {
             }
         };
         if is_here { job.definition.block } else { Block::Concurrent(None) }
-    }
-
-    /// The last `many` of the runs that wait for a place or for an executor to take more. They are taken from the apps
-    /// that have the most of them, down to the same number for each; and of an app, scheduled runs only after
-    /// everything else.
-    fn last_in_line(&self, many: usize) -> Vec<RunId> {
-        let mut apps: BTreeMap<AppNumber, Vec<(bool, Rank)>> = BTreeMap::new();
-        for rank in self.loaded.ready.iter().chain(self.loaded.seekers.stalled()) {
-            let Some(run) = self.loaded.runs.get(&rank.run) else { continue };
-            let is_other = run.origin != Origin::Schedule;
-            let app = self.app_number(run.job);
-            apps.entry(app).or_default().push((is_other, rank));
-        }
-        let mut apps: Vec<Vec<(bool, Rank)>> = apps.into_values().collect();
-        apps.iter_mut().for_each(|ranks| ranks.sort_unstable());
-        let mut last = Vec::new();
-        while last.len() < many
-            && let Some(most) = apps.iter_mut().max_by_key(|ranks| ranks.len())
-            && let Some((_, rank)) = most.pop()
-        {
-            last.push(rank.run);
-        }
-        last
     }
 
     /// Whether an earlier holder may have sent the run although there is no gate: not if the job was gated since long

@@ -14,6 +14,7 @@ use punctual_core::wheel::{Handed, Wheel};
 use rustc_hash::FxHashMap;
 
 use super::Help;
+use super::calendars::Answers;
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run, RunLocation};
@@ -42,6 +43,8 @@ pub(super) struct Picked {
     pub(super) is_full: bool,
     /// Jobs that have something due, and whose pool and app are not known yet.
     pub(super) unsorted: Vec<JobId>,
+    /// Runs that may go without the store if their jobs want them, which takes a calendar to say.
+    pub(super) unasked: Vec<RunId>,
 }
 
 /// The smallest step of time.
@@ -58,7 +61,7 @@ struct Round<'a> {
     memory: &'a Memory,
     settings: &'a Settings,
     now: Timestamp,
-    help: Help,
+    help: Help<'a>,
     /// With the places of what this round takes.
     places: Places,
     taken: Vec<(Pool, AppNumber, JobId)>,
@@ -70,6 +73,8 @@ struct Round<'a> {
     asks_store: bool,
     /// See [`Picked::unsorted`].
     unsorted: Vec<JobId>,
+    /// The jobs of [`Picked::unasked`].
+    unasked: Vec<JobId>,
 }
 
 impl Round<'_> {
@@ -77,13 +82,26 @@ impl Round<'_> {
         memory: &'a Memory,
         settings: &'a Settings,
         now: Timestamp,
-        help: Help,
+        help: Help<'a>,
         places: Places,
     ) -> Round<'a> {
-        let (taken, unsorted) = (Vec::new(), Vec::new());
+        let (taken, unsorted, unasked) = (Vec::new(), Vec::new(), Vec::new());
         let (picked, caught_up, asks_store) = (0, 0, false);
         let classes = FxHashMap::default();
-        Round { memory, settings, now, help, places, taken, classes, picked, caught_up, asks_store, unsorted }
+        Round {
+            memory,
+            settings,
+            now,
+            help,
+            places,
+            taken,
+            classes,
+            picked,
+            caught_up,
+            asks_store,
+            unsorted,
+            unasked,
+        }
     }
 
     /// How many runs go in a round with these.
@@ -102,8 +120,16 @@ impl Round<'_> {
             return Verdict::PassPool;
         }
         let Some(run) = memory.loaded.runs.get(&next.rank.run) else { return Verdict::Take };
-        if self.help == Help::None && !memory.goes_alone(next.rank.run, run, self.now) {
-            return Verdict::PassJob;
+        if let Help::None(answers) = self.help {
+            match memory.goes_alone(next.rank.run, run, answers, self.now) {
+                Some(true) => {}
+                Some(false) => return Verdict::PassJob,
+                None if self.unasked.len() >= AT_ONCE_MAX.max(answers.len()) => return Verdict::Stop,
+                None => {
+                    self.unasked.push(next.job);
+                    return Verdict::PassJob;
+                }
+            }
         }
         let Some(app) = memory.jobs.app_number(next.job) else {
             self.unsorted.push(next.job);
@@ -185,7 +211,7 @@ impl Settings {
 
 impl Node {
     /// Moves what is due from the wheel to the queue, and takes from the queue what may go now.
-    pub(super) fn pick(&self, help: Help) -> Picked {
+    pub(super) fn pick(&self, help: Help<'_>) -> Picked {
         let boot = self.boot();
         let mut memory = self.memory();
         if boot < memory.agenda.held_until {
@@ -204,8 +230,8 @@ impl Node {
         }
         memory.outbox.wakes.load |= memory.has_room_again();
         memory.outbox.wakes.load |=
-            help == Help::Store && memory.fetches_at(boot).is_some_and(|at| at <= boot);
-        let Picked { runs: picked, is_full, unsorted } = self.choose(&mut memory, now, help);
+            matches!(help, Help::Store) && memory.fetches_at(boot).is_some_and(|at| at <= boot);
+        let Picked { runs: picked, is_full, unsorted, unasked } = self.choose(&mut memory, now, help);
         if memory.has_room_for_parked(&self.settings, picked.is_empty()) && memory.loaded.parked.find_room() {
             memory.outbox.wakes.tend = true;
         }
@@ -214,7 +240,7 @@ impl Node {
         for id in &picked {
             memory.enter(*id, RunLocation::Busy);
         }
-        Picked { runs: picked, is_full, unsorted }
+        Picked { runs: picked, is_full, unsorted, unasked }
     }
 
     /// Finds out which pool and app jobs belong to, and puts their runs in line there.
@@ -272,16 +298,20 @@ impl Node {
     }
 
     /// Takes the runs that may go now out of the due queue, in their order; and whether there may be more.
-    fn choose(&self, memory: &mut Memory, now: Timestamp, help: Help) -> Picked {
+    fn choose(&self, memory: &mut Memory, now: Timestamp, help: Help<'_>) -> Picked {
         memory.sort_slow_jobs(now);
         let mut ready = std::mem::take(&mut memory.loaded.ready);
         let places = std::mem::take(&mut memory.in_flight.places);
         let mut round = Round::new(memory, &self.settings, now, help, places);
         let picked = ready.pick(|next| round.judge(next));
         let is_full = round.picked >= round.max();
-        let unsorted = std::mem::take(&mut round.unsorted);
+        let (unsorted, jobs) = (std::mem::take(&mut round.unsorted), std::mem::take(&mut round.unasked));
         (memory.in_flight.places, memory.loaded.ready) = (round.end(), ready);
-        Picked { runs: picked.into_iter().map(|(_, rank)| rank.run).collect(), is_full, unsorted }
+        // As many of each job as may go in a round with the others.
+        let of_each = (AT_ONCE_MAX / jobs.len().max(1)).max(1);
+        let behind = |job| memory.loaded.ready.of_job(job).take(of_each).map(|rank| rank.run);
+        let unasked = jobs.into_iter().flat_map(behind).collect();
+        Picked { runs: picked.into_iter().map(|(_, rank)| rank.run).collect(), is_full, unsorted, unasked }
     }
 
     /// The first run that may go now, if there is one.
@@ -418,15 +448,16 @@ impl Memory {
         self.loaded.ready.len() + self.loaded.seekers.stalled_count()
     }
 
-    /// Whether nothing about a run has to be read or written before it is sent.
-    fn goes_alone(&self, id: RunId, run: &Run, now: Timestamp) -> bool {
+    /// Whether nothing about a run has to be read or written before it is sent; none if its job has to be asked first.
+    fn goes_alone(&self, id: RunId, run: &Run, answers: &Answers, now: Timestamp) -> Option<bool> {
         let flags = run.flags;
         let is_plain = !(flags.has_payload || flags.is_doubtful || flags.may_be_gated);
         match self.jobs.get(run.job) {
             Some(Known::Job(job)) if is_plain && !self.is_gated(id, job) => {
-                matches!(self.wanted(id, run, job, now), Wanted::Start(_))
+                let wanted = answers.wanted_at_once(self, (id, run), job, now)?;
+                Some(matches!(wanted, Wanted::Start(_)))
             }
-            _ => false,
+            _ => Some(false),
         }
     }
 

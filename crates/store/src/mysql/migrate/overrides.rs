@@ -10,7 +10,7 @@ use super::super::link::Line;
 use super::super::read::Record;
 use super::super::trouble::Trouble;
 
-/// Adds the column to the runs of the days that are there, and splits their rows; those that are made later have it.
+/// Splits the rows of the days that are there.
 pub(super) async fn migrate(line: &mut Line) -> Result<(), Trouble> {
     let days = Days::read(line).await?;
     let homes: BTreeSet<u32> = days.rows.keys().copied().filter(|day| days.has(*day, Table::Runs)).collect();
@@ -34,16 +34,6 @@ pub(super) async fn migrate(line: &mut Line) -> Result<(), Trouble> {
 }
 
 async fn split_rows(line: &mut Line, runs: &str) -> Result<(), Trouble> {
-    let said = line
-        .say(format!(
-            "select 1 from information_schema.columns
-             where table_schema = database() and table_name = '{runs}' and column_name = 'overrides'"
-        ))
-        .await?;
-    if said.first().is_none() {
-        let column = "overrides longtext character set utf8mb4 collate utf8mb4_bin";
-        line.say(format!("alter table {runs} add column {column}")).await?;
-    }
     // The columns are set from left to right.
     let end = "locate(char(10 using utf8mb4), payload)";
     let own = format!("substr(payload, 2, {end} - 2)");

@@ -67,20 +67,10 @@ impl Meaning {
 
     fn run(&mut self, origin: Origin, job: JobId, fire_time: Timestamp, due: Timestamp) -> NewRun {
         self.last += 1;
-        NewRun {
-            id: RunId::new(NewRun::birth_day(origin, fire_time, due), self.last),
-            job,
-            shard: home(job, SHARDS),
-            fire_time,
-            due,
-            origin,
-            decided: Decided::NotYet,
-            priority: 5,
-            payload: None,
-            key: None,
-            of: None,
-            overrides: self.last.is_multiple_of(3).then(|| Arc::new(Overrides::read("timeout=7 executor=e"))),
-        }
+        let id = RunId::new(NewRun::birth_day(origin, fire_time, due), self.last);
+        let overrides =
+            self.last.is_multiple_of(3).then(|| Arc::new(Overrides::read("timeout=7 executor=e")));
+        NewRun { due, origin, overrides, ..NewRun::one_shot(id, job, home(job, SHARDS), fire_time) }
     }
 
     fn accepted(&mut self, dump: &Dump, one: &[u8; 12]) -> NewRun {
