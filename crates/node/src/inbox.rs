@@ -72,8 +72,8 @@ impl Node {
                 let change = memory.executors.registry.probed(&app, &url, is_there, now);
                 memory.note_changes(change.into_iter().collect(), now);
             }
-            Probed::Has { job, app: _, url, has } => {
-                let lost = memory.hear_answer(job, &url, has, now, self.patience());
+            Probed::Has { job, app, url, has } => {
+                let lost = memory.hear_answer(job, &SessionKey { app, url }, has, now, self.patience());
                 lost.into_iter().for_each(|(id, reason)| memory.take_for_lost(id, reason, now));
             }
         }

@@ -47,7 +47,7 @@ pub(crate) fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
 }
 
 /// Answers every probe: an executor is there if `is_there` says so.
-fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
+pub(crate) fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
     for probe in house.take_probes() {
         let heard = match probe {
             Probe::Alive { address } => Probed::Alive {
