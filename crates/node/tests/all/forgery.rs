@@ -222,6 +222,74 @@ fn progress_counts_only_for_an_attempt_that_is_on_its_way() {
     assert!(!node.take_events().iter().any(|event| matches!(event, Event::Progress { .. })));
 }
 
+// --- reports that wait to be judged ---
+
+#[test]
+fn what_another_app_says_of_an_attempt_does_not_keep_it_from_being_given_up() {
+    let house = House::new();
+    let node = house.node();
+    let retry = Retry { max_attempts: 1, ..Retry::default() };
+    let job = house.create(&node, Definition { retry, ..for_executors("app", "job", Block::default()) });
+    come(&node, "app", GOOD, vec![]);
+    come(&node, "evil", EVIL, vec![]);
+    credit(&node, "app", GOOD, 1);
+    let run = start(&house, &node, job);
+    let send = house.take_sends().remove(0);
+    house.until(&[&node], "10:00:39.750");
+    house.set("10:00:41");
+    for attempt in [1, 2] {
+        node.report(said(&house, EVIL, "evil", &Claim { attempt: Attempt(attempt), ..held(&send) }));
+        node.report(said(&house, TWIN, "app", &Claim { attempt: Attempt(attempt), ..held(&send) }));
+    }
+    now_or_never(node.reap());
+    assert_eq!(house.run(run).state, RunState::Failed, "its time was up");
+}
+
+#[test]
+fn the_report_of_its_own_executor_keeps_an_attempt_from_being_given_up() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, for_executors("app", "job", Block::default()));
+    come(&node, "app", GOOD, vec![]);
+    credit(&node, "app", GOOD, 1);
+    let run = start(&house, &node, job);
+    let send = house.take_sends().remove(0);
+    house.until(&[&node], "10:00:39.750");
+    house.set("10:00:41");
+    node.report(said(&house, GOOD, "app", &held(&send)));
+    now_or_never(node.reap());
+    now_or_never(node.settle());
+    assert_eq!(house.run(run).state, RunState::Succeeded);
+}
+
+#[test]
+fn a_flood_of_reports_does_not_delay_those_of_other_apps_or_sessions() {
+    let settings = Settings { settle_max: 20, ..Settings::default() };
+    let house = House::with(settings);
+    let node = house.node();
+    let apps = ["shop", "mall"];
+    let jobs = apps.map(|app| house.create(&node, for_executors(app, "job", Block::default())));
+    for app in apps {
+        come(&node, app, GOOD, vec![]);
+        credit(&node, app, GOOD, 1);
+    }
+    let runs = jobs.map(|job| start(&house, &node, job));
+    let sends = house.take_sends();
+    for number in 0..1_000 {
+        let guess = claim(RunId::new(2_192, 900_000 + number), 1, 7);
+        node.report(said(&house, EVIL, "evil", &guess));
+        // Another session of an app that has something to say.
+        node.report(said(&house, TWIN, "mall", &guess));
+    }
+    for send in &sends {
+        let app = send.address.as_ref().unwrap().app.clone();
+        node.report(said(&house, GOOD, &app, &held(send)));
+    }
+    now_or_never(node.settle());
+    assert_eq!(states(&house, &runs), [RunState::Succeeded; 2], "in the first round");
+    house.step(&node);
+}
+
 // --- the same name in two apps ---
 
 #[test]
