@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::engine::fire::{Candidate, Wanted, decided_when_due, wanted};
-use punctual_core::model::{Job, RunId};
+use punctual_core::model::{Decided, Job, Origin, RunId, Skip};
+use punctual_core::policy::misfire::Policy;
 use rustc_hash::FxHashMap;
 
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run};
+use crate::settings::Planted;
 
 /// The answers of jobs about runs.
 #[derive(Default)]
@@ -50,7 +52,14 @@ impl Answers {
     ) -> Wanted {
         let candidate = memory.candidate(id, run);
         let answered = if self.0.is_empty() { None } else { self.about(id, job, &candidate) };
-        answered.unwrap_or_else(|| wanted_when_due(job, &candidate, run.judged_at(now), now))
+        let wanted = answered.unwrap_or_else(|| wanted_when_due(job, &candidate, run.judged_at(now), now));
+        let is_alone = memory.has_planted(Planted::CoalescedAlone)
+            && candidate.origin == Origin::Schedule
+            && job.definition.misfire.policy == Policy::FireOnce;
+        match wanted {
+            Wanted::Start(Decided::CaughtUp) if is_alone => Wanted::Skip(Skip::Coalesced),
+            wanted => wanted,
+        }
     }
 }
 
