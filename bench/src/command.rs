@@ -24,7 +24,7 @@ of a whole node
   native, xxl the same with one kind of executor, then the lag at 10, 50 and 90 % of that
   lag         5,000 due at one second, native          herd        10,000 due at one second, agents
   flood       a million due at one second              stored      a million stored, 10,000 due a second
-  backlog     60,000 due at one second, agents, over 1, 200, 2,000 and 20,000 jobs
+  backlog     60,000 due at one second, agents, over 1, 200, 2,000 and 20,000 jobs; and 150,000 most of which are parked
   starve      jobs of one app hang, 300 calls each: one job, four over two hosts, two on the host of the others; how late eight
               other apps are meanwhile
   cancel      by number and by filter                  restart     a million stored, kill -9, until the first due run
@@ -45,6 +45,7 @@ of a whole node
   --rate N          how many are due a second (stored, sustained)
   --seconds N       for how long (stored, sustained, abuse)
   --share N         hundredths of a core for each node (scaling)
+  --takes N         milliseconds that the agent takes for a call; 0 if not said (backlog)
   --quick           smaller, for a look in between
   --json            one object a line; the first is the machine
   --dir PATH        where databases are made (the system's folder for temporary files)
@@ -82,6 +83,7 @@ impl BenchArguments {
                 "--jobs" => {
                     (sizes.idle_jobs, sizes.browsed_jobs) = (*number, *number);
                     sizes.backlog_jobs = vec![*number];
+                    sizes.parked.1 = 0;
                 }
                 "--stored" => sizes.stored = *number,
                 "--rate" => (sizes.due_rate, sizes.sustained_rate) = (*number, *number),
@@ -90,6 +92,7 @@ impl BenchArguments {
                     (sizes.steady, sizes.sustained, sizes.abused) = (span, span, span);
                 }
                 "--share" => sizes.share = *number,
+                "--takes" => sizes.backlog_takes = Duration::from_millis(*number),
                 "--runs" => sizes = sizes.with_runs(*number),
                 _ => {}
             }
@@ -168,7 +171,7 @@ fn read(words: &[&str]) -> Result<BenchArguments, String> {
 }
 
 /// Options that take a number.
-const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--seconds", "--share"];
+const NUMBERS: &[&str] = &["--jobs", "--runs", "--stored", "--rate", "--seconds", "--share", "--takes"];
 
 fn order(word: Option<&str>) -> Result<Vec<Order>, String> {
     match word {

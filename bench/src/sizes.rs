@@ -71,6 +71,10 @@ pub struct Sizes {
     pub backlog: u64,
     /// How many jobs those belong to, for each figure.
     pub backlog_jobs: Vec<u64>,
+    /// How long the agent takes for each of them.
+    pub backlog_takes: Duration,
+    /// Jobs that run a few at a time, and how many one-shots of theirs are due at one second: more than 1,000 of each.
+    pub parked: (u64, u64),
     /// Calls of one job that hang while other apps' jobs are due.
     pub hanging: u64,
     /// How long the other apps are measured meanwhile.
@@ -128,6 +132,8 @@ impl Sizes {
             flood: 1_000_000,
             backlog: 60_000,
             backlog_jobs: vec![1, 200, 2_000, 20_000],
+            backlog_takes: Duration::ZERO,
+            parked: (20, 150_000),
             hanging: 300,
             starved: Duration::from_secs(12),
             scaled: 50_000,
@@ -152,6 +158,7 @@ impl Sizes {
             cancelled: runs,
             flood: runs,
             backlog: runs,
+            parked: (self.parked.0, 0),
             scaled: runs,
             browsed_runs: runs,
             ..self
@@ -181,6 +188,7 @@ impl Sizes {
             flood: 100_000,
             backlog: 20_000,
             backlog_jobs: vec![1, 2_000],
+            parked: (10, 30_000),
             scaled: 10_000,
             browsed_jobs: 10_000,
             browsed_runs: 500_000,
@@ -224,6 +232,8 @@ impl Sizes {
             flood: 2_000,
             backlog: 500,
             backlog_jobs: vec![1, 20],
+            backlog_takes: Duration::ZERO,
+            parked: (1, 1_200),
             hanging: 220,
             starved: Duration::from_secs(2),
             scaled: 300,

@@ -47,6 +47,7 @@ pub const ALL: [Bug; 32] = [
     Bug::Node(Planted::ResultsForgotten),
     Bug::Node(Planted::AdoptedUnasked),
     Bug::Node(Planted::NoRepeatGrace),
+    Bug::Node(Planted::CoalescedAlone),
 ];
 
 impl Bug {

@@ -1,5 +1,9 @@
-//! A backlog over many jobs: one-shots that are due at one second, to an agent that takes a tenth of a second, spread
-//! evenly over 1 to 20,000 jobs. The number of jobs should not matter.
+//! A backlog over many jobs: one-shots that are due at one second, to an agent, spread evenly over 1 to 20,000 jobs. The
+//! number of jobs should not matter. The agent answers at once unless it is told to take its time: with an agent that takes
+//! 100 ms the rate is that of the places of a pool, 150 a tenth of a second for one job and 175 for one app.
+//!
+//! The last figure is of runs that have to be parked: of a few jobs that run a few at a time, so that more runs of each wait
+//! than a node keeps in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +24,8 @@ use crate::{BenchError, Figure, Figures};
 /// How long to wait for late runs.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// The agent's time for a call, long enough for the backlog to last some seconds.
-const TAKES: Duration = Duration::from_millis(100);
+/// How many runs of a job whose runs are parked run at a time.
+const SIDE_BY_SIDE: u64 = 20;
 
 /// The rate over many jobs is at least this share of the rate over one.
 const RATIO_MIN: f64 = 0.7;
@@ -33,7 +37,8 @@ pub(super) fn run(setup: &BenchSetup) -> Figures {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut figures: Vec<Figure> = Vec::new();
     for jobs in &setup.sizes.backlog_jobs {
-        let figure = runtime.block_on(drain(setup, *jobs))?;
+        let backlog = Backlog { jobs: *jobs, count: setup.sizes.backlog, is_parked: false };
+        let figure = runtime.block_on(drain(setup, &backlog))?;
         let first = figures.first().and_then(|first| first.rate).filter(|_| setup.sizes.backlog_jobs[0] == 1);
         let ratio = first.zip(figure.rate).map(|(first, rate)| rate / first.max(1e-9));
         figures.push(match ratio {
@@ -44,25 +49,59 @@ pub(super) fn run(setup: &BenchSetup) -> Figures {
             None => figure,
         });
     }
+    let (jobs, count) = setup.sizes.parked;
+    if count > 0 {
+        let backlog = Backlog { jobs, count, is_parked: true };
+        figures.push(runtime.block_on(drain(setup, &backlog))?);
+    }
     Ok(figures)
 }
 
-async fn drain(setup: &BenchSetup, jobs: u64) -> Result<Figure, BenchError> {
+/// So many runs of so many jobs.
+struct Backlog {
+    jobs: u64,
+    count: u64,
+    /// Whether the jobs run a few at a time, so that most of their runs are parked.
+    is_parked: bool,
+}
+
+impl Backlog {
+    fn target(&self, url: &str) -> Value {
+        let mut target = json!({"kind": "http", "url": url, "body": {"hello": "agent"}});
+        if self.is_parked {
+            target["concurrency"] = SIDE_BY_SIDE.into();
+        }
+        target
+    }
+
+    fn name(&self, takes: Duration) -> String {
+        let pace = match takes.as_millis() {
+            0 => String::new(),
+            takes => format!(", {takes} ms a call"),
+        };
+        let parked = if self.is_parked { ", most parked" } else { "" };
+        format!("over {} jobs{parked}{pace}", self.jobs)
+    }
+}
+
+async fn drain(setup: &BenchSetup, backlog: &Backlog) -> Result<Figure, BenchError> {
     let database = setup.start("backlog")?;
     let watch = Arc::new(Watch::start());
-    let agent = Agent::with(&watch, Manner::Slow(TAKES)).await?;
+    let takes = setup.sizes.backlog_takes;
+    let manner = if takes.is_zero() { Manner::Quick } else { Manner::Slow(takes) };
+    let agent = Agent::with(&watch, manner).await?;
     let mut home = database.empty("node").await?;
     let mut node = Served::start(&launch(setup, &database, &mut home)?).await?;
     let url = format!("http://{}/", agent.address);
     let mut ids = Vec::new();
-    for number in 0..jobs {
-        let target = json!({"kind": "http", "url": url, "body": {"hello": "agent"}});
+    for number in 0..backlog.jobs {
+        let target = backlog.target(&url);
         let schedule = json!({"kind": "manual"});
         let job =
             json!({"app": "bench", "name": format!("job-{number}"), "schedule": schedule, "target": target});
         ids.push(node.ask("POST", "/api/v1/jobs", &job).await?["id"].clone());
     }
-    let count = setup.sizes.backlog;
+    let count = backlog.count;
     let per_second = if database.kind == DatabaseKind::Sqlite { 50_000 } else { 15_000 };
     let lead = Duration::from_secs(3 + count / per_second);
     let due = next_instant(watch.now().saturating_add(lead), Duration::from_secs(1));
@@ -77,7 +116,7 @@ async fn drain(setup: &BenchSetup, jobs: u64) -> Result<Figure, BenchError> {
     let (lost, doubled) = count_runs(&arrived, count);
     let last = arrived.iter().map(|one| one.at).max().unwrap_or_default();
     let lags = arrived.iter().map(|one| lag(one.at, due)).collect();
-    Ok(Figure::new("backlog", format!("over {jobs} jobs"), count)
+    Ok(Figure::new("backlog", backlog.name(takes), count)
         .took("calls", last.saturating_sub(since_1970(due)))
         .steps(lags)
         .cpu(cpu)

@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::budget::Room;
+use crate::budget::{CallRefusal, Room};
 use crate::problem::Problem;
 
 /// How long the next piece of a body may take, counted from when the node waits for it.
@@ -30,10 +30,11 @@ const STRANGER_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) const LINES: &str = "application/x-ndjson";
 
 /// The next piece of a body: none at its end, and a refusal if it breaks or does not come in time.
-pub(crate) async fn next(body: &mut Body) -> Result<Option<Frame<Bytes>>, Problem> {
+pub(crate) async fn next(body: &mut Body, room: &Room) -> Result<Option<Frame<Bytes>>, Problem> {
     match timeout(PIECE_WITHIN, body.frame()).await {
         Ok(frame) => frame.transpose().map_err(|_| torn()),
         Err(_) => {
+            room.note_refusal(CallRefusal::TooSlow);
             let seconds = PIECE_WITHIN.as_secs();
             Err(Problem::malformed(format!("the body came too slowly: nothing of it in {seconds} s")))
         }
@@ -55,22 +56,23 @@ pub(crate) async fn read(
     let told =
         headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if told.is_some_and(|told| told > max as u64) {
-        return Err(too_large(max));
+        return Err(too_large(max, room));
     }
     let within = if room.is_strangers() { STRANGER_WITHIN } else { WHOLE_WITHIN };
-    let too_slow = |_| {
-        let seconds = within.as_secs();
-        Problem::malformed(format!("the body came too slowly: it was not complete after {seconds} s"))
-    };
-    timeout(within, read_whole(body, max, room)).await.map_err(too_slow)?
+    if let Ok(read) = timeout(within, read_whole(body, max, room)).await {
+        return read;
+    }
+    room.note_refusal(CallRefusal::TooSlow);
+    let seconds = within.as_secs();
+    Err(Problem::malformed(format!("the body came too slowly: it was not complete after {seconds} s")))
 }
 
 async fn read_whole(mut body: Body, max: usize, room: &mut Room) -> Result<Bytes, Problem> {
     let mut read = BytesMut::new();
-    while let Some(frame) = next(&mut body).await? {
+    while let Some(frame) = next(&mut body, room).await? {
         let Ok(data) = frame.into_data() else { continue };
         if read.len() + data.len() > max {
-            return Err(too_large(max));
+            return Err(too_large(max, room));
         }
         room.hold(read.len() + data.len())?;
         if read.is_empty() && body.is_end_stream() {
@@ -82,7 +84,8 @@ async fn read_whole(mut body: Body, max: usize, room: &mut Room) -> Result<Bytes
     Ok(read.freeze())
 }
 
-fn too_large(max: usize) -> Problem {
+fn too_large(max: usize, room: &Room) -> Problem {
+    room.note_refusal(CallRefusal::TooLarge);
     Problem::too_large(format!("the body is longer than {max} bytes; send less at once"))
 }
 

@@ -56,6 +56,30 @@ pub struct Load {
     pub streams_ended: u64,
     /// Callbacks of executors that named too many attempts.
     pub callbacks_refused: u64,
+    /// Calls that were refused before they reached a handler, by reason.
+    pub calls_refused: CallsRefused,
+}
+
+/// Calls that were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallsRefused {
+    /// They showed no valid token.
+    pub unauthenticated: u64,
+    /// They showed no valid token, and neither did too many others from their address.
+    pub too_often: u64,
+    /// Their body was too long.
+    pub too_large: u64,
+    /// Their body came too slowly.
+    pub too_slow: u64,
+}
+
+/// Why a call was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CallRefusal {
+    Unauthenticated,
+    TooOften,
+    TooLarge,
+    TooSlow,
 }
 
 /// The owner of held bytes.
@@ -80,6 +104,7 @@ pub(crate) struct Budgets {
     streams_refused: AtomicU64,
     streams_ended: AtomicU64,
     callbacks_refused: AtomicU64,
+    calls_refused: Mutex<CallsRefused>,
 }
 
 #[derive(Default)]
@@ -136,6 +161,18 @@ impl Budgets {
         self.callbacks_refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a refused call.
+    pub(crate) fn note_refused_call(&self, why: CallRefusal) {
+        let mut refused = self.calls_refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = match why {
+            CallRefusal::Unauthenticated => &mut refused.unauthenticated,
+            CallRefusal::TooOften => &mut refused.too_often,
+            CallRefusal::TooLarge => &mut refused.too_large,
+            CallRefusal::TooSlow => &mut refused.too_slow,
+        };
+        *count += 1;
+    }
+
     pub(crate) fn load(&self) -> Load {
         let (buffered, streams) = {
             let held = self.held();
@@ -149,6 +186,7 @@ impl Budgets {
             streams_refused: count(&self.streams_refused),
             streams_ended: count(&self.streams_ended),
             callbacks_refused: count(&self.callbacks_refused),
+            calls_refused: *self.calls_refused.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -224,6 +262,11 @@ impl Room {
     /// Whether they belong to an unauthenticated caller.
     pub(crate) fn is_strangers(&self) -> bool {
         matches!(self.owner, Owner::Strangers(_))
+    }
+
+    /// Counts the refusal of the request.
+    pub(crate) fn note_refusal(&self, why: CallRefusal) {
+        self.budgets.note_refused_call(why);
     }
 
     /// Sets the number of bytes held; where there is no room, it stays as it was.

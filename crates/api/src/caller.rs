@@ -14,6 +14,7 @@ use punctual_protocol::Role;
 use tokio::time::Instant;
 
 use crate::approach::Approach;
+use crate::budget::{Budgets, CallRefusal};
 use crate::clock;
 use crate::problem::Problem;
 use crate::table::Permission;
@@ -208,14 +209,26 @@ const ADDRESSES_MAX: usize = 10_000;
 
 /// Calls without a valid token, by address.
 #[derive(Default)]
-pub(crate) struct Strangers(Mutex<BTreeMap<IpAddr, (Instant, u32)>>);
+pub(crate) struct Strangers {
+    calls: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+    budgets: Arc<Budgets>,
+}
 
 impl Strangers {
+    /// Refusals are counted with these budgets.
+    pub(crate) fn counted_by(budgets: Arc<Budgets>) -> Strangers {
+        Strangers { calls: Mutex::default(), budgets }
+    }
+
     /// Counts a call without a valid token, and returns the refusal.
     pub(crate) fn refuse(&self, from: Approach, max: u32, detail: &str) -> Problem {
         match from.counted().map(network).and_then(|ip| self.count(ip, max, clock::instant())) {
-            None => Problem::unauthenticated(detail),
+            None => {
+                self.budgets.note_refused_call(CallRefusal::Unauthenticated);
+                Problem::unauthenticated(detail)
+            }
             Some(wait) => {
+                self.budgets.note_refused_call(CallRefusal::TooOften);
                 let seconds = wait.as_secs().max(1);
                 let said = format!("this address made {max} calls without a valid token; wait {seconds} s");
                 Problem::new(http::StatusCode::TOO_MANY_REQUESTS, said)
@@ -226,7 +239,7 @@ impl Strangers {
 
     /// How long to wait, if the address has called too often.
     fn count(&self, ip: IpAddr, max: u32, now: Instant) -> Option<Duration> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= ADDRESSES_MAX && !counts.contains_key(&ip) {
             counts.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
             // So many addresses at once are no honest mistakes: better to forget the counts than to grow.

@@ -41,7 +41,7 @@ mod uncut;
 pub use app::{App, CheckTarget, Settings, peer_token};
 pub use approach::Proxies;
 pub use badge::DEFAULT_TOKEN;
-pub use budget::{Limits, Load};
+pub use budget::{CallsRefused, Limits, Load};
 pub use caller::{Peer, network};
 pub use executors::{Executors, LogPage, MayReport, Pass};
 pub use logs::{Logbook, Now};

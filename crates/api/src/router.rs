@@ -40,12 +40,13 @@ pub fn router(app: App) -> Result<Router, String> {
     let permissions = peoples.filter_map(|operation| Some((operation.id, operation.permission?)));
     let request_ids = RequestIds::from(app.entropy.bits());
     let budgets = Budgets::new(app.settings.limits);
+    let strangers = Strangers::counted_by(Arc::clone(&budgets));
     let front = Arc::new(Front {
         app,
         budgets,
         request_ids,
         tokens: Tokens::default(),
-        strangers: Strangers::default(),
+        strangers,
         apps: AppNames::default(),
         document,
         sessions: Sessions::default(),

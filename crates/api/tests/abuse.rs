@@ -72,6 +72,61 @@ fn told(text: &str) -> Vec<serde_json::Value> {
 const SECONDS: Duration = Duration::from_secs(6);
 
 #[tokio::test(start_paused = true)]
+async fn refused_calls_are_counted_by_reason() {
+    let doorman = Arc::<Doorman>::default();
+    let door = open_before(&crew(), &doorman, |settings| settings.strangers_max = 4).await;
+    let count = async || ask(&door, request("GET", "/metrics", "admin", "")).await.text;
+    let counted = |unauthenticated, too_often, too_large, too_slow| {
+        let reasons = [
+            ("unauthenticated", unauthenticated),
+            ("too_often", too_often),
+            ("too_large", too_large),
+            ("too_slow", too_slow),
+        ];
+        let reasons = reasons.map(|(reason, count): (&str, u64)| format!("{reason}: {count}"));
+        format!("CallsRefused {{ {} }}", reasons.join(", "))
+    };
+    let knock = |method: &str, path: &str, headers: &[(&'static str, &'static str)]| {
+        let mut asked = request(method, path, "", "");
+        for (name, value) in headers {
+            asked.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        asked.extensions_mut().insert(Peer("192.0.2.7:9".parse().unwrap()));
+        asked
+    };
+    let socket = [
+        ("upgrade", "websocket"),
+        ("connection", "upgrade"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="),
+    ];
+    ask(&door, knock("GET", "/api/v1/jobs", &[])).await;
+    ask(&door, knock("GET", "/api/v1/executors/connect", &socket)).await;
+    let mut callback = knock("POST", "/api/callback", &[]);
+    *callback.body_mut() = Body::from(r#"[{"logId":1,"logDateTim":1,"handleCode":200}]"#);
+    ask(&door, callback).await;
+    assert_eq!(count().await, counted(3, 0, 0, 0));
+    let mut borrowed = knock("POST", "/api/registry", &[("via", "1.1 proxy")]);
+    *borrowed.body_mut() =
+        Body::from(r#"{"registryGroup":"EXECUTOR","registryKey":"a","registryValue":"http://e"}"#);
+    borrowed.extensions_mut().insert(Peer("127.0.0.1:9".parse().unwrap()));
+    ask(&door, borrowed).await;
+    ask(&door, knock("GET", "/api/v1/jobs", &[])).await;
+    ask(&door, knock("GET", "/api/v1/jobs", &[])).await;
+    assert_eq!(count().await, counted(5, 1, 0, 0));
+    let mut long = request("POST", "/api/v1/jobs", "admin", "{}");
+    long.headers_mut().insert("content-length", "100000000".parse().unwrap());
+    assert_eq!(ask(&door, long).await.status, 413);
+    let (_writer, slow) = lines();
+    let (mut parts, body) = slow.into_parts();
+    parts.uri = "/api/v1/jobs".parse().unwrap();
+    parts.headers.insert("content-type", "application/json".parse().unwrap());
+    parts.headers.insert("authorization", "Bearer admin".parse().unwrap());
+    assert_eq!(ask(&door, Request::from_parts(parts, body)).await.status, 400);
+    assert_eq!(count().await, counted(5, 1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_end_within_seconds_of_their_token() {
     let (doorman, crew) = (Arc::<Doorman>::default(), crew());
     let door = open_before(&crew, &doorman, |_| {}).await;

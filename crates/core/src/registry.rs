@@ -247,6 +247,11 @@ impl Registry {
         self.apps.values().map(|entry| entry.executors().len()).sum()
     }
 
+    /// Number of known executors of an app.
+    pub fn executors_of(&self, app: &str) -> usize {
+        self.apps.get(app).map_or(0, |entry| entry.executors().len())
+    }
+
     /// Changes an app, creating it if it is unknown, and its version if what is routable has changed.
     fn watch<T>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut AppEntry) -> T) -> T {
         let entry = self.apps.entry(name.clone()).or_insert_with(|| AppEntry::new(name));

@@ -12,12 +12,16 @@
 //! Messages go in batches: the writer takes what has gathered while it was writing. The node counts an executor's
 //! credits and sends nothing beyond them, so an outbox never holds more runs than that.
 
+mod budget;
 mod carry;
 mod hub;
 mod outbox;
+mod progress;
 mod refusals;
 mod scroll;
 mod session;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::pin::Pin;
@@ -35,6 +39,7 @@ use tokio_tungstenite::WebSocketStream;
 
 use crate::http::ledger::Sink;
 use crate::unheard;
+pub use budget::SessionLimits;
 use hub::Hub;
 pub(crate) use hub::is_native;
 
@@ -55,6 +60,8 @@ pub struct Options {
     pub check: Duration,
     /// How many sessions there may be.
     pub sessions_max: usize,
+    /// How many bytes they may hold.
+    pub limits: SessionLimits,
 }
 
 impl Default for Options {
@@ -68,6 +75,7 @@ impl Default for Options {
             resume: seconds(3),
             check: seconds(10),
             sessions_max: 10_000,
+            limits: SessionLimits::default(),
         }
     }
 }
@@ -132,7 +140,7 @@ impl Natives {
         Natives { hub: Arc::new(Hub::new(setup)) }
     }
 
-    /// How many sessions were refused since the start.
+    /// How many sessions were refused, or ended for what was sent over them, since the start.
     pub fn sessions_refused(&self) -> u64 {
         self.hub.refusals.all()
     }

@@ -7,6 +7,9 @@
 //!   are idle, and those are not believed.
 //! - To learn whether it tells the difference, it is asked about a young attempt once, before anything is in doubt.
 //! - It does not answer for long, or is no longer registered and does not answer: lost.
+//!
+//! All of this is kept by app and address. Executors choose their addresses, so an executor of another app may register,
+//! leave and beat at the same one, and that says nothing about this executor.
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use punctual_core::registry::Dialect;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::memory::{Flight, Memory};
-use crate::ports::Address;
+use crate::ports::{Address, SessionKey};
 use crate::settings::Planted;
 
 /// How old an attempt must be for its executor to be asked about it to learn whether it tells the truth.
@@ -42,15 +45,15 @@ struct Doubt {
 pub(crate) struct Doubts {
     of: FxHashMap<RunId, Doubt>,
     /// Executors that have said of a job that they have a run of it.
-    honest: FxHashSet<Text>,
+    honest: FxHashSet<SessionKey>,
     /// When an executor was last found to be away, or came anew.
-    away: FxHashMap<Text, Timestamp>,
+    away: FxHashMap<SessionKey, Timestamp>,
     /// When an executor was last asked about a job.
-    asked: FxHashMap<(Text, JobId), Timestamp>,
+    asked: FxHashMap<(SessionKey, JobId), Timestamp>,
     /// When an executor last beat, and how long after the beat before.
-    rhythms: FxHashMap<Text, (Timestamp, Duration)>,
+    rhythms: FxHashMap<SessionKey, (Timestamp, Duration)>,
     /// When an executor that has a young attempt is to be asked about it, to learn whether it tells the truth.
-    lessons: FxHashMap<Text, Timestamp>,
+    lessons: FxHashMap<SessionKey, Timestamp>,
 }
 
 impl Doubts {
@@ -63,15 +66,15 @@ impl Doubts {
     }
 
     /// An executor was away, or is another process than before.
-    pub(crate) fn note_away(&mut self, url: &Text, now: Timestamp) {
-        self.away.insert(url.clone(), now);
+    pub(crate) fn note_away(&mut self, of: &SessionKey, now: Timestamp) {
+        self.away.insert(of.clone(), now);
     }
 
     /// Notes that an attempt goes to an executor, which is asked about it soon unless it was seen to tell the truth.
-    pub(crate) fn plan_lesson(&mut self, url: &Text, at: Timestamp) -> bool {
-        let is_new = !self.honest.contains(url) && !self.lessons.contains_key(url);
+    pub(crate) fn plan_lesson(&mut self, of: SessionKey, at: Timestamp) -> bool {
+        let is_new = !self.honest.contains(&of) && !self.lessons.contains_key(&of);
         if is_new {
-            self.lessons.insert(url.clone(), at);
+            self.lessons.insert(of, at);
         }
         is_new
     }
@@ -83,17 +86,17 @@ impl Doubts {
 
     /// The store says when an executor joined and last beat. An executor that is started registers at once, so a beat that
     /// comes much sooner than usual is the first one of another process.
-    pub(crate) fn note_beat(&mut self, url: &Text, joined_at: Timestamp, beat_at: Timestamp) {
-        let (last, usual) = self.rhythms.get(url).copied().unwrap_or((joined_at, USUAL_BEAT));
+    pub(crate) fn note_beat(&mut self, of: SessionKey, joined_at: Timestamp, beat_at: Timestamp) {
+        let (last, usual) = self.rhythms.get(&of).copied().unwrap_or((joined_at, USUAL_BEAT));
         if beat_at <= last {
             return;
         }
         let gap = passed(last, beat_at);
         if gap < usual / 2 {
-            self.note_away(url, beat_at);
+            self.note_away(&of, beat_at);
         }
         // An executor that beats more often than others is taken for another process twice, and then no more.
-        self.rhythms.insert(url.clone(), (beat_at, gap.max(usual / 2)));
+        self.rhythms.insert(of, (beat_at, gap.max(usual / 2)));
     }
 
     /// Forgets what was said long ago.
@@ -131,7 +134,7 @@ impl Memory {
     ) -> Vec<(JobId, Address)> {
         self.executors.doubts.lessons.retain(|_, at| *at > now);
         let mut due: Vec<(Timestamp, JobId, Address)> = Vec::new();
-        let mut seen: FxHashSet<(Text, JobId)> = FxHashSet::default();
+        let mut seen: FxHashSet<(SessionKey, JobId)> = FxHashSet::default();
         for (id, flight) in &self.in_flight.flights {
             let since = flight.heard_since();
             if passed(since, now) < patience.learn {
@@ -146,10 +149,10 @@ impl Memory {
                 // It is there by its session.
                 continue;
             }
-            let key = (address.url.clone(), run.job);
+            let key = (SessionKey::from(&address), run.job);
             let asked = self.executors.doubts.asked.get(&key).copied();
             let pause = match asked {
-                _ if self.executors.doubts.honest.contains(&address.url) => patience.doubt,
+                _ if self.executors.doubts.honest.contains(&key.0) => patience.doubt,
                 None => patience.learn,
                 // A short run has ended before it could be asked about, and the next one may last longer.
                 Some(_) => patience.doubt.min(LEARN_AGAIN),
@@ -160,10 +163,10 @@ impl Memory {
             }
         }
         // Those that have waited longest, in an order that does not depend on the map's.
-        due.sort_unstable_by(|a, b| (a.0, a.1, &a.2.url).cmp(&(b.0, b.1, &b.2.url)));
+        due.sort_unstable_by(|a, b| (a.0, a.1, &a.2.url, &a.2.app).cmp(&(b.0, b.1, &b.2.url, &b.2.app)));
         due.truncate(max);
         for (_, job, address) in &due {
-            self.executors.doubts.asked.insert((address.url.clone(), *job), now);
+            self.executors.doubts.asked.insert((SessionKey::from(address), *job), now);
         }
         due.into_iter().map(|(_, job, address)| (job, address)).collect()
     }
@@ -172,20 +175,20 @@ impl Memory {
     pub(crate) fn hear_answer(
         &mut self,
         job: JobId,
-        url: &Text,
+        of: &SessionKey,
         has: Option<bool>,
         now: Timestamp,
         patience: Patience,
     ) -> Vec<(RunId, Text)> {
         if has == Some(true) {
-            self.executors.doubts.honest.insert(url.clone());
+            self.executors.doubts.honest.insert(of.clone());
         }
-        let of = |(id, flight): (&RunId, &Flight)| {
-            let is_there = flight.address.as_ref().is_some_and(|address| address.url == *url);
+        let its = |(id, flight): (&RunId, &Flight)| {
+            let is_there = flight.address.as_ref().is_some_and(|at| at.app == of.app && at.url == of.url);
             let is_of = self.loaded.runs.get(id).is_some_and(|run| run.job == job);
             (is_there && is_of && passed(flight.heard_since(), now) >= patience.doubt).then_some(*id)
         };
-        let mut ids: Vec<RunId> = self.in_flight.flights.iter().filter_map(of).collect();
+        let mut ids: Vec<RunId> = self.in_flight.flights.iter().filter_map(its).collect();
         ids.sort_unstable();
         if has == Some(true) {
             // An attempt that was just taken for lost, and whose loss is not written yet, may be there after all.
@@ -197,10 +200,10 @@ impl Memory {
     fn doubt(&mut self, id: RunId, has: Option<bool>, now: Timestamp, patience: Patience) -> Option<Text> {
         let flight = self.in_flight.flights.get(&id)?;
         let address = flight.address.clone()?;
-        let was_away =
-            self.executors.doubts.away.get(&address.url).is_some_and(|away| *away >= flight.sent_at);
+        let of = SessionKey::from(&*address);
+        let was_away = self.executors.doubts.away.get(&of).is_some_and(|away| *away >= flight.sent_at);
         let is_believed =
-            self.executors.doubts.honest.contains(&address.url) || was_away || flight.adopted_at.is_some();
+            self.executors.doubts.honest.contains(&of) || was_away || flight.adopted_at.is_some();
         let is_credulous = self.has_planted(Planted::IdleBelieved);
         let is_registered = self.executors.registry.executor(&address.app, &address.url).is_some();
         let doubt = self.executors.doubts.of.entry(id).or_default();
@@ -232,12 +235,12 @@ mod tests {
 
     #[test]
     fn a_beat_long_before_its_time_is_that_of_another_process() {
-        let (url, at) =
-            (Text::Borrowed("http://one"), |seconds: i64| Timestamp::from_millis(seconds * 1_000));
+        let (of, at) =
+            (SessionKey::new("app", "http://one"), |seconds: i64| Timestamp::from_millis(seconds * 1_000));
         let mut doubts = Doubts::default();
         let mut away_after = |beat: i64| {
-            doubts.note_beat(&url, at(0), at(beat));
-            doubts.away.get(&url).copied()
+            doubts.note_beat(of.clone(), at(0), at(beat));
+            doubts.away.get(&of).copied()
         };
         assert_eq!([away_after(0), away_after(30), away_after(30), away_after(59)], [None; 4]);
         assert_eq!(away_after(63), Some(at(63)), "it was started anew");

@@ -154,6 +154,16 @@ impl Memory {
         }
     }
 
+    /// The same for a report that waits to be judged, as far as memory can tell without the store.
+    pub(crate) fn may_be_settled(&self, report: &Report, at: Moment) -> bool {
+        let Some(run) = self.loaded.runs.get(&report.run) else { return true };
+        match (self.in_flight.flights.get(&report.run), self.jobs.get(run.job)) {
+            (Some(flight), _) if flight.attempt > report.attempt => false,
+            (_, Some(Known::Job(job))) => self.may_report(report, job, (run, None), at),
+            _ => self.may_report_for_nobody(report),
+        }
+    }
+
     /// The same for a run whose job cannot be asked: only the executor that this node gave the attempt to may report.
     pub(crate) fn may_report_for_nobody(&self, report: &Report) -> bool {
         let flight =

@@ -9,6 +9,7 @@ use punctual_core::model::{NodeId, RunId, ShardId};
 use rustc_hash::FxHashSet;
 
 use crate::Node;
+use crate::entitled::Moment;
 use crate::keep::ReportOrigin;
 use crate::memory::Memory;
 use crate::ports::{Boot, Heard, Hint, Killed, Probed, Progress, Report, SessionKey, Unclear};
@@ -72,8 +73,8 @@ impl Node {
                 let change = memory.executors.registry.probed(&app, &url, is_there, now);
                 memory.note_changes(change.into_iter().collect(), now);
             }
-            Probed::Has { job, app: _, url, has } => {
-                let lost = memory.hear_answer(job, &url, has, now, self.patience());
+            Probed::Has { job, app, url, has } => {
+                let lost = memory.hear_answer(job, &SessionKey { app, url }, has, now, self.patience());
                 lost.into_iter().for_each(|(id, reason)| memory.take_for_lost(id, reason, now));
             }
         }
@@ -168,13 +169,14 @@ impl Memory {
         if let Some(flight) = flight.filter(|_| report.app.is_none()) {
             flight.is_answered = true;
         }
-        self.inbox.reports.push_back(Received { report, at, origin });
+        self.queue_report(Received { report, at, origin });
         self.outbox.wakes.settle = true;
     }
 
-    /// Runs about which a report is in hand. Silence does not count against them.
-    pub(crate) fn reported(&self) -> FxHashSet<RunId> {
-        let waiting = self.inbox.reports.iter().map(|received| received.report.run);
+    /// Runs about which a report is in hand whose sender may report them. Silence does not count against them.
+    pub(crate) fn reported(&self, at: Moment) -> FxHashSet<RunId> {
+        let reports = self.inbox.reports.iter().map(|received| &received.report);
+        let waiting = reports.filter(|report| self.may_be_settled(report, at)).map(|report| report.run);
         waiting.chain(self.inbox.settling.iter().copied()).collect()
     }
 }

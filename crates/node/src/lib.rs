@@ -26,6 +26,7 @@ mod parked;
 mod places;
 pub mod ports;
 mod reads;
+mod reports;
 mod retention;
 mod run;
 mod seek;

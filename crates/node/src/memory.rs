@@ -24,7 +24,7 @@ use punctual_core::wheel::{Armed, Mark, Timer};
 use crate::doubt::LEARN;
 use crate::ids::Blocks;
 use crate::jobs::{Jobs, Known, UNKNOWN_APP};
-use crate::ports::{Address, AppRow, Boot, Gate, Lease, OpenSend, Waiting};
+use crate::ports::{Address, AppRow, Boot, Gate, Lease, OpenSend, SessionKey, Waiting};
 use crate::reads::Read;
 pub(crate) use crate::run::{Flags, Flight, Loss, Run, RunLocation};
 use crate::settings::{Planted, Settings};
@@ -427,9 +427,9 @@ impl Memory {
     /// and then it is believed to have nothing only if it once said that it has a run.
     fn plan_lesson(&mut self, flight: &Flight) {
         let callers_back = flight.address.as_ref().filter(|address| address.dialect != Dialect::Native);
-        let Some(url) = callers_back.map(|address| address.url.clone()) else { return };
+        let Some(of) = callers_back.map(|address| SessionKey::from(&**address)) else { return };
         let at = flight.heard_since().saturating_add(LEARN);
-        self.outbox.wakes.watch |= self.executors.doubts.plan_lesson(&url, at);
+        self.outbox.wakes.watch |= self.executors.doubts.plan_lesson(of, at);
     }
 
     /// Gates for what went out from these shards without one, not later than `sent_by`: from then on it is known to be

@@ -105,11 +105,11 @@ pub trait Dispatch: Send + Sync {
     fn acknowledge(&self, reports: Vec<Receipt>);
 }
 
-/// An executor with a session. Its address alone does not identify it: executors choose their addresses, and executors
-/// of two apps may have chosen the same one.
+/// An executor, in most places one with a session. Its address alone does not identify it: executors choose their
+/// addresses, and executors of two apps may have chosen the same one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey {
-    /// The app that its token opened the session for.
+    /// The app that its token speaks for.
     pub app: Text,
     /// Its address.
     pub url: Text,

@@ -194,6 +194,8 @@ pub enum Planted {
     ResultsForgotten,
     /// The executor of an attempt that was taken over is asked about it without the token of its app.
     AdoptedUnasked,
+    /// A missed instant is coalesced although no later one stands for it.
+    CoalescedAlone,
     /// After an absence of ours silence counts from the send, as if executors had had a node to report to.
     NoRepeatGrace,
 }

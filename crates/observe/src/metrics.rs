@@ -59,6 +59,14 @@ pub struct Figures {
     pub streams_ended: u64,
     /// Callbacks that were refused because they named too many attempts, since the start.
     pub callbacks_refused: u64,
+    /// Calls that were refused because they showed no valid token, since the start.
+    pub calls_unauthenticated: u64,
+    /// The same for those whose address had made too many such calls.
+    pub calls_too_often: u64,
+    /// The same for those whose body was too long.
+    pub calls_too_large: u64,
+    /// The same for those whose body came too slowly.
+    pub calls_too_slow: u64,
 }
 
 /// All metrics.
@@ -110,6 +118,7 @@ struct Door {
     streams_refused: Counter,
     streams_ended: Counter,
     callbacks_refused: Counter,
+    calls_refused: Family<ByReason, Counter>,
 }
 
 impl Door {
@@ -132,6 +141,8 @@ impl Door {
         ] {
             registry.register(name, help, counter.clone());
         }
+        let help = "Calls that were refused before they were carried out, by reason";
+        registry.register("calls_refused", help, self.calls_refused.clone());
     }
 
     fn set(&self, figures: &Figures) {
@@ -149,7 +160,21 @@ impl Door {
         ] {
             counter.inner().store(count, Ordering::Relaxed);
         }
+        for (reason, count) in [
+            ("unauthenticated", figures.calls_unauthenticated),
+            ("too_often", figures.calls_too_often),
+            ("too_large", figures.calls_too_large),
+            ("too_slow", figures.calls_too_slow),
+        ] {
+            let counter = self.calls_refused.get_or_create(&ByReason { reason: Name(reason) });
+            counter.inner().store(count, Ordering::Relaxed);
+        }
     }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: Name,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -418,6 +443,7 @@ mod tests {
             shards: 64,
             streams: 7,
             bodies_refused: 8,
+            calls_too_often: 9,
             ..Figures::default()
         });
         for line in [
@@ -441,6 +467,8 @@ mod tests {
             "punctual_shards_held 64",
             "punctual_streams 7",
             "punctual_bodies_refused_total 8",
+            "punctual_calls_refused_total{reason=\"too_often\"} 9",
+            "punctual_calls_refused_total{reason=\"too_slow\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");

@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
 
-use patience::Patient;
+use patience::{Patient, READ_WITHIN};
 use places::Entered;
 pub(crate) use places::{PlaceLimits, Places};
 pub(crate) use tls::{Tls, load as load_tls};
@@ -205,11 +205,14 @@ async fn converse<S>(
     let service = {
         let traffic = Arc::clone(&traffic);
         service_fn(move |request: Request<Incoming>| {
-            let (site, under_way) = (site.clone(), traffic.begin());
+            let (site, under_way, version) = (site.clone(), traffic.begin(), request.version());
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer));
             request.extensions_mut().insert(Seat(Arc::clone(&entered) as _));
-            async move { site.oneshot(request).await.map(|answer| answer.map(|body| under_way.until(body))) }
+            async move {
+                let answer = site.oneshot(request).await;
+                answer.map(|answer| answer.map(|body| under_way.until(body, version)))
+            }
         })
     };
     let builder = builder();
@@ -219,6 +222,7 @@ async fn converse<S>(
         ended = connection.as_mut() => Some(ended),
         _ = stop.wait_for(|stop| *stop) => None,
         () = traffic.idle(IDLE_FOR) => None,
+        () = traffic.unread(READ_WITHIN) => None,
     };
     let ended = match ended {
         Some(ended) => ended,
@@ -331,6 +335,23 @@ mod tests {
         let took = ended_after(served).await;
         assert!((IDLE_FOR..=IDLE_FOR + CLOSES_WITHIN).contains(&took), "{took:?}");
         drop((sender, connection));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_connection_whose_answers_are_not_read_is_ended() {
+        use http_body_util::Empty;
+        let (client, served) = connected(None);
+        let handshake = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(0)
+            .handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(client));
+        let (mut sender, connection) = handshake.await.unwrap();
+        // This client reads the connection and answers pings, but gives the answer no room.
+        let connection = tokio::spawn(connection);
+        let request = Request::get("http://here/").body(Empty::new()).unwrap();
+        let answer = sender.send_request(request).await.expect("the head needs no room");
+        let took = ended_after(served).await;
+        assert!((READ_WITHIN..=READ_WITHIN * 2 + CLOSES_WITHIN).contains(&took), "{took:?}");
+        drop((sender, connection, answer));
     }
 
     #[tokio::test]

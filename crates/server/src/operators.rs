@@ -1,8 +1,8 @@
 //! The log for operators: the events that are worth a line; all others are only counted.
 //!
-//! Executors, and callers without a token, can cause some events as often as they like. Each kind of those events has
-//! a budget of lines a minute, per app where the app is known to be the sender's. The log says when a budget is used
-//! up, and later how many lines were dropped.
+//! Executors, and callers without a token, can cause some events as often as they like, and an outage or a clock that is set
+//! causes others for every job. Each kind of event has a budget of lines a minute, per app where the app is known to be the
+//! sender's. The log says when a budget is used up, and later how many lines were dropped.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -92,7 +92,8 @@ impl OperatorLog {
     }
 }
 
-/// The kind and app of an event that executors and callers can cause as often as they like.
+/// The kind of an event that is worth a line, and its app where it is the app that causes it. Only lines for debugging have
+/// no budget.
 fn kind_of_flood(event: &Event) -> Option<(&'static str, &str)> {
     match event {
         // An unauthenticated caller chooses the app that it names, so all of these share a budget.
@@ -103,6 +104,11 @@ fn kind_of_flood(event: &Event) -> Option<(&'static str, &str)> {
         Event::RegistryCrowded { .. } => Some(("crowd", "")),
         Event::ArrivalsRefused { .. } => Some(("arrivals refused", "")),
         Event::KillAnswered { .. } => Some(("kill", "")),
+        Event::JobStopped { .. } => Some(("job stopped", "")),
+        Event::Missed { .. } => Some(("fire times passed over", "")),
+        Event::ClockStepped { .. } => Some(("clock set", "")),
+        Event::StoreFailed { .. } => Some(("store failed", "")),
+        Event::MemoryDiscarded => Some(("memory discarded", "")),
         _ => None,
     }
 }
@@ -161,6 +167,8 @@ fn told_of_executor(app: &str, address: &str, what: ChangeKind) {
 
 #[cfg(test)]
 mod tests {
+    use punctual_core::model::{JobId, Skip, StoppedReason};
+
     use super::*;
     use crate::clock;
 
@@ -184,6 +192,20 @@ mod tests {
             reason: "wrong token".into(),
         };
         assert_eq!(kind_of_flood(&refused("one")), kind_of_flood(&refused("two")));
+    }
+
+    #[test]
+    fn what_an_outage_or_a_clock_causes_for_every_job_has_a_budget_too() {
+        let (job, at) = (JobId(7), calendar::Timestamp::MIN);
+        for event in [
+            Event::JobStopped { job, reason: StoppedReason::Finished },
+            Event::Missed { job, from: at, until: at, count: 1, reason: Skip::Misfire },
+            Event::ClockStepped { millis: 7 },
+            Event::StoreFailed { step: "fire", reason: "gone".into() },
+            Event::MemoryDiscarded,
+        ] {
+            assert!(kind_of_flood(&event).is_some(), "{event:?}");
+        }
     }
 
     #[test]

@@ -58,8 +58,8 @@ fn a_flood_is_drained_and_fresh_work_comes_through() {
 
 #[test]
 fn a_backlog_over_many_jobs_is_drained() {
-    check(&["backlog"], &[500, 500]);
-    check(&["backlog", "--jobs", "50", "--runs", "100"], &[100]);
+    check(&["backlog"], &[500, 500, 1_200]);
+    check(&["backlog", "--jobs", "50", "--runs", "100", "--takes", "20"], &[100]);
 }
 
 #[test]

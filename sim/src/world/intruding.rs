@@ -1,14 +1,17 @@
 //! An intruder: an executor of an app of its own that names other apps' runs. It claims to hold them, reports their ends,
-//! and calls back about numbers of gates. None of this may have an effect (rule X5).
+//! calls back about numbers of gates, and registers and leaves at other apps' addresses. None of this may have an effect
+//! (rule X5).
 
 use punctual_core::model::{AttemptOutcome, LogId, RunId, Text, Token};
-use punctual_node::ports::{Further, Receipt, Report};
+use punctual_core::registry::Dialect;
+use punctual_node::ports::{Beat, Further, Receipt, Report};
 use punctual_node::{Callback, Claim};
 
 use super::clients::Said;
 use super::{Event, World};
 use crate::check::{INTRUDER, Violation};
 use crate::dice::within;
+use crate::executors;
 
 /// The app that it belongs to, which has no job.
 const APP: &str = "intruders";
@@ -32,6 +35,9 @@ impl World {
         let Some(node) = self.machines[machine].node.clone() else { return };
         let (claims, callbacks) = (self.guessed_claims(number), self.guessed_callbacks(number));
         let reports = self.forged_reports(&claims);
+        // It registers and leaves at the address of an executor of another app.
+        let address = executors::address(self.roll(number.into(), 35) as usize % self.executors.len());
+        let victim = Beat { app: Text::Borrowed(APP), address, dialect: Dialect::Classic };
         self.checker.counters.intrusions += 1;
         let intruding = async move {
             let came = node.native_came(APP, INTRUDER, Vec::new(), claims.clone(), false).await;
@@ -39,6 +45,10 @@ impl World {
             reports.into_iter().for_each(|report| node.report(report));
             let meant =
                 node.reports_of(&callbacks, &|app| app == APP).await.map_or(0, |reports| reports.len());
+            match number % 3 {
+                0 => drop(node.executor_left(APP, &victim.address).await),
+                _ => drop(node.beat(victim).await),
+            }
             Said::Intruded(believed + meant)
         };
         self.begin_beat(machine, Box::pin(intruding));

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::Sender;
 use super::{named_job, ok};
 use crate::app::Front;
 use crate::body::{self, LINES};
-use crate::budget::Room;
+use crate::budget::{CallRefusal, Room};
 use crate::caller::Caller;
 use crate::convert::job_ref::JobRef;
 use crate::convert::submission::{Meant, SubmissionLine, read, read_line};
@@ -285,7 +285,7 @@ impl Intake<'_> {
     /// The clock runs only here: while lines are written, the node does not wait for the body.
     async fn next(&mut self, body: &mut Body) -> NextPart {
         let next = match self.waiting.is_empty() {
-            true => body::next(body).await,
+            true => body::next(body, &self.room).await,
             false => match tokio::time::timeout(LINGER, body.frame()).await {
                 Ok(frame) => frame.transpose().map_err(|_| body::torn()),
                 Err(_) => return NextPart::Pause,
@@ -311,6 +311,7 @@ impl Intake<'_> {
         let longest = front.settings.body_max;
         if self.lines.unread.len() > longest {
             self.line += 1;
+            self.room.note_refusal(CallRefusal::TooLarge);
             let problem = Problem::too_large(format!("the line is longer than {longest} bytes"));
             return self.refuse(front, problem).await;
         }

@@ -586,7 +586,7 @@ async fn build(
         entropy,
         nudge: Arc::new(|| {}),
         check_target: Arc::new(|_| vec![]),
-        metrics: Arc::new(|_| String::new()),
+        metrics: Arc::new(|load| format!("{:?}", load.calls_refused)),
         others,
         peer_secret: Some([7; 32]),
         is_ready: Arc::new(|| Ok(())),

@@ -14,8 +14,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
+use super::budget::{FrameMeter, SessionBudget, SessionRoom};
 use super::carry::{Carriages, Yard};
 use super::outbox::{End, Outbox};
+use super::progress::ProgressThrottle;
 use super::refusals::Refusals;
 use super::scroll::Scrolls;
 use super::{Dialling, Options, Setup};
@@ -45,6 +47,11 @@ pub(super) struct Session {
     given: Mutex<FxHashSet<(RunId, Attempt)>>,
     /// How many of its reports are not kept yet.
     unkept: AtomicUsize,
+    /// The bytes of those.
+    room: Mutex<SessionRoom>,
+    /// Counts what comes over its connection.
+    pub(super) meter: Arc<FrameMeter>,
+    pub(super) progress: ProgressThrottle,
     /// The nodes that it is carried to.
     pub(super) carriages: Carriages,
     /// Whether the other end is a node that carries for the executor.
@@ -58,12 +65,16 @@ impl Session {
     }
 }
 
+/// A report that is not kept yet: its session, its attempt, and its size.
+type UnkeptReport = (Arc<Session>, Held, usize);
+
 /// All sessions, and what passes between them and the node.
 pub(super) struct Hub {
     setup: Setup,
     sessions: Mutex<BTreeMap<SessionKey, Arc<Session>>>,
     /// Reports that are not kept yet.
-    waiting: Mutex<BTreeMap<u64, (Arc<Session>, Held)>>,
+    waiting: Mutex<BTreeMap<u64, UnkeptReport>>,
+    budget: Arc<SessionBudget>,
     /// Attempts that were asked to end.
     killed: Mutex<BTreeMap<(RunId, Attempt), SessionKey>>,
     receipts: AtomicU64,
@@ -81,6 +92,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(setup: Setup) -> Hub {
         Hub {
+            budget: SessionBudget::new(setup.options.limits),
             setup,
             sessions: Mutex::default(),
             refusals: Refusals::default(),
@@ -150,16 +162,39 @@ impl Hub {
 
     // --- sessions ---
 
+    /// Counts the bytes that come over a new connection.
+    pub(super) fn meter(&self) -> Arc<FrameMeter> {
+        FrameMeter::new(&self.budget)
+    }
+
     /// Opens a session. An earlier session of the same instance ends. Of the attempts that the executor holds, it may
     /// report those that are not stale.
-    pub(super) fn open(&self, hello: &Hello, stale: &[Held], is_carried: bool) -> Arc<Session> {
+    pub(super) fn open(
+        &self,
+        hello: &Hello,
+        stale: &[Held],
+        is_carried: bool,
+        meter: Arc<FrameMeter>,
+    ) -> Arc<Session> {
         let stale: FxHashSet<&Held> = stale.iter().collect();
         let live = hello.holds.iter().filter(|held| !stale.contains(held));
         let held = live.map(|held| (RunId(held.run), Attempt(held.attempt))).collect();
         let of = SessionKey::new(&hello.app, &hello.address());
         let (outbox, given, unkept) = (Outbox::default(), Mutex::new(held), AtomicUsize::new(0));
-        let carriages = Carriages::default();
-        let session = Arc::new(Session { of: of.clone(), outbox, given, unkept, carriages, is_carried });
+        let (carriages, progress) = (Carriages::default(), ProgressThrottle::default());
+        let room = Mutex::new(self.budget.room(of.app.clone()));
+        meter.belongs_to(&of.app);
+        let session = Arc::new(Session {
+            of: of.clone(),
+            outbox,
+            given,
+            unkept,
+            room,
+            meter,
+            progress,
+            carriages,
+            is_carried,
+        });
         let before = locked(&self.sessions).insert(of, Arc::clone(&session));
         if let Some(before) = before {
             before.outbox.drop_runs();
@@ -271,30 +306,41 @@ impl Hub {
 
     /// Tells each session which of its reports are kept.
     pub(super) fn acknowledge(&self, receipts: &[Receipt]) {
-        let mut of: Vec<(Arc<Session>, Vec<Held>)> = Vec::new();
+        let mut of: Vec<(Arc<Session>, Vec<Held>, usize)> = Vec::new();
         let mut waiting = locked(&self.waiting);
         for receipt in receipts {
-            let Some((session, held)) = waiting.remove(&receipt.0) else { continue };
-            match of.last_mut().filter(|(last, _)| Arc::ptr_eq(last, &session)) {
-                Some((_, kept)) => kept.push(held),
-                None => of.push((session, vec![held])),
+            let Some((session, held, size)) = waiting.remove(&receipt.0) else { continue };
+            match of.last_mut().filter(|(last, ..)| Arc::ptr_eq(last, &session)) {
+                Some((_, kept, bytes)) => {
+                    kept.push(held);
+                    *bytes += size;
+                }
+                None => of.push((session, vec![held], size)),
             }
         }
         drop(waiting);
-        for (session, kept) in of {
+        for (session, kept, bytes) in of {
             session.unkept.fetch_sub(kept.len(), Ordering::AcqRel);
+            locked(&session.room).subtract(bytes);
             session.outbox.keep(kept.into_iter());
         }
     }
 
     // --- from executors ---
 
-    /// Takes an executor's reports and credits. Returns false if there is no room: an executor that sends more and
+    /// Takes an executor's reports and credits. Returns the reason if there is no room: an executor that sends more and
     /// more reports while none can be kept is cut off.
-    pub(super) fn hear_reports(&self, session: &Arc<Session>, said: Vec<Said>, credits: u32) -> bool {
-        let said = session.carriages.sort_out(said);
+    pub(super) fn hear_reports(
+        &self,
+        session: &Arc<Session>,
+        said: Vec<Said>,
+        credits: u32,
+    ) -> Result<(), String> {
+        let mut said = session.carriages.sort_out(said);
+        said.iter_mut().for_each(shorten);
+        locked(&session.room).add(said.iter().map(size).sum())?;
         if session.unkept.fetch_add(said.len(), Ordering::AcqRel) > UNKEPT_MAX {
-            return false;
+            return Err("more reports than can be kept for now; try again".to_owned());
         }
         let now = self.now();
         let mut heard = Vec::with_capacity(said.len() + 1);
@@ -302,7 +348,7 @@ impl Hub {
             let first = self.receipts.fetch_add(said.len() as u64, Ordering::Relaxed);
             let mut waiting = locked(&self.waiting);
             for (said, receipt) in said.iter().zip(first..) {
-                waiting.insert(receipt, (Arc::clone(session), said.held()));
+                waiting.insert(receipt, (Arc::clone(session), said.held(), size(said)));
             }
             drop(waiting);
             for (said, receipt) in said.into_iter().zip(first..) {
@@ -312,7 +358,7 @@ impl Hub {
         }
         heard.extend(credit(session, credits));
         self.tell(heard);
-        true
+        Ok(())
     }
 
     /// An executor gives more credits.
@@ -326,6 +372,7 @@ impl Hub {
         if !locked(&session.given).remove(&(run, attempt)) {
             return;
         }
+        session.progress.forget(run, attempt);
         if let Some(log) = self.scrolls.whole(run, attempt)
             && !(self.setup.keep)(run, attempt, log)
         {
@@ -371,6 +418,17 @@ fn credit(session: &Session, more: u32) -> Option<Heard> {
     (more > 0).then(|| Heard::Credit { of: session.of.clone(), more })
 }
 
+/// Cuts a report to what is kept of it.
+fn shorten(said: &mut Said) {
+    said.message.truncate(said.message.floor_char_boundary(MESSAGE_MAX));
+    said.message.shrink_to_fit();
+}
+
+/// About how many bytes a report takes while it waits.
+fn size(said: &Said) -> usize {
+    size_of::<Report>() + said.message.len()
+}
+
 fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Report {
     let outcome = match said.outcome {
         Outcome::Succeeded => AttemptOutcome::Succeeded,
@@ -379,8 +437,6 @@ fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Re
         Outcome::Cancelled => AttemptOutcome::Cancelled,
         Outcome::Refused => AttemptOutcome::Refused,
     };
-    let mut message = said.message;
-    message.truncate(message.floor_char_boundary(MESSAGE_MAX));
     let started_at = said.started_at.and_then(|text| text.parse().ok());
     Report {
         receipt,
@@ -388,7 +444,7 @@ fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Re
         attempt: Attempt(said.attempt),
         token: Token(said.token),
         outcome,
-        message: Text::Owned(message),
+        message: Text::Owned(said.message),
         executor: session.of.url.clone(),
         app: Some(session.of.app.clone()),
         // An executor's clock may be wrong; nothing begins after it has ended.

@@ -1,9 +1,10 @@
-//! The logs of running attempts. Each log has a size limit, and so have all of them together.
+//! The logs of running attempts. Each log has a size limit, and so have all of them together. Where all of them are too long,
+//! the app that holds most loses its oldest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use punctual_core::model::{Attempt, RunId};
+use punctual_core::model::{Attempt, RunId, Text};
 use punctual_node::ports::KeptLog;
 
 /// How much of one log is kept.
@@ -17,9 +18,12 @@ const LINE_MAX: usize = 16 << 10;
 
 const CUT: &str = "[the log is longer than what is kept]\n";
 
+/// What an empty log costs, in bytes.
+const EMPTY: usize = 256;
+
 /// What one attempt wrote.
-#[derive(Default)]
 struct Scroll {
+    app: Text,
     text: String,
     /// Where each line ends, in bytes.
     ends: Vec<u32>,
@@ -37,27 +41,40 @@ pub(super) struct Scrolls {
 #[derive(Default)]
 struct Open {
     scrolls: BTreeMap<(RunId, Attempt), Scroll>,
+    apps: BTreeMap<Text, AppLogs>,
     /// How long they are together.
+    bytes: usize,
+}
+
+/// The logs of one app.
+#[derive(Default)]
+struct AppLogs {
+    attempts: BTreeSet<(RunId, Attempt)>,
     bytes: usize,
 }
 
 impl Scrolls {
     /// Takes lines, and skips those that are there already.
-    pub(super) fn write(&self, run: RunId, attempt: Attempt, from: u64, lines: &[String]) {
+    pub(super) fn write(&self, app: &Text, run: RunId, attempt: Attempt, from: u64, lines: &[String]) {
         let mut open = self.locked();
-        let Open { scrolls, bytes } = &mut *open;
-        let scroll = scrolls.entry((run, attempt)).or_default();
+        let open = &mut *open;
+        let scroll = open.scrolls.entry((run, attempt)).or_insert_with(|| {
+            let logs = open.apps.entry(app.clone()).or_default();
+            logs.attempts.insert((run, attempt));
+            (logs.bytes, open.bytes) = (logs.bytes + EMPTY, open.bytes + EMPTY);
+            Scroll::of(app.clone())
+        });
         let before = scroll.size();
         let known = (scroll.ends.len() as u64 + 1).saturating_sub(from);
         for line in lines.iter().skip(usize::try_from(known).unwrap_or(usize::MAX)) {
             scroll.push(line);
         }
-        *bytes += scroll.size() - before;
-        // The oldest goes first: most likely the end of its attempt was never reported.
-        while *bytes > ALL_MAX {
-            let Some((_, oldest)) = scrolls.pop_first() else { break };
-            *bytes -= oldest.size();
+        let more = scroll.size() - before;
+        open.bytes += more;
+        if let Some(logs) = open.apps.get_mut(&scroll.app) {
+            logs.bytes += more;
         }
+        while open.bytes > ALL_MAX && open.evict() {}
     }
 
     /// The lines from a number on, and the number of the next.
@@ -79,10 +96,7 @@ impl Scrolls {
     }
 
     pub(super) fn forget(&self, run: RunId, attempt: Attempt) {
-        let mut open = self.locked();
-        if let Some(scroll) = open.scrolls.remove(&(run, attempt)) {
-            open.bytes -= scroll.size();
-        }
+        self.locked().remove((run, attempt));
     }
 
     fn locked(&self) -> MutexGuard<'_, Open> {
@@ -90,9 +104,35 @@ impl Scrolls {
     }
 }
 
+impl Open {
+    fn remove(&mut self, attempt: (RunId, Attempt)) {
+        let Some(scroll) = self.scrolls.remove(&attempt) else { return };
+        self.bytes -= scroll.size();
+        let Some(logs) = self.apps.get_mut(&scroll.app) else { return };
+        logs.bytes -= scroll.size();
+        logs.attempts.remove(&attempt);
+        if logs.attempts.is_empty() {
+            self.apps.remove(&scroll.app);
+        }
+    }
+
+    /// Removes the oldest log of the app that holds most: most likely the end of its attempt was never reported. Returns
+    /// whether there was one.
+    fn evict(&mut self) -> bool {
+        let greatest = self.apps.values().max_by_key(|logs| logs.bytes);
+        let Some(oldest) = greatest.and_then(|logs| logs.attempts.first().copied()) else { return false };
+        self.remove(oldest);
+        true
+    }
+}
+
 impl Scroll {
+    fn of(app: Text) -> Scroll {
+        Scroll { app, text: String::new(), ends: Vec::new(), is_cut: false, is_whole: false }
+    }
+
     fn size(&self) -> usize {
-        self.text.len() + self.ends.len() * size_of::<u32>()
+        EMPTY + self.text.len() + self.ends.len() * size_of::<u32>()
     }
 
     fn push(&mut self, line: &str) {
@@ -117,6 +157,7 @@ mod tests {
     use super::*;
 
     const RUN: (RunId, Attempt) = (RunId(7), Attempt(1));
+    const APP: Text = Text::Borrowed("app");
 
     fn lines(from: u64, to: u64) -> Vec<String> {
         (from..=to).map(|number| format!("line {number}")).collect()
@@ -125,8 +166,8 @@ mod tests {
     #[test]
     fn lines_that_come_again_are_known() {
         let scrolls = Scrolls::default();
-        scrolls.write(RUN.0, RUN.1, 1, &lines(1, 3));
-        scrolls.write(RUN.0, RUN.1, 2, &lines(2, 5));
+        scrolls.write(&APP, RUN.0, RUN.1, 1, &lines(1, 3));
+        scrolls.write(&APP, RUN.0, RUN.1, 2, &lines(2, 5));
         assert_eq!(scrolls.read(RUN.0, RUN.1, 4), Some(("line 4\nline 5\n".into(), 6)));
         assert_eq!(scrolls.read(RUN.0, RUN.1, 9), Some((String::new(), 6)));
         let kept = scrolls.whole(RUN.0, RUN.1).unwrap();
@@ -140,11 +181,30 @@ mod tests {
         let scrolls = Scrolls::default();
         let long = vec!["x".repeat(LINE_MAX + 9); 1_000];
         for round in 0..3 {
-            scrolls.write(RUN.0, RUN.1, 1 + round * 1_000, &long);
+            scrolls.write(&APP, RUN.0, RUN.1, 1 + round * 1_000, &long);
         }
         let kept = scrolls.whole(RUN.0, RUN.1).unwrap();
         scrolls.forget(RUN.0, RUN.1);
         assert!(kept.text.len() <= LOG_MAX + CUT.len() && kept.text.ends_with(CUT));
         assert_eq!(scrolls.locked().bytes, 0);
+    }
+
+    #[test]
+    fn logs_without_end_of_one_app_push_out_its_own_and_no_others() {
+        let (scrolls, loud) = (Scrolls::default(), Text::Borrowed("loud"));
+        scrolls.write(&APP, RUN.0, RUN.1, 1, &lines(1, 3));
+        let long = vec!["x".repeat(LINE_MAX); 200];
+        for run in 100..140 {
+            scrolls.write(&loud, RunId(run), Attempt(1), 1, &long);
+        }
+        assert!(scrolls.read(RUN.0, RUN.1, 1).is_some(), "the calm app's log is the oldest, and stays");
+        assert!(scrolls.read(RunId(100), Attempt(1), 1).is_none());
+        assert!(scrolls.read(RunId(139), Attempt(1), 1).is_some());
+        assert!(scrolls.locked().bytes <= ALL_MAX);
+        for run in 0..140 {
+            scrolls.forget(RunId(run), Attempt(1));
+        }
+        let open = scrolls.locked();
+        assert_eq!((open.bytes, open.apps.len()), (0, 0));
     }
 }

@@ -17,6 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::budget::{FrameMeter, Metered};
 use super::hub::{Hub, Session};
 use super::outbox::End;
 use super::write::{messages, text};
@@ -47,8 +48,10 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let config = WebSocketConfig::default().max_message_size(Some(FRAME_MAX)).max_frame_size(Some(FRAME_MAX));
+    let meter = hub.meter();
+    let socket = Metered::new(socket, Arc::clone(&meter));
     let mut socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
-    let hello = match timeout(hub.options().hello, greeting(&mut socket)).await {
+    let hello = match timeout(hub.options().hello, greeting(&mut socket, &meter)).await {
         Ok(Ok(hello)) => hello,
         Ok(Err(refusal)) => return refuse(&hub, &mut socket, refusal).await,
         Err(_) => {
@@ -60,7 +63,7 @@ where
         Ok(stale) => stale,
         Err(refusal) => return refuse(&hub, &mut socket, refusal).await,
     };
-    let session = hub.open(&hello, &stale, reception.is_carrier());
+    let session = hub.open(&hello, &stale, reception.is_carrier(), meter);
     carry::set_out(&hub, &session, &hello);
     let is_final = converse(&hub, &session, socket, &hello, stale, &reception).await;
     // A session that was replaced has a successor, so its executor is not gone.
@@ -70,12 +73,16 @@ where
 }
 
 /// The first message.
-async fn greeting<S>(socket: &mut Socket<S>) -> Result<Hello, Refusal>
+async fn greeting<S>(socket: &mut Socket<S>, meter: &FrameMeter) -> Result<Hello, Refusal>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
-        match socket.next().await {
+        let said = socket.next().await;
+        if let Some(Ok(message)) = &said {
+            meter.completed(message);
+        }
+        match said {
             Some(Ok(Message::Text(said))) => match FromExecutor::read(&said)? {
                 FromExecutor::Hello(hello) if hello.version == VERSION => return Ok(hello),
                 FromExecutor::Hello(Hello { version, .. }) => {
@@ -86,7 +93,7 @@ where
             },
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
             Some(Ok(_)) | None => return Err(Refusal::malformed("expected hello, as text")),
-            Some(Err(error)) => return Err(broken(&error)),
+            Some(Err(error)) => return Err(broken(&error, meter)),
         }
     }
 }
@@ -122,6 +129,7 @@ where
     let ended = tokio::select! {
         ended = read(hub, session, stream) => ended,
         _ = &mut writer => Ended::Broken,
+        ended = tell_progress(hub, session) => ended,
         () = until_unwelcome(hub, reception, &hello.app) => {
             let reason = "its token is no longer valid".to_owned();
             Ended::Wrong(Refusal { code: Code::Refused, reason })
@@ -129,13 +137,24 @@ where
     };
     let is_final = matches!(ended, Ended::Goodbye);
     if let Ended::Wrong(refusal) = ended {
-        tracing::warn!(url = &*session.of.url, reason = refusal.reason, "an executor's session is ended");
+        if let Some(count) = hub.refusals.note(clock::instant()) {
+            let (url, reason) = (&*session.of.url, &refusal.reason);
+            tracing::warn!(url, count, reason, "executors were refused; this one's session is ended");
+        }
         session.outbox.end(End::Refused(refusal));
         let _ = timeout(options.unread, writer).await;
     } else {
         writer.abort();
     }
     is_final
+}
+
+/// Passes on the progress that was held back, for as long as the session lasts.
+async fn tell_progress(hub: &Hub, session: &Session) -> Ended {
+    loop {
+        let due = session.progress.due().await;
+        hub.tell(due.into_iter().map(Heard::Progress).collect());
+    }
 }
 
 /// Waits until the reception would no longer let the executor in.
@@ -156,9 +175,12 @@ where
     loop {
         let said = match timeout(hub.options().silence, stream.next()).await {
             Ok(Some(Ok(said))) => said,
-            Ok(Some(Err(error))) if is_wrong(&error) => return Ended::Wrong(broken(&error)),
+            Ok(Some(Err(error))) if is_wrong(&error, &session.meter) => {
+                return Ended::Wrong(broken(&error, &session.meter));
+            }
             Ok(Some(Err(_)) | None) | Err(_) => return Ended::Broken,
         };
+        session.meter.completed(&said);
         match said {
             Message::Text(said) => match FromExecutor::read(&said) {
                 Ok(said) => match hear(hub, session, said) {
@@ -177,8 +199,7 @@ where
 fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<Ended> {
     match session.carriages.pass_on(said)? {
         FromExecutor::Reports(said) => {
-            if !hub.hear_reports(session, said.reports, said.credits) {
-                let reason = "more reports than can be kept for now; try again".to_owned();
+            if let Err(reason) = hub.hear_reports(session, said.reports, said.credits) {
                 return Some(Ended::Wrong(Refusal { code: Code::Unavailable, reason }));
             }
         }
@@ -186,12 +207,13 @@ fn hear(hub: &Arc<Hub>, session: &Arc<Session>, said: FromExecutor) -> Option<En
             hub.hear_credit(session, credit.more);
         }
         FromExecutor::Log(log) if session.has(RunId(log.run), Attempt(log.attempt)) => {
-            hub.scrolls().write(RunId(log.run), Attempt(log.attempt), log.from, &log.lines);
+            hub.scrolls().write(&session.of.app, RunId(log.run), Attempt(log.attempt), log.from, &log.lines);
         }
         FromExecutor::Progress(mut said) if session.has(RunId(said.run), Attempt(said.attempt)) => {
             said.note.truncate(said.note.floor_char_boundary(NOTE_MAX));
             let (run, attempt, note) = (RunId(said.run), Attempt(said.attempt), said.note.into());
-            hub.tell(vec![Heard::Progress(Progress { run, attempt, percent: said.percent, note })]);
+            let progress = Progress { run, attempt, percent: said.percent, note };
+            hub.tell(session.progress.admit(progress).map(Heard::Progress).into_iter().collect());
         }
         FromExecutor::Drain => {
             session.carriages.tell_all(&FromExecutor::Drain);
@@ -286,11 +308,14 @@ where
     let _ = timeout(hub.options().hello, refusing).await;
 }
 
-fn is_wrong(error: &Error) -> bool {
-    matches!(error, Error::Capacity(_) | Error::Protocol(_) | Error::Utf8(_))
+fn is_wrong(error: &Error, meter: &FrameMeter) -> bool {
+    meter.refusal().is_some() || matches!(error, Error::Capacity(_) | Error::Protocol(_) | Error::Utf8(_))
 }
 
-fn broken(error: &Error) -> Refusal {
+fn broken(error: &Error, meter: &FrameMeter) -> Refusal {
+    if let Some(reason) = meter.refusal() {
+        return Refusal { code: Code::Unavailable, reason };
+    }
     let code = if matches!(error, Error::Capacity(_)) { Code::TooLarge } else { Code::Malformed };
     Refusal { code, reason: error.to_string() }
 }

@@ -69,11 +69,13 @@ pub struct Callback {
 /// would fill memory otherwise.
 const REGISTRY_MAX: usize = 100_000;
 
+/// How many of them may be of one app, so that one app cannot keep out those of others.
+const APP_EXECUTORS_MAX: usize = 25_000;
+
 impl Node {
     /// Takes the beat of an executor. It counts from now on, and is answered when it is kept.
     pub async fn beat(&self, beat: Beat) -> Result<(), DeskError> {
-        if !self.has_room_for(&beat) {
-            let said = "there are 100,000 executors registered, which is all this cluster keeps";
+        if let Some(said) = self.lack_of_room(&beat) {
             self.tell_refused(&beat.app, &beat.address, said);
             return Err(DeskError::Conflict(said.into()));
         }
@@ -84,10 +86,17 @@ impl Node {
         Ok(())
     }
 
-    /// Whether the executor is known, or the registry has room for one more.
-    fn has_room_for(&self, beat: &Beat) -> bool {
+    /// Why the registry takes no executor that it does not know; none if it does.
+    fn lack_of_room(&self, beat: &Beat) -> Option<&'static str> {
         let registry = &self.memory().executors.registry;
-        registry.executor(&beat.app, &beat.address).is_some() || registry.executor_count() < REGISTRY_MAX
+        if registry.executor(&beat.app, &beat.address).is_some() {
+            return None;
+        }
+        if registry.executors_of(&beat.app) >= APP_EXECUTORS_MAX {
+            return Some("the app has 25,000 executors registered, which is all one app may have");
+        }
+        (registry.executor_count() >= REGISTRY_MAX)
+            .then_some("there are 100,000 executors registered, which is all this cluster keeps")
     }
 
     pub(crate) fn hear_beat(&self, beat: &Beat) {

@@ -1,18 +1,18 @@
 //! The two boxes of a node: what came in and waits for a step, and what goes out when a step is done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use punctual_core::event::Event;
 use punctual_core::model::{JobId, RunId};
 
-use crate::inbox::Received;
+use crate::reports::ReportQueue;
 use crate::wakes::Wakes;
 
 /// What came in.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    pub(crate) reports: VecDeque<Received>,
-    /// Runs whose reports the settling step has in hand.
+    pub(crate) reports: ReportQueue,
+    /// Runs whose reports the settling step has in hand, as far as the senders may report them.
     pub(crate) settling: Vec<RunId>,
     /// Whether the firing step has found that a run cannot go on before a report about it is settled.
     pub(crate) is_awaited: bool,

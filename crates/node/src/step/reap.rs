@@ -6,6 +6,7 @@ use punctual_core::model::{Attempt, AttemptOutcome, RunId, Text, Then};
 use rustc_hash::FxHashSet;
 
 use crate::Node;
+use crate::entitled::Moment;
 use crate::jobs::Known;
 use crate::ports::{Boot, Kill, StoreError};
 use crate::settings::Planted;
@@ -41,7 +42,8 @@ impl Node {
             }
             // While the store was away nothing could be settled, and that is no silence.
             let is_deaf = memory.has_planted(Planted::ResultsForgotten);
-            let reported = if is_deaf { FxHashSet::default() } else { memory.reported() };
+            let reported =
+                if is_deaf { FxHashSet::default() } else { memory.reported(Moment::of(&memory, boot)) };
             let due = memory.in_flight.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
             let silent = due.map(|(_, id)| *id).filter(|id| !reported.contains(id));
             (now, silent.take(self.settings.settle_max).collect::<Vec<RunId>>())

@@ -79,7 +79,7 @@ impl Node {
             let again = self.lost_or_paused("settle", &error);
             let mut memory = self.memory();
             if !memory.has_planted(Planted::AcknowledgedEarly) {
-                reports.into_iter().rev().for_each(|received| memory.inbox.reports.push_front(received));
+                reports.into_iter().rev().for_each(|received| memory.put_report_back(received));
             }
             return again;
         }
@@ -87,11 +87,15 @@ impl Node {
     }
 
     fn take_reports(&self) -> Vec<Received> {
+        let boot = self.boot();
         let mut memory = self.memory();
-        let count = memory.inbox.reports.len().min(self.settings.settle_max);
-        let taken: Vec<Received> = memory.inbox.reports.drain(..count).collect();
-        memory.inbox.settling.clear();
-        memory.inbox.settling.extend(taken.iter().map(|received| received.report.run));
+        let next = std::iter::from_fn(|| memory.inbox.reports.pop());
+        let taken: Vec<Received> = next.take(self.settings.settle_max).collect();
+        let moment = Moment::of(&memory, boot);
+        let reports = taken.iter().map(|received| &received.report);
+        let settling =
+            reports.filter(|report| memory.may_be_settled(report, moment)).map(|report| report.run);
+        memory.inbox.settling = settling.collect();
         taken
     }
 
@@ -119,7 +123,7 @@ impl Node {
         memory.note_judged(&late, &refused, &paces);
         memory.note_unsent(&unsent);
         memory.outbox.wakes.settle |= !unsure.is_empty();
-        memory.inbox.reports.extend(unsure);
+        unsure.into_iter().for_each(|received| memory.queue_report(received));
         Ok(())
     }
 
@@ -290,10 +294,12 @@ impl Node {
         if !ends.iter().any(Ended::gives_up) {
             return ends;
         }
+        let boot = self.boot();
         let (dropped, kept): (Vec<Ended>, Vec<Ended>) = {
             let memory = self.memory();
             let is_deaf = memory.has_planted(Planted::ResultsForgotten);
-            let reported = if is_deaf { FxHashSet::default() } else { memory.reported() };
+            let moment = Moment::of(&memory, boot);
+            let reported = if is_deaf { FxHashSet::default() } else { memory.reported(moment) };
             let is_heard = |Ended { settlement, .. }: &Ended| {
                 reported.contains(&settlement.run) || memory.has_time_again(settlement)
             };

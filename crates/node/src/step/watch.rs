@@ -13,7 +13,7 @@ use crate::desk::snapshot;
 use crate::doubt::{LEARN, Patience, passed};
 use crate::jobs::Known;
 use crate::memory::{Loss, Memory, RunLocation};
-use crate::ports::{Address, AppRow, Beat, Boot, Hint, Probe, StoreError};
+use crate::ports::{Address, AppRow, Beat, Boot, Hint, Probe, SessionKey, StoreError};
 use crate::retention::retentions;
 use crate::step::Ended;
 
@@ -138,7 +138,8 @@ impl Node {
         let settings = self.settings.registry;
         let mut memory = self.memory();
         for row in registered.executors.iter().filter(|row| row.dialect != Dialect::Native) {
-            memory.executors.doubts.note_beat(&row.address, row.joined_at, row.beat_at);
+            let of = SessionKey { app: row.app.clone(), url: row.address.clone() };
+            memory.executors.doubts.note_beat(of, row.joined_at, row.beat_at);
         }
         memory.executors.versions =
             registered.apps.iter().map(|app| (app.name.clone(), app.version)).collect();
@@ -244,7 +245,8 @@ impl Memory {
             // Before the first look at the registry it is not known whether the executor was away.
             if kind != ChangeKind::Missed && self.agenda.looked_at.is_some() {
                 // It may have lost every attempt that it had before.
-                self.executors.doubts.note_away(&address, now);
+                let of = SessionKey { app: app.clone(), url: address.clone() };
+                self.executors.doubts.note_away(&of, now);
             }
             if matches!(kind, ChangeKind::Joined | ChangeKind::Recovered) {
                 self.recall(&app);

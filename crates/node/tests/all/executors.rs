@@ -11,7 +11,7 @@ use punctual_core::registry::{ChangeKind, Dialect};
 use punctual_node::ports::{
     AttemptRow, Beat, Browse, Dispatched, Further, Heard, Probe, Probed, Report, RunView, Unclear,
 };
-use punctual_node::{ByHand, Cancelled, DeskError, Node, RegistrySettings, Settings};
+use punctual_node::{ByHand, Cancelled, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
 
@@ -47,7 +47,7 @@ pub(crate) fn until(house: &House, node: &Node, beating: &[&str], time: &str) {
 }
 
 /// Answers every probe: an executor is there if `is_there` says so.
-fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
+pub(crate) fn answer(house: &House, node: &Node, is_there: impl Fn(&str) -> Option<bool>) {
     for probe in house.take_probes() {
         let heard = match probe {
             Probe::Alive { address } => Probed::Alive {
@@ -122,19 +122,30 @@ fn one_that_says_goodbye_gets_nothing_from_then_on() {
 }
 
 #[test]
-fn a_registry_that_is_full_takes_nobody_new_and_says_so() {
+fn a_registry_or_an_app_that_is_full_takes_no_new_executor_and_says_so() {
     let house = House::new();
     let node = house.node();
     house.until(&[&node], "10:00:05");
+    let beat_as = |app: &str, address: String| {
+        let (app, address) = (app.to_owned().into(), address.into());
+        now_or_never(node.beat(Beat { app, address, dialect: Dialect::Classic }))
+    };
     let address = |number: u32| format!("http://executor-{number}:9999/");
-    (0..100_000).for_each(|number| beat(&node, &address(number)));
-    node.take_events();
-    let one_more = Beat { app: "app".into(), address: ONE.into(), dialect: Dialect::Classic };
-    assert!(matches!(now_or_never(node.beat(one_more)), Err(DeskError::Conflict(_))));
-    let is_told =
-        |event: &Event| matches!(event, Event::RegistrationRefused { address, .. } if address == ONE);
-    assert!(node.take_events().iter().any(is_told));
-    beat(&node, &address(7));
+    let refused = |app: &str| {
+        node.take_events();
+        let said = beat_as(app, ONE.into()).expect_err("it is full").to_string();
+        let is_told =
+            |event: &Event| matches!(event, Event::RegistrationRefused { address, .. } if address == ONE);
+        assert!(node.take_events().iter().any(is_told));
+        said
+    };
+    (0..25_000).for_each(|number| beat_as("one", address(number)).unwrap());
+    assert!(refused("one").contains("all one app may have"));
+    for app in ["two", "three", "four"] {
+        (0..25_000).for_each(|number| beat_as(app, address(number)).unwrap());
+    }
+    assert!(refused("five").contains("all this cluster keeps"));
+    beat_as("one", address(7)).expect("it is known");
 }
 
 #[test]

@@ -10,16 +10,20 @@ use punctual_core::model::{
     Target, Text, Token,
 };
 use punctual_core::policy::{Block, Retry, Route};
+use punctual_core::registry::Dialect;
 #[cfg(feature = "planted")]
 use punctual_node::Planted;
-use punctual_node::ports::{Browse, Dispatched, Heard, Receipt, Report, RunView, SessionKey};
-use punctual_node::{Callback, Claim, Node, SessionId, Settings};
+use punctual_node::ports::{Beat, Browse, Dispatched, Heard, Receipt, Report, RunView, SessionKey};
+use punctual_node::{Callback, Claim, Node, RegistrySettings, SessionId, Settings};
 
+use crate::executors::answer;
 use crate::house::{House, definition, every, now_or_never};
 
 const GOOD: &str = "native:good/1";
 const TWIN: &str = "native:twin/2";
 const EVIL: &str = "native:evil/6";
+/// Where an XXL-JOB executor is.
+const CALLED: &str = "http://called:9999/";
 
 fn for_executors(app: &str, name: &str, block: Block) -> Definition {
     let target = Target::Executor(Executor { route: Route::Round, ..Executor::of("demo") });
@@ -34,6 +38,22 @@ fn for_agents(app: &str, name: &str) -> Definition {
 
 fn come(node: &Node, app: &str, url: &str, holds: Vec<Claim>) -> (SessionId, Vec<Claim>) {
     now_or_never(node.native_came(app, url, vec![], holds, false)).unwrap()
+}
+
+fn beat(node: &Node, app: &str) {
+    let app = Text::Owned(app.to_owned());
+    now_or_never(node.beat(Beat { app, address: CALLED.into(), dialect: Dialect::Classic })).unwrap();
+}
+
+fn leave(node: &Node, app: &str) {
+    now_or_never(node.executor_left(app, CALLED)).unwrap();
+}
+
+/// Nodes that ask executors soon about what they have.
+fn doubting() -> Settings {
+    let (doubt, away) = (Duration::from_secs(2), Duration::from_secs(20));
+    let registry = RegistrySettings { doubt, away, ..RegistrySettings::default() };
+    Settings { registry, ..Settings::default() }
 }
 
 fn credit(node: &Node, app: &str, url: &str, more: u32) {
@@ -202,7 +222,117 @@ fn progress_counts_only_for_an_attempt_that_is_on_its_way() {
     assert!(!node.take_events().iter().any(|event| matches!(event, Event::Progress { .. })));
 }
 
+// --- reports that wait to be judged ---
+
+#[test]
+fn what_another_app_says_of_an_attempt_does_not_keep_it_from_being_given_up() {
+    let house = House::new();
+    let node = house.node();
+    let retry = Retry { max_attempts: 1, ..Retry::default() };
+    let job = house.create(&node, Definition { retry, ..for_executors("app", "job", Block::default()) });
+    come(&node, "app", GOOD, vec![]);
+    come(&node, "evil", EVIL, vec![]);
+    credit(&node, "app", GOOD, 1);
+    let run = start(&house, &node, job);
+    let send = house.take_sends().remove(0);
+    house.until(&[&node], "10:00:39.750");
+    house.set("10:00:41");
+    for attempt in [1, 2] {
+        node.report(said(&house, EVIL, "evil", &Claim { attempt: Attempt(attempt), ..held(&send) }));
+        node.report(said(&house, TWIN, "app", &Claim { attempt: Attempt(attempt), ..held(&send) }));
+    }
+    now_or_never(node.reap());
+    assert_eq!(house.run(run).state, RunState::Failed, "its time was up");
+}
+
+#[test]
+fn the_report_of_its_own_executor_keeps_an_attempt_from_being_given_up() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, for_executors("app", "job", Block::default()));
+    come(&node, "app", GOOD, vec![]);
+    credit(&node, "app", GOOD, 1);
+    let run = start(&house, &node, job);
+    let send = house.take_sends().remove(0);
+    house.until(&[&node], "10:00:39.750");
+    house.set("10:00:41");
+    node.report(said(&house, GOOD, "app", &held(&send)));
+    now_or_never(node.reap());
+    now_or_never(node.settle());
+    assert_eq!(house.run(run).state, RunState::Succeeded);
+}
+
+#[test]
+fn a_flood_of_reports_does_not_delay_those_of_other_apps_or_sessions() {
+    let settings = Settings { settle_max: 20, ..Settings::default() };
+    let house = House::with(settings);
+    let node = house.node();
+    let apps = ["shop", "mall"];
+    let jobs = apps.map(|app| house.create(&node, for_executors(app, "job", Block::default())));
+    for app in apps {
+        come(&node, app, GOOD, vec![]);
+        credit(&node, app, GOOD, 1);
+    }
+    let runs = jobs.map(|job| start(&house, &node, job));
+    let sends = house.take_sends();
+    for number in 0..1_000 {
+        let guess = claim(RunId::new(2_192, 900_000 + number), 1, 7);
+        node.report(said(&house, EVIL, "evil", &guess));
+        // Another session of an app that has something to say.
+        node.report(said(&house, TWIN, "mall", &guess));
+    }
+    for send in &sends {
+        let app = send.address.as_ref().unwrap().app.clone();
+        node.report(said(&house, GOOD, &app, &held(send)));
+    }
+    now_or_never(node.settle());
+    assert_eq!(states(&house, &runs), [RunState::Succeeded; 2], "in the first round");
+    house.step(&node);
+}
+
 // --- the same name in two apps ---
+
+#[test]
+fn what_another_app_does_at_an_executors_address_casts_no_doubt_on_its_attempts() {
+    type Intrusion = (&'static str, fn(&Node, u64));
+    let intrusions: [Intrusion; 3] = [
+        ("it beats at other times", |node, second| {
+            if second % 30 == 11 {
+                beat(node, "evil");
+            }
+        }),
+        ("it comes and leaves", |node, second| match second % 10 {
+            3 => beat(node, "evil"),
+            6 => leave(node, "evil"),
+            _ => {}
+        }),
+        ("it comes and dies", |node, second| {
+            if second == 12 {
+                beat(node, "evil");
+            }
+        }),
+    ];
+    for (name, intrude) in intrusions {
+        let house = House::with(doubting());
+        let node = house.node();
+        let timeout = Duration::from_secs(3_600);
+        let job =
+            house.create(&node, Definition { timeout, ..for_executors("shop", "job", Block::default()) });
+        beat(&node, "shop");
+        house.until(&[&node], "10:00:05");
+        let run = start(&house, &node, job);
+        for second in 1..150 {
+            if second % 30 == 0 {
+                beat(&node, "shop");
+            }
+            intrude(&node, second);
+            house.until(&[&node], &house.later(Duration::from_secs(1)));
+            // Like many executors it always says that it is idle, so it is not believed unless it was away.
+            answer(&house, &node, |_| Some(false));
+        }
+        assert_eq!((house.take_sends().len(), house.run(run).attempts.len()), (1, 1), "{name}");
+    }
+}
 
 fn held(send: &Dispatched) -> Claim {
     Claim { run: send.run, attempt: send.attempt, token: send.token }
@@ -404,18 +534,21 @@ impl Shop {
             house.create(&node, Definition { app: "shop".into(), ..definition("often", every(1)) }),
         ];
         let session = come(&node, "shop", GOOD, vec![]).0;
+        beat(&node, "shop");
         Shop { house, node, jobs, out: Vec::new(), session }
     }
 
     fn held(&self) -> Vec<Claim> {
-        let native = self.out.iter().filter(|send| send.address.is_some());
+        let is_native =
+            |send: &&Dispatched| send.address.as_ref().is_some_and(|at| at.dialect == Dialect::Native);
+        let native = self.out.iter().filter(is_native);
         native.map(|send| Claim { run: send.run, attempt: send.attempt, token: send.token }).collect()
     }
 
     /// Something happens to the app.
     fn happen(&mut self, dice: &mut Dice) {
         let Shop { house, node, .. } = self;
-        match dice.below(9) {
+        match dice.below(11) {
             0 | 1 => {
                 let job = *dice.one(&self.jobs).unwrap();
                 let _ = now_or_never(node.run_now(job, Default::default()));
@@ -442,6 +575,13 @@ impl Shop {
                 self.node = house.node();
                 let held = self.held();
                 self.session = come(&self.node, "shop", GOOD, held).0;
+            }
+            8 | 9 => {
+                for _ in 0..4 {
+                    house.until(&[&self.node], &house.later(Duration::from_millis(500)));
+                    // Its executor that is called never admits to a run.
+                    answer(house, &self.node, |_| Some(false));
+                }
             }
             _ => house.until(&[&self.node], &house.later(Duration::from_millis(250))),
         }
@@ -475,7 +615,7 @@ impl House {
             attempt: send.attempt,
             token: send.token,
             executor: address.map_or("agent".into(), |address| address.url.clone()),
-            app: address.map(|address| address.app.clone()),
+            app: address.filter(|at| at.dialect == Dialect::Native).map(|at| at.app.clone()),
             ..self.blank(outcome)
         }
     }
@@ -485,7 +625,7 @@ impl House {
 /// its reports were answered.
 type Answers = Vec<(usize, usize, bool)>;
 
-/// The intruder speaks of runs that are there and of some that are not.
+/// The intruder speaks of runs that are there and of some that are not, and registers where an executor of the app is.
 fn intrude(shop: &Shop, dice: &mut Dice) -> (usize, usize, Vec<Receipt>) {
     let runs = shop.house.runs();
     let mut guesses = Vec::new();
@@ -515,6 +655,10 @@ fn intrude(shop: &Shop, dice: &mut Dice) -> (usize, usize, Vec<Receipt>) {
     let reports = now_or_never(shop.node.reports_of(&callbacks, &|app| app == "evil")).unwrap();
     let taken = reports.len();
     drop(shop.node.keep(reports));
+    match dice.below(4) {
+        0 => leave(&shop.node, "evil"),
+        _ => beat(&shop.node, "evil"),
+    }
     (live, taken, receipts)
 }
 
@@ -542,8 +686,8 @@ fn history(seed: u64, settings: Settings, has_intruder: bool) -> (BTreeMap<RunId
 #[test]
 fn whatever_happens_no_executor_of_one_app_changes_anything_of_another_or_learns_of_it() {
     for seed in 1..=60 {
-        let (alone, _) = history(seed, Settings::default(), false);
-        let (beside, answers) = history(seed, Settings::default(), true);
+        let (alone, _) = history(seed, doubting(), false);
+        let (beside, answers) = history(seed, doubting(), true);
         assert!(alone.len() > 5, "seed {seed}: something must happen");
         assert_eq!(alone, beside, "seed {seed}");
         assert!(
@@ -557,7 +701,7 @@ fn whatever_happens_no_executor_of_one_app_changes_anything_of_another_or_learns
 #[cfg(feature = "planted")]
 #[test]
 fn a_node_that_believes_everybody_is_found_out() {
-    let credulous = || Settings { planted: Some(Planted::ClaimsBelieved), ..Settings::default() };
+    let credulous = || Settings { planted: Some(Planted::ClaimsBelieved), ..doubting() };
     let is_harmed = |seed| {
         let (alone, _) = history(seed, credulous(), false);
         let (beside, answers) = history(seed, credulous(), true);

@@ -21,7 +21,7 @@ const FIRST_BYTES: usize = 24;
 const FIRST_BYTES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a client may leave an answer unread.
-const READ_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a closed connection is still read from. Closing a socket with unread bytes resets it, and a client that
 /// is still sending would lose the answer that refuses its request.

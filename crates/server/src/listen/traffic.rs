@@ -1,12 +1,15 @@
-//! The requests of one connection: whether one is under way, and since when there is none.
+//! The requests of one connection: whether one is under way, since when there is none, and whether the client reads the
+//! answers.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -18,12 +21,16 @@ pub(super) struct Traffic {
     under_way: AtomicUsize,
     /// When the last request ended, in milliseconds since the connection began.
     ended: AtomicU64,
+    /// HTTP/2 answers with a piece that the client has given no room for, each with the time since when.
+    unread: Mutex<BTreeMap<u64, Instant>>,
+    answers: AtomicU64,
 }
 
 impl Traffic {
     pub(super) fn new() -> Arc<Traffic> {
         let (under_way, ended) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(Traffic { begun: clock::instant(), under_way, ended })
+        let (unread, answers) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Traffic { begun: clock::instant(), under_way, ended, unread, answers })
     }
 
     /// A request, until its answer has gone out.
@@ -46,6 +53,23 @@ impl Traffic {
             clock::sleep_until(since + span).await;
         }
     }
+
+    /// Returns when the client has left an HTTP/2 answer unread for this long, or up to twice as long. Over HTTP/1 writes
+    /// to the connection have a deadline. Over HTTP/2 a client can close the window of one answer while the connection
+    /// itself is read.
+    pub(super) async fn unread(&self, span: Duration) {
+        loop {
+            let since = self.unread_answers().values().min().copied().unwrap_or_else(clock::instant);
+            if clock::since(since) >= span {
+                return;
+            }
+            clock::sleep_until(since + span).await;
+        }
+    }
+
+    fn unread_answers(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A request that is under way.
@@ -53,8 +77,11 @@ pub(super) struct UnderWay(Arc<Traffic>);
 
 impl UnderWay {
     /// Keeps the request under way until the answer's body has gone out.
-    pub(super) fn until<B>(self, body: B) -> Answered<B> {
-        Answered { body, _under_way: self }
+    pub(super) fn until<B>(self, body: B, version: Version) -> Answered<B> {
+        let number = (version >= Version::HTTP_2).then(|| self.0.answers.fetch_add(1, Ordering::Relaxed));
+        let answered = Answered { body, number, under_way: self };
+        answered.wait_for_client();
+        answered
     }
 }
 
@@ -69,7 +96,30 @@ impl Drop for UnderWay {
 /// The body of an answer.
 pub(super) struct Answered<B> {
     body: B,
-    _under_way: UnderWay,
+    /// Over HTTP/2, the number of the answer.
+    number: Option<u64>,
+    under_way: UnderWay,
+}
+
+impl<B> Answered<B> {
+    /// The next piece is asked for once the client has given room for it.
+    fn wait_for_client(&self) {
+        if let Some(number) = self.number {
+            self.under_way.0.unread_answers().insert(number, clock::instant());
+        }
+    }
+
+    fn note_asked(&self) {
+        if let Some(number) = self.number {
+            self.under_way.0.unread_answers().remove(&number);
+        }
+    }
+}
+
+impl<B> Drop for Answered<B> {
+    fn drop(&mut self) {
+        self.note_asked();
+    }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Answered<B> {
@@ -80,7 +130,12 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answered<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        self.note_asked();
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(Some(_))) {
+            self.wait_for_client();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

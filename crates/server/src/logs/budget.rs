@@ -2,7 +2,7 @@
 //!
 //! Each place in the code may write a limited number of lines a minute. Debug and trace lines are not counted,
 //! because only an operator can turn them on. The number of dropped lines is logged once a minute. Lines about
-//! executors have budgets of their own, by app (`operators.rs`), and do not count here.
+//! events have budgets of their own, by kind and app (`operators.rs`), and do not count here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

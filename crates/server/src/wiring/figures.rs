@@ -39,6 +39,10 @@ pub(super) fn figures(
         streams_refused: load.streams_refused,
         streams_ended: load.streams_ended,
         callbacks_refused: load.callbacks_refused,
+        calls_unauthenticated: load.calls_refused.unauthenticated,
+        calls_too_often: load.calls_refused.too_often,
+        calls_too_large: load.calls_refused.too_large,
+        calls_too_slow: load.calls_refused.too_slow,
     }
 }
 

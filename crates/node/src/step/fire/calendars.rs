@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use calendar::Timestamp;
 use punctual_core::engine::fire::{Candidate, Wanted, decided_when_due, refused, unless_refused};
-use punctual_core::model::{Job, RunId};
+use punctual_core::model::{Decided, Job, Origin, RunId, Skip};
+use punctual_core::policy::misfire::Policy;
 use rustc_hash::FxHashMap;
 
 use crate::Node;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run};
+use crate::settings::Planted;
 
 /// The answers of jobs about runs.
 #[derive(Default)]
@@ -61,8 +63,15 @@ impl Answers {
     ) -> Wanted {
         let candidate = memory.candidate(id, run);
         let answer = self.about(id, job, &candidate);
-        answer
-            .map_or_else(|| wanted_when_due(job, &candidate, run.judged_at(now), now), |answer| answer.wanted)
+        let wanted = answer
+            .map_or_else(|| wanted_when_due(job, &candidate, run.judged_at(now), now), |answer| answer.wanted);
+        let is_alone = memory.has_planted(Planted::CoalescedAlone)
+            && candidate.origin == Origin::Schedule
+            && job.definition.misfire.policy == Policy::FireOnce;
+        match wanted {
+            Wanted::Start(Decided::CaughtUp) if is_alone => Wanted::Skip(Skip::Coalesced),
+            wanted => wanted,
+        }
     }
 
     /// The same, if it can be said without a calendar.
