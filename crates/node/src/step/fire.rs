@@ -190,6 +190,7 @@ impl Node {
             (jobs, picked.iter().filter(brings).copied().collect::<Vec<_>>())
         };
         self.know_jobs(jobs).await?;
+        self.know_pasts_of_picked(picked).await?;
         let mut payloads = self.payloads_of_parts(picked).await?;
         let with_payload = self.memory().take_ahead(with_payload, &mut payloads);
         if !with_payload.is_empty() {

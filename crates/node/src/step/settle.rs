@@ -23,10 +23,10 @@ use crate::entitled::Moment;
 use crate::inbox::Received;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run, RunLocation};
+use crate::pasts::counts_attempts;
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
-use crate::spared::counts_attempts;
 pub(crate) use ended::Ended;
 use strangers::Strangers;
 
@@ -111,7 +111,7 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        self.read_pasts(&mut strangers, reports).await?;
+        self.read_pasts_of_strangers(&mut strangers, reports).await?;
         let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         self.acknowledge(late.iter().chain(&refused).map(|received| &received.origin));
@@ -575,6 +575,9 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             let may_repeat = matches!(ended, Some(AttemptOutcome::Lost | AttemptOutcome::TimedOut));
             if ended.is_some() {
                 memory.outbox.events.push(Event::Retrying { run: id, ready_at: *ready_at });
+            }
+            if let Some(ended) = &settlement.attempt {
+                memory.note_whether_supposed(id, ended);
             }
             memory.put_off(id, *ready_at, *attempt, may_repeat);
         }
