@@ -293,6 +293,8 @@ pub struct Report {
     pub app: Option<Text>,
     /// When it began there, as far as is known.
     pub started_at: Timestamp,
+    /// When it ended there, where that is known to be before the report came to the inbox.
+    pub ended_at: Option<Timestamp>,
     /// How long the target asks to be left alone.
     pub retry_after: Option<Duration>,
     /// Whether another try could help.

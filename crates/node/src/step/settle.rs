@@ -135,7 +135,7 @@ impl Node {
         let mut judged = Judged::default();
         for received in reports {
             let Received { report, at, origin } = received;
-            let ended_at = at.unwrap_or(now).min(now);
+            let came_at = at.unwrap_or(now).min(now);
             let known = memory.loaded.runs.get(&report.run).copied();
             let run = known.or_else(|| {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
@@ -156,11 +156,12 @@ impl Node {
                 judged.late.push(received);
                 continue;
             };
+            let ended_at = memory.ended_at(report, &run, came_at);
             let job = match memory.jobs.get(run.job).cloned() {
                 Some(Known::Job(job)) => job,
                 Some(Known::Poisoned(_) | Known::Missing) => {
                     match memory.may_report_for_nobody(report) {
-                        true => judged.ends.push(self.end_without_job(received, &run, now)),
+                        true => judged.ends.push(self.end_without_job(received, &run, now, ended_at)),
                         false => judged.refused.push(received),
                     }
                     continue;
@@ -213,9 +214,9 @@ impl Node {
     }
 
     /// A job that cannot be asked wants no further attempt.
-    fn end_without_job(&self, received: &Received, run: &Run, now: Timestamp) -> Ended {
+    fn end_without_job(&self, received: &Received, run: &Run, now: Timestamp, ended_at: Timestamp) -> Ended {
         let report = &received.report;
-        let attempt = record(report, false, received.at.unwrap_or(now).min(now));
+        let attempt = record(report, false, ended_at);
         let outcome = match report.outcome {
             AttemptOutcome::Succeeded => Outcome::Succeeded,
             AttemptOutcome::Cancelled => Outcome::Cancelled,
@@ -606,6 +607,15 @@ fn record(report: &Report, possible_duplicate: bool, ended_at: Timestamp) -> Att
 }
 
 impl Memory {
+    /// When an attempt ended. Its executor may know that it ended before the report came, but an attempt does not end
+    /// before it was sent; one of which the send is not known here was not sent before its run was due.
+    fn ended_at(&self, report: &Report, run: &Run, came_at: Timestamp) -> Timestamp {
+        let flight =
+            self.in_flight.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
+        let least = flight.map_or(run.ready_at, |flight| flight.sent_at).min(came_at);
+        report.ended_at.map_or(came_at, |ended_at| ended_at.clamp(least, came_at))
+    }
+
     /// Whether an earlier attempt than the reported one may have arrived as well.
     fn may_be_repetition(&self, report: &Report) -> bool {
         match (self.in_flight.flights.get(&report.run), self.loaded.runs.get(&report.run)) {
@@ -697,6 +707,7 @@ impl Memory {
             executor: flight.executor.clone(),
             app: None,
             started_at: flight.sent_at,
+            ended_at: None,
             retry_after: None,
             // Each part had its tries.
             further: Further::Useless,
