@@ -34,7 +34,7 @@ use boxes::{Inbox, Outbox};
 use executors::KnownExecutors;
 use in_flight::InFlight;
 pub(crate) use loaded::{Active, LoadedRuns};
-pub(crate) use membership::{Held, Membership};
+pub(crate) use membership::{Held, Membership, TELL_DRAINED};
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);

@@ -408,6 +408,10 @@ pub enum Hint {
     Vacated,
     /// The node is asked to give its shards back and take none.
     Drain,
+    /// This node is drained and lives on.
+    Drained(NodeId),
+    /// The node, which is drained, is asked to take shards again.
+    Resume,
     /// The node that tells this has no session with a native executor; a node that has one may say that it is there.
     Missing(Text),
     /// A node that has no session with a native executor asks a node that has one to carry for it.

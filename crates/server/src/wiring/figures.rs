@@ -26,7 +26,7 @@ pub(super) fn figures(
         oldest_due_ms: backlog.oldest.map_or(0, |age| age.as_millis() as u64),
         time_held_ms: node.time_held().map_or(0, |held| held.as_millis() as u64),
         shards: node.shards_held() as u64,
-        nodes: node.nodes().len() as u64,
+        nodes: node.nodes().iter().filter(|one| one.is_self || !one.is_drained).count() as u64,
         skew_ms: skew(node),
         redis_overruled: redis.map_or(0, |redis| redis.figures().overruled),
         strangers: connections.strangers,
