@@ -536,6 +536,8 @@ impl Memory {
             self.agenda.failures += 1;
             self.agenda.paused_until = boot.plus(doubled);
         }
-        self.outbox.events.push(Event::StoreFailed { step, reason: reason.to_string().into() });
+        let reason = Text::Owned(reason.to_string());
+        self.agenda.failing.failed(step, boot, reason.clone());
+        self.outbox.events.push(Event::StoreFailed { step, reason });
     }
 }

@@ -101,7 +101,13 @@ impl Node {
             self.lost_or_paused("fire", error);
             self.put_back(&runs);
         }
-        let wants = self.memory().wants(boot);
+        let wants = {
+            let mut memory = self.memory();
+            if fired.is_ok() {
+                memory.agenda.failing.worked("fire");
+            }
+            memory.wants(boot)
+        };
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
         }

@@ -83,6 +83,7 @@ impl Node {
             }
             return again;
         }
+        self.memory().agenda.failing.worked("settle");
         if self.memory().inbox.reports.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
     }
 

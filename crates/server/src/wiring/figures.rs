@@ -57,6 +57,12 @@ pub(super) fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
         let seconds = held.as_secs();
         return Err(format!("the database's clock was set back: nothing fires for another {seconds} s"));
     }
+    if let Some((step, reason)) = node.failing_for(footing.patience()) {
+        let seconds = footing.patience().as_secs();
+        return Err(format!(
+            "for {seconds} s and longer the database has refused every attempt to {step}: {reason}"
+        ));
+    }
     let complaint = footing.complaint(clock::instant());
     complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)
 }
