@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 31] = [
+pub const ALL: [Bug; 32] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -46,6 +46,7 @@ pub const ALL: [Bug; 31] = [
     Bug::Node(Planted::ResultsForgotten),
     Bug::Node(Planted::AdoptedUnasked),
     Bug::Node(Planted::NoRepeatGrace),
+    Bug::Node(Planted::MarkAfterSend),
 ];
 
 impl Bug {

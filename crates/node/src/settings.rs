@@ -191,6 +191,8 @@ pub enum Planted {
     ResultsForgotten,
     /// The executor of an attempt that was taken over is asked about it without the token of its app.
     AdoptedUnasked,
+    /// The fired mark is a second behind what is sent without a gate.
+    MarkAfterSend,
     /// After an absence of ours silence counts from the send, as if executors had had a node to report to.
     NoRepeatGrace,
 }

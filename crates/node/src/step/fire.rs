@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use crate::Node;
 use crate::memory::{Memory, RunLocation};
 use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
-use crate::settings::Settings;
+use crate::settings::{Planted, Settings};
 use crate::step::Ended;
 use calendars::Answers;
 use pick::Picked;
@@ -173,6 +173,8 @@ impl Node {
     /// Hands attempts over, after the fired mark says how far they reach.
     fn send(&self, sends: Vec<Dispatched>, ungated_through: Option<Timestamp>) {
         if let Some(due) = ungated_through {
+            let is_late = self.memory().has_planted(Planted::MarkAfterSend);
+            let due = if is_late { Timestamp::from_millis(due.as_millis() - 1_000) } else { due };
             self.ports.fired.reach(due);
         }
         if !sends.is_empty() {
