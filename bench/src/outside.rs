@@ -204,6 +204,7 @@ impl Dispatch for InstantExecutors {
             executor: Text::Borrowed("bench"),
             app: None,
             started_at: now,
+            ended_at: None,
             retry_after: None,
             further: Further::Welcome,
         };

@@ -19,7 +19,7 @@ use crate::history::{History, Millis, Submission};
 use crate::node::{Launch, NodeProcess};
 use crate::proxy::Proxy;
 use crate::receipts::Agent;
-use crate::report::{CampaignReport, Sample, measure_returns, measure_work};
+use crate::report::{CampaignReport, Sample, measure_returns, measure_serial_moves, measure_work};
 use crate::workload::{ClientRecord, Size, Workload};
 use crate::{clock, dump};
 
@@ -94,6 +94,8 @@ pub struct Campaign {
     stops: Vec<Millis>,
     /// The spans in which nodes came back and shards moved to them.
     returns: Vec<(Millis, Millis)>,
+    /// The spans in which shards moved away from a node that was asked to stop, and back to it.
+    moves: Vec<(Millis, Millis)>,
     /// Whether a node was paused, or cut off from its database.
     pub had_pauses: bool,
     /// Whether a node was killed, paused, or cut off alone, and whether one was paused.
@@ -139,6 +141,7 @@ impl Campaign {
             kills: Vec::new(),
             stops: Vec::new(),
             returns: Vec::new(),
+            moves: Vec::new(),
             had_pauses: false,
             had_losses: false,
             had_holds: false,
@@ -177,6 +180,11 @@ impl Campaign {
     /// Records that a node that was started at this moment is back, and nothing was broken since.
     pub fn returned(&mut self, started: Millis) {
         self.returns.push((started, now()));
+    }
+
+    /// Records that a node that was asked to stop at this moment is back, and nothing else was broken since.
+    pub fn moved_as_planned(&mut self, asked: Millis) {
+        self.moves.push((asked, now()));
     }
 
     /// Submits a great number of one-shots.
@@ -220,6 +228,7 @@ impl Campaign {
         self.samples.entry("end of the last work").or_default().add(drained);
         measure_work(&mut self.samples, &history, &self.kills, &self.stops);
         measure_returns(&mut self.samples, &history, &self.returns);
+        measure_serial_moves(&mut self.samples, &history, &self.moves);
         let misbehaved = self.cluster.nodes.iter().filter_map(misbehaved).collect();
         Ok(CampaignReport::of(
             &history,

@@ -65,8 +65,8 @@ pub enum Rule {
     SerialHolds,
     /// An answered attempt is neither sent again nor recorded as lost, unless the node that received the answer was lost.
     KnownKept,
-    /// A recorded attempt that is neither supposed nor refused was received, and the recorded lateness is not less than the
-    /// observed one.
+    /// A recorded attempt that is neither supposed nor refused was received, the recorded lateness is not less than the
+    /// observed one, and an attempt that was answered ended then.
     HonestRecord,
     /// At the end no run is open.
     AllEnded,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::check::{Covered, check};
-use crate::history::{History, Millis, Receipt};
+use crate::history::{History, Millis, Receipt, RunRecord};
 
 /// Durations by name.
 pub type Samples = BTreeMap<&'static str, Sample>;
@@ -74,6 +74,36 @@ pub fn measure_returns(samples: &mut Samples, history: &History, returns: &[(Mil
         let late = first.into_values().map(|receipt| span(receipt.received_at - receipt.fire_time));
         samples.insert("lateness while a node returns", Sample::of(late.collect()));
     }
+}
+
+/// Adds how late runs of serial jobs were while shards moved as planned. A run that waits for an earlier run of its job with
+/// a lost attempt is late because of that loss.
+pub fn measure_serial_moves(samples: &mut Samples, history: &History, moves: &[(Millis, Millis)]) {
+    let serial: BTreeSet<u64> = history.jobs.iter().filter(|job| job.is_serial).map(|job| job.id).collect();
+    let lost: Vec<(&RunRecord, Millis)> = history.runs.iter().filter_map(lost_until).collect();
+    let waits_for_lost = |receipt: &Receipt| {
+        let is_awaited = |(run, until): &&(&RunRecord, Millis)| {
+            run.job == receipt.job && run.fire_time <= receipt.fire_time && *until > receipt.fire_time
+        };
+        lost.iter().any(|lost| is_awaited(&lost))
+    };
+    let is_within = |at: Millis| moves.iter().any(|(from, to)| (*from..*to).contains(&at));
+    let mut first: BTreeMap<u64, &Receipt> = BTreeMap::new();
+    let of_jobs = history.receipts.iter().filter(|receipt| serial.contains(&receipt.job));
+    for receipt in of_jobs.filter(|receipt| is_within(receipt.fire_time) && !waits_for_lost(receipt)) {
+        first.entry(receipt.run).or_insert(receipt);
+    }
+    if !moves.is_empty() {
+        let late = first.into_values().map(|receipt| span(receipt.received_at - receipt.fire_time));
+        samples.insert("lateness of serial jobs at planned moves", Sample::of(late.collect()));
+    }
+}
+
+/// A run with a lost attempt, and when its last attempt ended.
+fn lost_until(run: &RunRecord) -> Option<(&RunRecord, Millis)> {
+    let is_lost = run.attempts.iter().any(|attempt| attempt.outcome.as_deref() == Some("lost"));
+    let ended = run.attempts.iter().map(|attempt| attempt.ended_at.unwrap_or(Millis::MAX)).max();
+    ended.filter(|_| is_lost).map(|ended| (run, ended))
 }
 
 /// Durations of one kind.
@@ -147,6 +177,7 @@ fn span(millis: Millis) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{AttemptRecord, JobFact};
 
     #[test]
     fn a_percentile_is_a_value_that_was_measured() {
@@ -186,6 +217,56 @@ mod tests {
         measure_returns(&mut samples, &history, &[(10_000, 13_000)]);
         let late = &samples["lateness while a node returns"];
         assert_eq!(late.to_string(), "n 2, p50 10 ms, p99 40 ms, max 40 ms");
+    }
+
+    #[test]
+    fn serial_runs_count_at_planned_moves_unless_they_wait_for_a_lost_attempt() {
+        let attempt = |number, outcome: &str, ended_at| AttemptRecord {
+            number,
+            started_at: 10_000,
+            ended_at: Some(ended_at),
+            outcome: Some(outcome.into()),
+            possible_duplicate: false,
+            supposed: false,
+        };
+        let lost = RunRecord {
+            id: 3,
+            job: 2,
+            fire_time: 9_000,
+            origin: "schedule".into(),
+            state: "succeeded".into(),
+            reason: String::new(),
+            possible_duplicate: true,
+            lag_ms: None,
+            key: None,
+            count: None,
+            until: None,
+            attempts: vec![attempt(1, "lost", 40_000), attempt(2, "succeeded", 40_500)],
+        };
+        let job = |id, is_serial| JobFact {
+            id,
+            name: String::new(),
+            every: None,
+            at_most_once: false,
+            is_serial,
+            fires_all: true,
+            created: (0, 0),
+            stopped: None,
+        };
+        let of = |job, receipt| Receipt { job, ..receipt };
+        let receipts = vec![
+            receipt(1, 10_000, 10_700),
+            receipt(1, 10_000, 19_000),
+            of(2, receipt(4, 10_000, 41_000)),
+            of(2, receipt(5, 41_000, 41_010)),
+            of(3, receipt(6, 10_000, 10_900)),
+        ];
+        let jobs = vec![job(1, true), job(2, true), job(3, false)];
+        let history = History { jobs, receipts, runs: vec![lost], ..History::default() };
+        let mut samples = Samples::new();
+        measure_serial_moves(&mut samples, &history, &[(9_500, 11_000), (40_900, 42_000)]);
+        let late = &samples["lateness of serial jobs at planned moves"];
+        assert_eq!(late.to_string(), "n 2, p50 10 ms, p99 700 ms, max 700 ms");
     }
 
     #[test]

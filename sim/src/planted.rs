@@ -14,7 +14,7 @@ pub enum Bug {
 }
 
 /// All bugs that can be planted.
-pub const ALL: [Bug; 32] = [
+pub const ALL: [Bug; 34] = [
     Bug::Seam(Plant::PlanInTwo),
     Bug::Node(Planted::SendBeforeGate),
     Bug::Seam(Plant::GateWithoutKey),
@@ -48,6 +48,7 @@ pub const ALL: [Bug; 32] = [
     Bug::Node(Planted::AdoptedUnasked),
     Bug::Node(Planted::NoRepeatGrace),
     Bug::Node(Planted::CoalescedAlone),
+    Bug::Node(Planted::MarkAfterSend),
 ];
 
 impl Bug {

@@ -61,6 +61,7 @@ found! {
     results_forgotten_with_their_shard: Bug::Node(Planted::ResultsForgotten), within 200, by "H2";
     an_executor_believed_about_runs_of_another_app: Bug::Node(Planted::ClaimsBelieved), within 20, by "X5";
     an_executor_asked_without_the_token_of_its_app: Bug::Node(Planted::AdoptedUnasked), within 200, by "X6";
+    a_mark_written_after_the_send: Bug::Node(Planted::MarkAfterSend), within 50, by "L8";
     silence_that_counts_while_nobody_was_there: Bug::Node(Planted::NoRepeatGrace), within 50, by "X7";
     an_instant_coalesced_into_none: Bug::Node(Planted::CoalescedAlone), within 200, by "I33";
 }

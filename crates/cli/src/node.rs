@@ -23,7 +23,7 @@ pub struct NodeArguments {
 
 #[derive(Subcommand)]
 enum NodeCommand {
-    /// List the nodes that live.
+    /// List the nodes that live, drained ones included.
     #[command(after_help = "Examples:
   punctual node list
   punctual node list -o json")]
@@ -37,8 +37,9 @@ enum NodeCommand {
   punctual node drain berlin-2
   punctual node drain self --server http://10.0.0.2:7070")]
     Drain(Named),
-    /// Let the node that is asked take shards again.
+    /// Let a drained node take shards again.
     #[command(after_help = "Examples:
+  punctual node resume berlin-2
   punctual node resume self --server http://10.0.0.2:7070")]
     Resume(Named),
 }

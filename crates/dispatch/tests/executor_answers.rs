@@ -9,12 +9,12 @@ use fake::{
     Fake, Out, Reply, SOON, address, bytes, executor_job, http, json, nowhere, ok, quick, run_at, run_for,
 };
 use house::{PATIENCE, at, kill};
-use punctual_core::model::{Attempt, AttemptOutcome, Delivery, JobId, LogId, RunId};
+use punctual_core::model::{Attempt, AttemptOutcome, Delivery, JobId, LogId, Payload, RunId};
 use punctual_core::policy::Block;
 use punctual_core::registry::Dialect;
 use punctual_dispatch::xxl::Options;
-use punctual_node::ports::{Asked, Dispatch, Further, Heard, Probe, Probed, Report};
-use tokio::net::{TcpSocket, TcpStream};
+use punctual_node::ports::{Asked, Dispatch, Dispatched, Further, Heard, Probe, Probed, Report};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -297,6 +297,23 @@ async fn an_executor_that_takes_no_new_connection_delays_its_runs() {
     let report = out.report().await;
     assert_eq!((report.outcome, report.further), (AttemptOutcome::Refused, Further::Unsent));
     assert!(report.retry_after.is_some() && report.message.contains("nothing was sent"), "{report:?}");
+}
+
+#[tokio::test]
+async fn an_executor_that_stops_reading_in_the_middle_of_a_request_delays_its_run() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = format!("http://{}/", listener.local_addr().unwrap());
+    let mut out = Out::with(quick(), None);
+    // More than the system buffers for a receiver that does not read.
+    let payload = Some(Payload::from(format!("[{}]", "1,".repeat(8 << 20))));
+    let run = Dispatched { payload, ..run_at(&executor_job(|_| {}), address(&there, Dialect::Classic)) };
+    out.send(run);
+    let report = out.report().await;
+    assert_eq!((report.outcome, report.further), (AttemptOutcome::Refused, Further::Unsent));
+    assert!(
+        report.retry_after.is_some() && report.message.contains("did not take the request"),
+        "{report:?}"
+    );
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ impl Unreported {
                 self.context.held(),
                 end,
                 Some(self.started_ms),
+                surroundings::instant(),
             )));
         }
     }

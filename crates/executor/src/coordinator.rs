@@ -86,14 +86,15 @@ pub(crate) struct AttemptReport {
     pub(crate) outcome: Outcome,
     pub(crate) message: String,
     pub(crate) started_ms: Option<u64>,
+    pub(crate) ended: Instant,
     pub(crate) retry: bool,
 }
 
 impl AttemptReport {
-    pub(crate) fn new(held: Held, end: AttemptEnd, started_ms: Option<u64>) -> AttemptReport {
+    pub(crate) fn new(held: Held, end: AttemptEnd, started_ms: Option<u64>, ended: Instant) -> AttemptReport {
         let AttemptEnd { outcome, mut message, retry } = end;
         frames::cut_own(&mut message, MESSAGE_MAX);
-        AttemptReport { held, outcome, message, started_ms, retry }
+        AttemptReport { held, outcome, message, started_ms, ended, retry }
     }
 }
 
@@ -323,7 +324,7 @@ impl Coordinator {
         for given in self.attempts.values_mut() {
             if let State::Over(ended) = &given.state {
                 given.link = index;
-                self.links[index].reports.push(ended);
+                self.links[index].reports.push(ended, self.now);
             }
         }
         if self.drain.is_some() {
@@ -345,7 +346,7 @@ impl Coordinator {
         for given in self.attempts.values_mut().filter(|given| given.link == index) {
             if let State::Over(ended) = &given.state {
                 given.link = other;
-                self.links[other].reports.push(ended);
+                self.links[other].reports.push(ended, self.now);
             }
         }
     }
@@ -387,8 +388,8 @@ impl Coordinator {
     }
 
     fn refuse(&mut self, link: usize, held: Held, why: impl Into<String>) {
-        let ended = AttemptReport::new(held, AttemptEnd::new(Outcome::Refused, why), None);
-        self.links[link].reports.push(&ended);
+        let ended = AttemptReport::new(held, AttemptEnd::new(Outcome::Refused, why), None, self.now);
+        self.links[link].reports.push(&ended, self.now);
         self.hold(held, HeldAttempt { link, state: State::Over(ended) });
     }
 
@@ -405,7 +406,7 @@ impl Coordinator {
         }
         let target = self.open_or_any(link).unwrap_or(link);
         if self.links[target].is_open() {
-            self.links[target].reports.push(&ended);
+            self.links[target].reports.push(&ended, self.now);
         }
         // Looked up again, because the code above borrows the links.
         if let Some(given) = self.attempts.get_mut(&held) {

@@ -1,9 +1,11 @@
 //! Messages as text: batches of reports and of log lines, within the limits of the protocol.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use punctual_protocol::native::{FRAME_MAX, LINES_MAX, Outcome, REPORTS_MAX};
+use punctual_protocol::native::{FRAME_MAX, LINES_MAX, NUMBER_MAX, Outcome, REPORTS_MAX};
 use serde::{Serialize, Serializer};
+use tokio::time::Instant;
 
 use crate::coordinator::AttemptReport;
 
@@ -11,6 +13,9 @@ use crate::coordinator::AttemptReport;
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
 pub(crate) const LINE_MAX: usize = 16 << 10;
 pub(crate) const NOTE_MAX: usize = 1 << 10;
+
+/// An attempt whose report follows its end this soon has ended when the report comes.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Bytes reserved for the end of a message after its last item.
 const TAIL: usize = 64;
@@ -41,17 +46,17 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Adds a report, in a new message if the current one is full.
-    pub(crate) fn push(&mut self, ended: &AttemptReport) {
+    pub(crate) fn push(&mut self, ended: &AttemptReport, now: Instant) {
         if self.count == REPORTS_MAX {
             self.close(0);
         }
         let before = self.open.len();
-        self.write(ended);
+        self.write(ended, now);
         if self.open.len() + TAIL > FRAME_MAX && self.count > 1 {
             self.open.truncate(before);
             self.count -= 1;
             self.close(0);
-            self.write(ended);
+            self.write(ended, now);
         }
     }
 
@@ -63,10 +68,10 @@ impl Reports {
         std::mem::take(&mut self.full)
     }
 
-    fn write(&mut self, ended: &AttemptReport) {
+    fn write(&mut self, ended: &AttemptReport, now: Instant) {
         let opening: &[u8] = if self.count == 0 { br#"{"type":"reports","reports":["# } else { b"," };
         self.open.extend_from_slice(opening);
-        serde_json::to_writer(&mut self.open, &WireReport::of(ended)).expect("memory takes every text");
+        serde_json::to_writer(&mut self.open, &WireReport::of(ended, now)).expect("memory takes every text");
         self.count += 1;
     }
 
@@ -93,12 +98,16 @@ struct WireReport<'a> {
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<Stamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_ms_ago: Option<u64>,
     #[serde(skip_serializing_if = "is_true")]
     retry: bool,
 }
 
 impl<'a> WireReport<'a> {
-    fn of(ended: &'a AttemptReport) -> WireReport<'a> {
+    fn of(ended: &'a AttemptReport, now: Instant) -> WireReport<'a> {
+        // A length of time, because the clocks of the executor and the node need not agree.
+        let ago = Some(now.saturating_duration_since(ended.ended)).filter(|ago| *ago >= AT_ONCE);
         WireReport {
             run: ended.held.run,
             attempt: ended.held.attempt,
@@ -106,6 +115,7 @@ impl<'a> WireReport<'a> {
             outcome: ended.outcome,
             message: &ended.message,
             started_at: ended.started_ms.map(Stamp),
+            ended_ms_ago: ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(NUMBER_MAX)),
             retry: ended.retry,
         }
     }
@@ -210,12 +220,14 @@ mod tests {
 
     use super::*;
     use crate::handler::AttemptEnd;
+    use crate::surroundings;
 
     fn ended(run: u64, outcome: Outcome, message: String, retry: bool) -> AttemptReport {
         AttemptReport::new(
             Held { run, attempt: 1, token: run + 1 },
             AttemptEnd { outcome, message, retry },
             Some(1),
+            surroundings::instant(),
         )
     }
 
@@ -249,12 +261,16 @@ mod tests {
     #[test]
     fn reports_that_are_too_many_or_too_long_come_in_several_messages() {
         let mut reports = Reports::default();
-        (0..2_500).for_each(|run| reports.push(&ended(run, Outcome::Succeeded, String::new(), true)));
+        (0..2_500).for_each(|run| {
+            reports.push(&ended(run, Outcome::Succeeded, String::new(), true), surroundings::instant())
+        });
         let messages = reports.finish(&mut 2_500);
         assert_eq!((messages.len(), read(&messages).1), (3, 2_500));
         // Every byte of these becomes six.
         let nasty = "\u{1}".repeat(MESSAGE_MAX);
-        (0..30).for_each(|run| reports.push(&ended(run, Outcome::Failed, nasty.clone(), false)));
+        (0..30).for_each(|run| {
+            reports.push(&ended(run, Outcome::Failed, nasty.clone(), false), surroundings::instant())
+        });
         let (all, credits) = read(&reports.finish(&mut 7));
         assert!(credits == 7 && all.iter().map(|report| report.run).eq(0..30));
         assert!(reports.finish(&mut 7).is_empty(), "without a report there is no message");
@@ -275,7 +291,7 @@ mod tests {
         ) {
             let mut reports = Reports::default();
             for (run, retry, message) in &told {
-                reports.push(&ended(*run, Outcome::Failed, message.clone(), *retry));
+                reports.push(&ended(*run, Outcome::Failed, message.clone(), *retry), surroundings::instant());
             }
             let (all, given) = read(&reports.finish(&mut credits.clone()));
             prop_assert_eq!(given, credits);

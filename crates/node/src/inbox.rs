@@ -142,6 +142,11 @@ impl Node {
                     memory.outbox.wakes.watch = true;
                 }
             }
+            Hint::Drained(node) => memory.cluster.note_drained(node, boot),
+            Hint::Resume => {
+                drop(memory);
+                self.come_back();
+            }
             Hint::Drain => {
                 memory.cluster.wants_to_leave = true;
                 memory.outbox.wakes.renew = true;

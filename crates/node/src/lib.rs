@@ -23,6 +23,7 @@ mod loss;
 mod memory;
 mod natives;
 mod parked;
+mod pasts;
 mod places;
 pub mod ports;
 mod reads;
@@ -31,7 +32,6 @@ mod retention;
 mod run;
 mod seek;
 mod settings;
-mod spared;
 mod step;
 mod table;
 mod time;
@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use calendar::{Timestamp, Zones};
 use punctual_core::event::Event;
-use punctual_core::model::{Attempt, NodeId, RunId};
+use punctual_core::model::{Attempt, NodeId, RunId, Text};
 
 pub use backlog::Backlog;
 pub use bells::Bells;
@@ -131,6 +131,13 @@ impl Node {
     /// The cluster's time, as far as it is known.
     pub fn now(&self) -> Option<Timestamp> {
         self.time.now(self.boot())
+    }
+
+    /// What this node has failed to do for that long whenever it tried, and why: a node that holds shards, renews them and can
+    /// neither plan nor fire looks alive and runs nothing.
+    pub fn failing_for(&self, span: Duration) -> Option<(&'static str, Text)> {
+        let boot = self.boot();
+        self.memory().agenda.failing.longest(&["plan", "load", "fire", "settle", "accept"], boot, span)
     }
 
     /// For how long the cluster's time stands still, because the store's clock was set back; nothing fires meanwhile.

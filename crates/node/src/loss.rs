@@ -114,6 +114,7 @@ impl Memory {
         fresh.outbox.events.push(Event::MemoryDiscarded);
         (fresh.cluster.has_left, fresh.cluster.wants_to_leave) =
             (self.cluster.has_left, self.cluster.wants_to_leave);
+        fresh.cluster.is_drained = self.cluster.is_drained;
         fresh.outbox.wakes = Wakes::all();
         *self = fresh;
     }

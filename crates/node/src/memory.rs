@@ -35,7 +35,7 @@ use executors::KnownExecutors;
 pub(crate) use in_flight::ClassesInFlight;
 use in_flight::InFlight;
 pub(crate) use loaded::{Active, LoadedRuns};
-pub(crate) use membership::{Held, Membership};
+pub(crate) use membership::{Held, Membership, TELL_DRAINED};
 
 /// No pause after a failure of the store is longer, however often it fails.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -556,6 +556,8 @@ impl Memory {
             self.agenda.failures += 1;
             self.agenda.paused_until = boot.plus(doubled);
         }
-        self.outbox.events.push(Event::StoreFailed { step, reason: reason.to_string().into() });
+        let reason = Text::Owned(reason.to_string());
+        self.agenda.failing.failed(step, boot, reason.clone());
+        self.outbox.events.push(Event::StoreFailed { step, reason });
     }
 }

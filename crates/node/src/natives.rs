@@ -544,6 +544,7 @@ impl Memory {
             executor: flight.executor.clone(),
             app: None,
             started_at: now,
+            ended_at: None,
             retry_after: None,
             further: Further::Unsent,
         };

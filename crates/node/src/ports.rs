@@ -301,6 +301,8 @@ pub struct Report {
     pub app: Option<Text>,
     /// When it began there, as far as is known.
     pub started_at: Timestamp,
+    /// When it ended there, where that is known to be before the report came to the inbox.
+    pub ended_at: Option<Timestamp>,
     /// How long the target asks to be left alone.
     pub retry_after: Option<Duration>,
     /// Whether another try could help.
@@ -414,6 +416,10 @@ pub enum Hint {
     Vacated,
     /// The node is asked to give its shards back and take none.
     Drain,
+    /// This node is drained and lives on.
+    Drained(NodeId),
+    /// The node, which is drained, is asked to take shards again.
+    Resume,
     /// The node that tells this has no session with a native executor; a node that has one may say that it is there.
     Missing(Text),
     /// A node that has no session with a native executor asks a node that has one to carry for it.

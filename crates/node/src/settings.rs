@@ -196,6 +196,8 @@ pub enum Planted {
     AdoptedUnasked,
     /// A missed instant is coalesced although no later one stands for it.
     CoalescedAlone,
+    /// The fired mark is a second behind what is sent without a gate.
+    MarkAfterSend,
     /// After an absence of ours silence counts from the send, as if executors had had a node to report to.
     NoRepeatGrace,
 }

@@ -57,6 +57,8 @@ struct WaitingHints {
     settled: BTreeSet<RunId>,
     has_vacated: bool,
     wants_drain: bool,
+    wants_resume: bool,
+    drained: Option<NodeId>,
     missing: BTreeSet<Text>,
     carry: BTreeMap<Text, NodeId>,
     is_closed: bool,
@@ -179,7 +181,10 @@ impl WaitingHints {
             Hint::Settled(run) if self.settled.len() < HINTS_MAX => drop(self.settled.insert(run)),
             Hint::Settled(_) => {}
             Hint::Vacated => self.has_vacated = true,
-            Hint::Drain => self.wants_drain = true,
+            // The last of these two is meant.
+            Hint::Drain => (self.wants_drain, self.wants_resume) = (true, false),
+            Hint::Resume => (self.wants_drain, self.wants_resume) = (false, true),
+            Hint::Drained(node) => self.drained = Some(node),
             Hint::Missing(url) => drop(self.missing.insert(url)),
             Hint::Carry { url, to } => drop(self.carry.insert(url, to)),
         }
@@ -191,21 +196,41 @@ impl WaitingHints {
             || !self.settled.is_empty()
             || !self.missing.is_empty()
             || !self.carry.is_empty();
-        !has_lists && !self.has_vacated && !self.wants_drain
+        let has_wishes = self.wants_drain || self.wants_resume;
+        !has_lists && !self.has_vacated && !has_wishes && self.drained.is_none()
     }
 
     fn take(&mut self) -> Vec<PeerHint> {
-        let WaitingHints { arrived, changed, settled, has_vacated, wants_drain, missing, carry, .. } =
-            std::mem::take(self);
+        let WaitingHints {
+            arrived,
+            changed,
+            settled,
+            has_vacated,
+            wants_drain,
+            wants_resume,
+            drained,
+            missing,
+            carry,
+            ..
+        } = std::mem::take(self);
         let arrived = arrived.into_iter().map(|shard| PeerHint::Arrived(shard.0));
         let changed = changed.into_iter().map(|(job, change)| PeerHint::Changed { change, job });
         let settled = settled.into_iter().map(|run| PeerHint::Settled(run.0));
         let vacated = has_vacated.then_some(PeerHint::Vacated);
         let drain = wants_drain.then_some(PeerHint::Drain);
+        let resume = wants_resume.then_some(PeerHint::Resume);
+        let drained = drained.map(|node| PeerHint::Drained(node.to_string()));
         let missing = missing.into_iter().map(|url| PeerHint::Missing(url.into_owned()));
         let carry =
             carry.into_iter().map(|(url, to)| PeerHint::Carry { url: url.into_owned(), to: to.to_string() });
-        let hints = arrived.chain(changed).chain(settled).chain(vacated).chain(drain).chain(missing);
+        let hints = arrived
+            .chain(changed)
+            .chain(settled)
+            .chain(vacated)
+            .chain(drain)
+            .chain(resume)
+            .chain(drained)
+            .chain(missing);
         hints.chain(carry).take(HINTS_MAX).collect()
     }
 }

@@ -22,7 +22,7 @@ pub struct NodeInfo {
     pub state: String,
 }
 
-/// The living nodes.
+/// The living nodes, and drained nodes as long as they live.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Nodes {
     /// The nodes, by name.
@@ -108,6 +108,10 @@ pub enum PeerHint {
     Vacated,
     /// The node should release its shards and take none.
     Drain,
+    /// The sending node, with this id, is drained and lives on.
+    Drained(String),
+    /// The node, which is drained, should take shards again.
+    Resume,
     /// The sending node has no session with this native executor.
     Missing(String),
     /// A node has no session with a native executor, and asks a node that has one to relay messages.

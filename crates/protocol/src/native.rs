@@ -170,6 +170,9 @@ pub struct Report {
     /// When the handler began; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// How long before this message the attempt ended, in milliseconds; none if it ended just now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms_ago: Option<u64>,
     /// Whether another attempt may help.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub retry: bool,
@@ -179,6 +182,11 @@ impl Report {
     /// The identity of the attempt.
     pub fn held(&self) -> Held {
         Held { run: self.run, attempt: self.attempt, token: self.token }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.held().check()?;
+        within("ended_ms_ago", self.ended_ms_ago.unwrap_or(0), 0, NUMBER_MAX)
     }
 }
 
@@ -419,7 +427,7 @@ impl FromExecutor {
             FromExecutor::Reports(Reports { reports, credits }) => {
                 within("reports", reports.len() as u64, 1, REPORTS_MAX as u64)?;
                 within("credits", u64::from(*credits), 0, u64::from(CREDITS_MAX))?;
-                reports.iter().try_for_each(|report| report.held().check())
+                reports.iter().try_for_each(Report::check)
             }
             FromExecutor::Log(Log { run, attempt, from, lines }) => {
                 Held { run: *run, attempt: *attempt, token: 0 }.check()?;
@@ -554,6 +562,7 @@ mod tests {
             outcome: Outcome::TimedOut,
             message: "late".into(),
             started_at: None,
+            ended_ms_ago: Some(2_000),
             retry: false,
         };
         for one in [
@@ -606,6 +615,10 @@ mod tests {
             (
                 r#"{"type":"reports","reports":[{"run":1,"attempt":1,"token":9007199254740992,"outcome":"failed"}]}"#,
                 "token: 9007199254740992, expected 0 to 9007199254740991",
+            ),
+            (
+                r#"{"type":"reports","reports":[{"run":1,"attempt":1,"token":1,"outcome":"failed","ended_ms_ago":9007199254740992}]}"#,
+                "ended_ms_ago: 9007199254740992",
             ),
         ] {
             let refusal = refused(text);

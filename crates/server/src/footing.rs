@@ -57,13 +57,18 @@ impl Footing {
     pub(crate) fn complaint(&self, now: Instant) -> Option<String> {
         let failing = self.failing();
         let failing = failing.as_ref().filter(|failing| self.is_fresh(failing, now))?;
-        (now.duration_since(failing.since) >= 2 * self.term)
+        (now.duration_since(failing.since) >= self.patience())
             .then(|| format!("this node can take no shard, so it runs nothing: {}", failing.reason))
+    }
+
+    /// For how long work has to fail before the node says so.
+    pub(crate) fn patience(&self) -> Duration {
+        2 * self.term
     }
 
     /// Whether it still fails: a node that needs no more shards does not try again.
     fn is_fresh(&self, failing: &Failing, now: Instant) -> bool {
-        now.duration_since(failing.last) <= 2 * self.term
+        now.duration_since(failing.last) <= self.patience()
     }
 
     fn renewal(&self) -> MutexGuard<'_, Option<(Instant, Text)>> {

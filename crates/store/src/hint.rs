@@ -11,6 +11,8 @@ pub(crate) fn write(hint: &Hint) -> String {
         Hint::Settled(run) => format!("settled {}", run.0),
         Hint::Vacated => "vacated".into(),
         Hint::Drain => "drain".into(),
+        Hint::Drained(node) => format!("drained {node}"),
+        Hint::Resume => "resume".into(),
         Hint::Missing(url) => format!("missing {url}"),
         Hint::Carry { url, to } => format!("carry {to} {url}"),
     }
@@ -37,7 +39,7 @@ pub(crate) fn read(text: &str) -> Option<Hint> {
 
 /// Whether a hint may be told over a channel without authentication.
 pub(crate) fn is_open(hint: &Hint) -> bool {
-    *hint != Hint::Drain
+    !matches!(hint, Hint::Drain | Hint::Drained(_) | Hint::Resume)
 }
 
 #[cfg(test)]
@@ -58,7 +60,9 @@ mod tests {
         ] {
             assert_eq!(read(&write(&hint)), Some(hint));
         }
-        for text in ["", "drain", "arrived", "arrived x", "arrived 1 2", "settled -1", "😀"] {
+        for text in
+            ["", "drain", "drained 7", "resume", "arrived", "arrived x", "arrived 1 2", "settled -1", "😀"]
+        {
             assert_eq!(read(text), None, "{text:?}");
         }
     }

@@ -39,6 +39,7 @@ pub async fn stop(campaign: &mut Campaign, times: usize) -> Result<(), String> {
         let index = turn % campaign.cluster.nodes.len();
         let life = life_of(campaign, index).await?;
         campaign.note(&format!("stop {}", campaign.cluster.nodes[index].name()));
+        let asked = now();
         campaign.asked_to_stop();
         campaign.cluster.nodes[index].ask_to_stop();
         if let Some(life) = life {
@@ -56,6 +57,9 @@ pub async fn stop(campaign: &mut Campaign, times: usize) -> Result<(), String> {
         // The cluster counts as healthy when the first shards have moved; the others follow.
         pass(CALM).await;
         campaign.returned(started);
+        if !campaign.cluster.is_single() {
+            campaign.moved_as_planned(asked);
+        }
     }
     Ok(())
 }

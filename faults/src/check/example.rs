@@ -430,6 +430,16 @@ fn an_attempt_that_nobody_received_is_found_unless_it_is_supposed_or_was_refused
 }
 
 #[test]
+fn an_end_that_is_later_than_the_answer_is_found_unless_a_node_was_held() {
+    let delay = |history: &mut History| history.run(12).attempts[0].ended_at = Some(2_095 + 2_001);
+    spoiled(Rule::HonestRecord, delay);
+    fine(|history| {
+        delay(history);
+        history.had_holds = true;
+    });
+}
+
+#[test]
 fn a_lateness_that_is_less_than_what_was_seen_is_found_unless_a_node_was_held() {
     let late = |history: &mut History| {
         let receipt = history.receipt(13);

@@ -1,4 +1,5 @@
-//! The recorded history against the agent's: no known result is forgotten, and no send is made up.
+//! The recorded history against the agent's: no known result is forgotten, no send is made up, and times are those of the
+//! events.
 
 use super::{Judge, ON_ITS_WAY, Rule};
 use crate::history::{AttemptRecord, Receipt, RunRecord};
@@ -9,6 +10,7 @@ pub(super) fn check(judge: &mut Judge) {
         check_known(judge, run, &receipts);
         check_sends(judge, run, &receipts);
         check_lateness(judge, run, &receipts);
+        check_ends(judge, run, &receipts);
     }
 }
 
@@ -69,5 +71,22 @@ fn check_lateness(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
     if recorded < seen - ON_ITS_WAY && !judge.history.had_holds {
         let what = format!("run {} was first received {seen} ms late and says {:?} ms", run.id, run.lag_ms);
         judge.broken(Rule::HonestRecord, what);
+    }
+}
+
+/// An attempt ended when its answer came, however long the database was away by then. A node that is held hears it later.
+fn check_ends(judge: &mut Judge, run: &RunRecord, receipts: &[&Receipt]) {
+    for attempt in run.attempts.iter().filter(|attempt| attempt.outcome.as_deref() == Some("succeeded")) {
+        let of_attempt = receipts.iter().filter(|one| one.attempt == attempt.number && !one.is_refused);
+        let answered = of_attempt.filter_map(|one| one.done_at).max();
+        let (Some(answered), Some(ended_at)) = (answered, attempt.ended_at) else { continue };
+        let later = ended_at - answered;
+        if later > ON_ITS_WAY && !judge.history.had_holds {
+            let what = format!(
+                "run {}, attempt {} is recorded as ended {later} ms after it was answered",
+                run.id, attempt.number
+            );
+            judge.broken(Rule::HonestRecord, what);
+        }
     }
 }

@@ -128,7 +128,7 @@ pub struct RunFacts {
     pub said: Vec<(Attempt, Token, AttemptOutcome)>,
     /// Attempts that were taken for lost: when, and by which node.
     pub given_up: Vec<(Attempt, Micros, Who)>,
-    /// Nodes that have heard that an attempt succeeded, and when.
+    /// Nodes that have heard how an attempt ended, and when.
     pub known: Vec<(Who, Attempt, Micros)>,
     /// How it ended.
     pub close: Option<CloseFact>,

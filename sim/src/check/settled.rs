@@ -17,8 +17,9 @@ use crate::link::Micros;
 /// How far in the store's future a moment may be written, in milliseconds.
 const AHEAD_MS: i64 = 1_000;
 
-/// A node that still renews so long after it has heard of an end has had the time to write it down.
-const WRITTEN: Micros = 30_000_000;
+/// A node that renews so long after it has heard of an end has had the time to write it down. After an outage nodes wait 7 s
+/// for each other, and a renewal and a settlement that are slow on their way take the rest.
+const WRITTEN: Micros = 10_000_000;
 
 impl Checker {
     /// An end was written.

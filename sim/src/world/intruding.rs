@@ -100,6 +100,7 @@ impl World {
             executor: Text::Borrowed(INTRUDER),
             app: Some(Text::Borrowed(APP)),
             started_at: calendar::Timestamp::from_millis(self.store_ms()),
+            ended_at: None,
             retry_after: None,
             further: Further::Welcome,
         };

@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use punctual_node::ports::{Boot, Receipt, Unmarked};
+use calendar::Timestamp;
+use punctual_node::ports::{Boot, FiredMark, Receipt, Unmarked};
 use punctual_node::{DeskError, Node, Ports};
 
 use super::clients::Said;
@@ -43,11 +45,33 @@ struct Step {
     is_due_again: bool,
 }
 
+/// How far the processes of a machine have fired, as a file beside an embedded database keeps it.
+#[derive(Debug)]
+struct KeptMark(AtomicI64);
+
+impl KeptMark {
+    fn new() -> KeptMark {
+        KeptMark(AtomicI64::new(i64::MIN))
+    }
+}
+
+impl FiredMark for KeptMark {
+    fn through(&self) -> Option<Timestamp> {
+        let through = self.0.load(Ordering::Relaxed);
+        (through > i64::MIN).then(|| Timestamp::from_millis(through))
+    }
+
+    fn reach(&self, due: Timestamp) {
+        self.0.fetch_max(due.as_millis(), Ordering::Relaxed);
+    }
+}
+
 /// A machine for a node.
 pub(super) struct Machine {
     pub(super) node: Option<Arc<Node>>,
     pub(super) life: u64,
     drift: Drift,
+    mark: Arc<KeptMark>,
     steps: [Step; STEPS],
     /// Set while it gets no CPU.
     pub(super) paused_until: Option<Micros>,
@@ -92,6 +116,7 @@ impl Machine {
             node: None,
             life: 0,
             drift,
+            mark: Arc::new(KeptMark::new()),
             steps: [Step::default(); STEPS],
             paused_until: None,
             resumed_at: 0,
@@ -124,6 +149,11 @@ impl World {
         let ports =
             Arc::new(NodePorts::new(self.link.clone(), self.machines[machine].drift, self.seed(), life));
         let distant = Arc::new(Distant::new(self.link.clone()));
+        // How far another machine has fired cannot be read here, so only a node that is alone has a mark.
+        let fired: Arc<dyn FiredMark> = match self.machines.len() {
+            1 => self.machines[machine].mark.clone(),
+            _ => Arc::new(Unmarked),
+        };
         let node = Node::new(
             Ports {
                 clock: ports.clone(),
@@ -133,7 +163,7 @@ impl World {
                 records: distant,
                 dispatch: ports.clone(),
                 peers: ports,
-                fired: Arc::new(Unmarked),
+                fired,
             },
             self.setup.settings.clone(),
             self.zones.clone(),

@@ -191,6 +191,7 @@ impl World {
             executor: executors::address(message.executor),
             app: None,
             started_at: Timestamp::from_millis(started_at),
+            ended_at: None,
             retry_after: None,
             further: Further::Welcome,
         };

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # The node drops lines beyond its limit. A little more is sent, so that the node notices and notes it in the log.
 LOG_ENOUGH = LOG_BYTES + 64 * LINE_BYTES
 
+# An attempt whose report follows its end this soon has ended when the report comes.
+AT_ONCE_MS = 100
+
 
 class Attempt:
     def __init__(self, run: Run, home: Session, changed: Callable[[Attempt], None]) -> None:
@@ -39,6 +42,7 @@ class Attempt:
         self._logged = 0
         self._progress: tuple[int, str] | None = None
         self._started_at: str | None = None
+        self._ended = 0.0
 
     def _context(self) -> Context:
         run = self.run
@@ -69,6 +73,14 @@ class Attempt:
         if not retry:
             report["retry"] = False
         self.report = report
+        self._ended = self._loop.time()
+
+    def report_now(self) -> dict[str, Any] | None:
+        """The report as it is sent now: one that comes late says how long ago the attempt ended."""
+        late = round((self._loop.time() - self._ended) * 1000)
+        if self.report is None or late < AT_ONCE_MS:
+            return self.report
+        return {**self.report, "ended_ms_ago": late}
 
     def stop_timers(self) -> None:
         for timer in self.timers:

@@ -202,7 +202,8 @@ class Engine:
         attempts = list(session.outbox.values())
         session.outbox.clear()
         words = [text for one in attempts for text in one.take_words(session.frame_max)]
-        ready = [one.report for one in attempts if one.report and one.key in self.ledger.unkept]
+        unkept = [one for one in attempts if one.key in self.ledger.unkept]
+        ready = [report for one in unkept if (report := one.report_now())]
         credits, session.credits = session.credits, 0
         return words + packing.reports(ready, credits, session.frame_max) + self._drain_once(session)
 

@@ -25,7 +25,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let (viewer, admin) = (Permission::Whole(Role::Viewer), Permission::Whole(Role::Admin));
     vec![
         Operation::get("/api/v1/nodes", "listNodes", |front, call| Box::pin(nodes(front, call)))
-            .about("cluster", "Lists the nodes that live.")
+            .about("cluster", "Lists the nodes that live, drained ones included.")
             .needs(viewer)
             .answers::<Nodes>(200, "The nodes."),
         Operation::get("/api/v1/shards", "listShards", |front, call| Box::pin(shards(front, call)))
@@ -55,7 +55,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::post("/api/v1/nodes/{node}/resume", "resumeNode", |front, call| {
             Box::pin(resume(front, call))
         })
-        .about("cluster", "Lets the node that is asked take shards again.")
+        .about("cluster", "Lets a drained node, by name or `self`, take shards again.")
         .needs(admin)
         .answers::<Nodes>(200, "It takes shards again.")
         .refuses(&[409]),
@@ -130,6 +130,9 @@ fn bucket_info(bucket: &Bucket, today: i64) -> BucketInfo {
 
 async fn drain(front: Arc<Front>, call: Call) -> Answer {
     let view = named(&front, &call)?;
+    if view.is_drained {
+        return Ok(ok(&all_nodes(&front)));
+    }
     if !front.node.drain(view.node) {
         return Err(unknown(&call));
     }
@@ -141,22 +144,30 @@ async fn drain(front: Arc<Front>, call: Call) -> Answer {
     let done = front.wait_for(|| async { Ok(has_left(&view).then_some(())) }).await?;
     match done {
         Some(()) => Ok(ok(&all_nodes(&front))),
-        None => Err(Problem::unavailable(
-            "the node was asked and has not answered yet; repeating the request is safe",
-        )),
+        None => Err(no_answer()),
     }
 }
 
 async fn resume(front: Arc<Front>, call: Call) -> Answer {
     let view = named(&front, &call)?;
-    if !view.is_self {
-        let said =
-            format!("a node that takes shards is not drained; ask the drained one itself: {}", view.address);
-        return Err(Problem::conflict(said));
+    if view.is_self {
+        front.node.come_back();
+        (front.nudge)();
+        return Ok(ok(&all_nodes(&front)));
     }
-    front.node.come_back();
-    (front.nudge)();
-    Ok(ok(&all_nodes(&front)))
+    if !view.is_drained {
+        return Err(Problem::conflict(format!("the node {} is not drained", view.name)));
+    }
+    // A hint may be lost, so it is repeated until the node has come back as another life.
+    let done = front.wait_for(|| async { Ok((!front.node.resume(view.node)).then_some(())) }).await?;
+    match done {
+        Some(()) => Ok(ok(&all_nodes(&front))),
+        None => Err(no_answer()),
+    }
+}
+
+fn no_answer() -> Problem {
+    Problem::unavailable("the node was asked and has not answered yet; repeating the request is safe")
 }
 
 /// The node in the path: by name, by the id of its process, or `self`.
@@ -200,6 +211,8 @@ fn read(hint: PeerHint) -> Option<Hint> {
         PeerHint::Settled(run) => Hint::Settled(RunId(run)),
         PeerHint::Vacated => Hint::Vacated,
         PeerHint::Drain => Hint::Drain,
+        PeerHint::Drained(node) => Hint::Drained(node.parse().ok()?),
+        PeerHint::Resume => Hint::Resume,
         PeerHint::Missing(url) => Hint::Missing(url.into()),
         PeerHint::Carry { url, to } => Hint::Carry { url: url.into(), to: to.parse().ok()? },
     })

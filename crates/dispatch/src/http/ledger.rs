@@ -206,6 +206,7 @@ impl Ledger {
             executor: executor.into(),
             app: None,
             started_at,
+            ended_at: None,
             retry_after: verdict.retry_after,
             further: verdict.further,
         }

@@ -280,6 +280,7 @@ impl Hub {
             executor: run.address.as_ref().map(|address| address.url.clone()).unwrap_or_default(),
             app: run.address.as_ref().map(|address| address.app.clone()),
             started_at: self.now(),
+            ended_at: None,
             retry_after: None,
             further: Further::Unsent,
         }
@@ -438,6 +439,7 @@ fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Re
         Outcome::Refused => AttemptOutcome::Refused,
     };
     let started_at = said.started_at.and_then(|text| text.parse().ok());
+    let ended_at = said.ended_ms_ago.map(|ago| earlier(now, ago));
     Report {
         receipt,
         run: RunId(said.run),
@@ -449,9 +451,15 @@ fn report(said: Said, receipt: Receipt, session: &Session, now: Timestamp) -> Re
         app: Some(session.of.app.clone()),
         // An executor's clock may be wrong; nothing begins after it has ended.
         started_at: started_at.map_or(now, |at: Timestamp| at.min(now)),
+        ended_at,
         retry_after: None,
         further: if said.retry { Further::Welcome } else { Further::Useless },
     }
+}
+
+/// The instant that many milliseconds before another.
+fn earlier(now: Timestamp, by_ms: u64) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_sub_unsigned(by_ms))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

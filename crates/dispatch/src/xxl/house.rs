@@ -233,6 +233,7 @@ impl House {
             executor: Text::Owned(url.to_owned()),
             app: None,
             started_at,
+            ended_at: None,
             retry_after: None,
             further: Further::Welcome,
         }

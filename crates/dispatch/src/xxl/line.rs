@@ -62,7 +62,7 @@ impl Wanted for Call {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Nothing was sent: all connections were in use, or the executor took no new one.
+    /// No whole request was sent: all connections were in use, or the executor took no new one or did not read from it.
     Crowded(String),
     /// Nothing arrived that the executor could have understood.
     Unsent(String),
@@ -277,7 +277,12 @@ impl Line {
                     Failure::Unknown(format!("{label} gave no answer: {reason}"))
                 }
                 Err(_) if is_written => Failure::Unknown(format!("{label} gave no answer within {wait:?}")),
-                Err(_) => Failure::Unsent(format!("{label} did not take the request within {wait:?}")),
+                // The end of the request never left this machine, and an executor acts on whole requests only, so nothing was
+                // executed. One that accepts a connection and does not read from it has more to do than it can, like one
+                // that accepts none.
+                Err(_) => Failure::Crowded(format!(
+                    "{label} did not take the request within {wait:?}; it was not sent whole"
+                )),
             };
             return Err(failure);
         }

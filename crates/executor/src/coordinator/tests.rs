@@ -66,7 +66,12 @@ impl Room {
 
     fn end(&mut self, index: usize) {
         let held = self.running.remove(index).held();
-        self.take(Event::Ended(AttemptReport::new(held, AttemptEnd::new(Outcome::Succeeded, ""), None)));
+        self.take(Event::Ended(AttemptReport::new(
+            held,
+            AttemptEnd::new(Outcome::Succeeded, ""),
+            None,
+            self.now,
+        )));
     }
 
     /// The credits and reports that were sent to a node since the last call.
@@ -99,6 +104,27 @@ fn named(node: &str) -> Welcome {
 
 fn listing(nodes: &[&str]) -> Welcome {
     Welcome { nodes: nodes.iter().map(ToString::to_string).collect(), ..Welcome::default() }
+}
+
+#[test]
+fn a_report_that_comes_late_says_how_long_ago_its_attempt_ended() {
+    let mut room = Room::new(10, &["http://a", "http://b"]);
+    room.open(0, named("n1"));
+    room.send(0, 1, 1);
+    room.send(0, 2, 1);
+    room.end(0);
+    let ago = |(_, reports): (u32, Vec<Report>)| -> Vec<(u64, Option<u64>)> {
+        reports.iter().map(|report| (report.run, report.ended_ms_ago)).collect()
+    };
+    assert_eq!(ago(room.told(0)), [(1, None)], "it comes at once");
+    room.now += Duration::from_secs(2);
+    room.close(0, false);
+    room.end(0);
+    room.now += Duration::from_secs(3);
+    room.open(1, named("n2"));
+    let mut repeated = ago(room.told(1));
+    repeated.sort_unstable();
+    assert_eq!(repeated, [(1, Some(5_000)), (2, Some(3_000))]);
 }
 
 #[test]

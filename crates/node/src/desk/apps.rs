@@ -248,6 +248,8 @@ impl Node {
         callbacks: &[Callback],
         may: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<Vec<Report>, DeskError> {
+        // The attempts have ended by now, however long the store takes to find them.
+        let came_at = self.now();
         let logs: BTreeSet<LogId> = callbacks.iter().map(|callback| callback.log).collect();
         let logs: Vec<LogId> = logs.into_iter().collect();
         let mut sent = Vec::new();
@@ -266,7 +268,7 @@ impl Node {
             match known
                 .map_or(Err("there is no such send"), |sent| memory.is_allowed(sent, may).map(|()| sent))
             {
-                Ok(sent) => reports.push(report_of(sent, callback)),
+                Ok(sent) => reports.push(report_of(sent, callback, came_at)),
                 Err(reason) => {
                     refused.add(callback.log, reason);
                 }
@@ -297,7 +299,7 @@ impl Refused {
     }
 }
 
-fn report_of(sent: &SentRow, callback: &Callback) -> Report {
+fn report_of(sent: &SentRow, callback: &Callback, came_at: Option<Timestamp>) -> Report {
     Report {
         receipt: Receipt::default(),
         run: sent.run,
@@ -308,6 +310,7 @@ fn report_of(sent: &SentRow, callback: &Callback) -> Report {
         executor: sent.executor.clone(),
         app: None,
         started_at: sent.sent_at,
+        ended_at: came_at,
         retry_after: None,
         further: Further::Welcome,
     }

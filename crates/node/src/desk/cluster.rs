@@ -3,7 +3,7 @@
 use punctual_core::model::{Epoch, NodeId, ShardId, Text};
 
 use crate::Node;
-use crate::ports::Hint;
+use crate::ports::{Hint, NodeRow};
 
 /// A node, as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +34,25 @@ pub struct ShardView {
 }
 
 impl Node {
-    /// The nodes that lived when this one last heard of them; this one always.
+    /// The nodes that lived when this one last heard of them, drained ones with them; this one always.
     pub fn nodes(&self) -> Vec<NodeView> {
+        let boot = self.boot();
         let memory = self.memory();
         let me = memory.cluster.id;
         let shards_of =
             |node: NodeId| memory.cluster.owners.iter().filter(|owner| **owner == Some(node)).count();
-        let others = memory.cluster.nodes.iter().filter(|row| row.node != me).map(|row| NodeView {
+        let view = |row: &NodeRow, is_drained| NodeView {
             node: row.node,
             name: row.name.clone(),
             address: row.address.clone(),
             shards: shards_of(row.node),
             is_self: false,
-            is_drained: false,
-        });
+            is_drained,
+        };
+        let drained: Vec<NodeView> = memory.cluster.drained(boot).map(|row| view(row, true)).collect();
+        let is_living = |row: &&NodeRow| row.node != me && drained.iter().all(|one| one.node != row.node);
+        let living = memory.cluster.nodes.iter().filter(is_living).map(|row| view(row, false));
+        let others: Vec<NodeView> = living.collect();
         let own = NodeView {
             node: me,
             name: self.settings.name.clone(),
@@ -56,7 +61,7 @@ impl Node {
             is_self: true,
             is_drained: memory.cluster.has_left,
         };
-        others.chain([own]).collect()
+        others.into_iter().chain(drained).chain([own]).collect()
     }
 
     /// Asks a node to give its shards back and take none until it is told to come back; whether the node is known.
@@ -70,6 +75,16 @@ impl Node {
             self.ports.peers.tell(node, Hint::Drain);
         }
         is_known
+    }
+
+    /// Asks a drained node to take shards again; whether it is drained, as far as is known here.
+    pub fn resume(&self, node: NodeId) -> bool {
+        let boot = self.boot();
+        let is_drained = self.memory().cluster.drained(boot).any(|row| row.node == node);
+        if is_drained {
+            self.ports.peers.tell(node, Hint::Resume);
+        }
+        is_drained
     }
 
     /// The shards, as this node last heard.

@@ -256,9 +256,11 @@ impl Node {
         let accepted = self.ports.store.accept(runs.clone(), left).await;
         let mut moved = Vec::new();
         {
+            let boot = self.boot();
             let mut memory = self.memory();
             match &accepted {
                 Ok(accepted) => {
+                    memory.agenda.failing.worked("accept");
                     for ((run, epoch), one) in runs.iter().zip(epochs).zip(accepted) {
                         if !matches!(one, Accepted::New(_)) {
                             continue;
@@ -274,7 +276,12 @@ impl Node {
                         }
                     }
                 }
-                Err(_) => runs.iter().for_each(|run| memory.read_again(run.shard, run.due)),
+                Err(error) => {
+                    if !matches!(error, StoreError::Conflict(_)) {
+                        memory.agenda.failing.failed("accept", boot, error.to_string().into());
+                    }
+                    runs.iter().for_each(|run| memory.read_again(run.shard, run.due));
+                }
             }
             memory.loaded.reads.end(read);
         }

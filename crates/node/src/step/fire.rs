@@ -23,7 +23,7 @@ use rustc_hash::FxHashMap;
 use crate::Node;
 use crate::memory::{Memory, RunLocation};
 use crate::ports::{Address, Boot, Dispatched, Gate, Kill, Probe, StoreError};
-use crate::settings::Settings;
+use crate::settings::{Planted, Settings};
 use crate::step::Ended;
 use calendars::Answers;
 use pick::Picked;
@@ -106,7 +106,13 @@ impl Node {
             self.lost_or_paused("fire", error);
             self.put_back(&runs);
         }
-        let wants = self.memory().wants(boot);
+        let wants = {
+            let mut memory = self.memory();
+            if fired.is_ok() {
+                memory.agenda.failing.worked("fire");
+            }
+            memory.wants(boot)
+        };
         if !wants.is_empty() {
             self.ports.dispatch.want(wants);
         }
@@ -187,6 +193,8 @@ impl Node {
     /// Hands attempts over, after the fired mark says how far they reach.
     fn send(&self, sends: Vec<Dispatched>, ungated_through: Option<Timestamp>) {
         if let Some(due) = ungated_through {
+            let is_late = self.memory().has_planted(Planted::MarkAfterSend);
+            let due = if is_late { Timestamp::from_millis(due.as_millis() - 1_000) } else { due };
             self.ports.fired.reach(due);
         }
         if !sends.is_empty() {
@@ -210,6 +218,7 @@ impl Node {
             (jobs, picked.iter().filter(brings).copied().collect::<Vec<_>>())
         };
         self.know_jobs(jobs).await?;
+        self.know_pasts_of_picked(picked).await?;
         let mut payloads = self.payloads_of_parts(picked).await?;
         let with_payload = self.memory().take_ahead(with_payload, &mut payloads);
         if !with_payload.is_empty() {

@@ -27,8 +27,10 @@ impl Node {
     pub async fn load(&self) -> Boot {
         let boot = self.boot();
         match self.load_round().await {
-            Ok(true) => boot.plus(self.settings.load_ahead / 4),
-            Ok(false) => self.boot(),
+            Ok(is_all) => {
+                self.memory().agenda.failing.worked("load");
+                if is_all { boot.plus(self.settings.load_ahead / 4) } else { self.boot() }
+            }
             Err(error) => self.lost_or_paused("load", &error),
         }
     }

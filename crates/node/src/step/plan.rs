@@ -20,10 +20,12 @@ impl Node {
         let began = self.now();
         match self.plan_once().await {
             Ok(is_all) => {
+                let mut memory = self.memory();
+                memory.agenda.failing.worked("plan");
                 if let (true, Some(began)) = (is_all, began) {
-                    let mut memory = self.memory();
                     memory.agenda.planned_through = memory.agenda.planned_through.max(began);
                 }
+                drop(memory);
                 self.next_look(is_all)
             }
             Err(error) => self.lost_or_paused("plan", &error),

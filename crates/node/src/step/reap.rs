@@ -63,7 +63,7 @@ impl Node {
             };
             silent.iter().copied().filter(is_unread).collect()
         };
-        self.know_spared(unread).await?;
+        self.know_pasts(unread).await?;
         let (ends, mut kills) = self.give_up(&silent, now);
         self.write_ends(ends).await?;
         {

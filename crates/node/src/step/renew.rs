@@ -8,8 +8,8 @@ use punctual_core::event::Event;
 use punctual_core::model::{ChangeId, NodeId, ShardId};
 use punctual_core::wheel::Mark;
 
-use crate::memory::Held;
-use crate::ports::{Acquired, Boot, Hint, Lease, Renewal, Renewed, StoreError};
+use crate::memory::{Held, TELL_DRAINED};
+use crate::ports::{Acquired, Boot, Hint, Lease, NodeRow, Renewal, Renewed, StoreError};
 use crate::settings::{Planted, Settings};
 use crate::{AWAY_AFTER, Node, draw_id};
 
@@ -21,9 +21,6 @@ const EXPIRED_AFTER: Duration = Duration::from_millis(10);
 
 /// The least time between two renewals, whatever the clocks of other nodes say.
 const RENEW_MIN: Duration = Duration::from_millis(100);
-
-/// When a node that has left looks again.
-const IDLE: Duration = Duration::from_secs(3_600);
 
 /// How slow the store has lately been with renewals. Where one takes as long as a term, nodes would take each other's
 /// shards for orphaned again and again; so a node that is answered slowly asks for a longer term.
@@ -42,19 +39,23 @@ impl Slowness {
     }
 }
 
+/// When a node that stops looks again.
+const IDLE: Duration = Duration::from_secs(3_600);
+
 impl Node {
     /// Renews the node's row, learns what the store says, and takes or gives back shards. The first call joins.
     pub async fn renew(&self) -> Boot {
         let asked = self.boot();
         if self.memory().cluster.has_left {
-            return asked.plus(IDLE);
+            return self.tell_drained(asked);
         }
         if std::mem::take(&mut self.memory().cluster.wants_to_leave) {
             if let Err(error) = self.leave().await {
                 // Shards that could not be given back expire by themselves.
                 self.memory().pause(asked, "leave", &error, Duration::ZERO);
             }
-            return asked.plus(IDLE);
+            self.memory().cluster.is_drained = true;
+            return self.tell_drained(asked);
         }
         let renewal = self.renewal(asked);
         let Renewal { mark, term, .. } = renewal;
@@ -63,7 +64,9 @@ impl Node {
         self.memory().agenda.slowness.note(answered.since(asked));
         let is_news = match answer {
             Ok(renewed) => {
-                self.ports.peers.meet(&renewed.nodes);
+                // What a drained node is told goes the same way.
+                let drained: Vec<NodeRow> = self.memory().cluster.drained(answered).cloned().collect();
+                self.ports.peers.meet(&[&renewed.nodes[..], &drained[..]].concat());
                 let tenure = Tenure::granted(asked, term, self.settings.margin, mark);
                 self.learn(asked, answered, tenure, &renewed)
             }
@@ -71,6 +74,23 @@ impl Node {
         };
         self.rebalance().await;
         if is_news { self.boot() } else { self.next_renewal(asked) }
+    }
+
+    /// Tells the other nodes that this one is drained and lives. Its row is gone from the store, so that they wait for nothing
+    /// of it.
+    fn tell_drained(&self, asked: Boot) -> Boot {
+        let (me, others) = {
+            let memory = self.memory();
+            if !memory.cluster.is_drained {
+                // It stops.
+                return asked.plus(IDLE);
+            }
+            (memory.cluster.id, memory.other_nodes())
+        };
+        for node in others {
+            self.ports.peers.tell(node, Hint::Drained(me));
+        }
+        asked.plus(TELL_DRAINED)
     }
 
     /// When this node is to renew, or when another node's term is up, whichever comes first: that node's shards are
@@ -114,6 +134,7 @@ impl Node {
         if memory.cluster.has_left {
             memory.concede(id);
             memory.cluster.has_left = false;
+            memory.cluster.is_drained = false;
             memory.cluster.wants_to_leave = false;
             memory.outbox.wakes.renew = true;
         }
@@ -219,7 +240,7 @@ impl Node {
             memory.outbox.wakes.reap |= !was_trusted;
             memory.outbox.wakes.tend |= !was_trusted;
         }
-        memory.cluster.nodes.clone_from(&renewed.nodes);
+        memory.cluster.meet(&renewed.nodes, answered);
         // The registry could not be read before the time was known.
         memory.outbox.wakes.watch |= is_first;
         is_first || !renewed.changes.is_empty()

@@ -23,10 +23,10 @@ use crate::entitled::Moment;
 use crate::inbox::Received;
 use crate::jobs::Known;
 use crate::memory::{Memory, Run, RunLocation};
+use crate::pasts::counts_attempts;
 use crate::ports::{Boot, Further, Hint, Receipt, Report, RunRow, Settled, StoreError};
 use crate::reads::Read;
 use crate::settings::Planted;
-use crate::spared::counts_attempts;
 pub(crate) use ended::Ended;
 use strangers::Strangers;
 
@@ -83,6 +83,7 @@ impl Node {
             }
             return again;
         }
+        self.memory().agenda.failing.worked("settle");
         if self.memory().inbox.reports.is_empty() { boot.plus(self.settings.load_ahead) } else { self.boot() }
     }
 
@@ -115,7 +116,7 @@ impl Node {
             reports.iter().filter_map(of).collect()
         };
         self.know_jobs(jobs).await?;
-        self.read_pasts(&mut strangers, reports).await?;
+        self.read_pasts_of_strangers(&mut strangers, reports).await?;
         let Judged { ends, late, refused, unsent, paces, unsure } = self.judge(reports, &strangers);
         self.write_ends(ends).await?;
         self.acknowledge(late.iter().chain(&refused).map(|received| &received.origin));
@@ -139,7 +140,7 @@ impl Node {
         let mut judged = Judged::default();
         for received in reports {
             let Received { report, at, origin } = received;
-            let ended_at = at.unwrap_or(now).min(now);
+            let came_at = at.unwrap_or(now).min(now);
             let known = memory.loaded.runs.get(&report.run).copied();
             let run = known.or_else(|| {
                 rows.get(&report.run).filter(|row| !row.is_closed).map(|row| Run::from(&row.waiting))
@@ -160,11 +161,12 @@ impl Node {
                 judged.late.push(received);
                 continue;
             };
+            let ended_at = memory.ended_at(report, &run, came_at);
             let job = match memory.jobs.get(run.job).cloned() {
                 Some(Known::Job(job)) => job,
                 Some(Known::Poisoned(_) | Known::Missing) => {
                     match memory.may_report_for_nobody(report) {
-                        true => judged.ends.push(self.end_without_job(received, &run, now)),
+                        true => judged.ends.push(self.end_without_job(received, &run, now, ended_at)),
                         false => judged.refused.push(received),
                     }
                     continue;
@@ -217,9 +219,9 @@ impl Node {
     }
 
     /// A job that cannot be asked wants no further attempt.
-    fn end_without_job(&self, received: &Received, run: &Run, now: Timestamp) -> Ended {
+    fn end_without_job(&self, received: &Received, run: &Run, now: Timestamp, ended_at: Timestamp) -> Ended {
         let report = &received.report;
-        let attempt = record(report, false, received.at.unwrap_or(now).min(now));
+        let attempt = record(report, false, ended_at);
         let outcome = match report.outcome {
             AttemptOutcome::Succeeded => Outcome::Succeeded,
             AttemptOutcome::Cancelled => Outcome::Cancelled,
@@ -582,6 +584,9 @@ fn note_one(memory: &mut Memory, settlement: &Settlement) {
             if ended.is_some() {
                 memory.outbox.events.push(Event::Retrying { run: id, ready_at: *ready_at });
             }
+            if let Some(ended) = &settlement.attempt {
+                memory.note_whether_supposed(id, ended);
+            }
             memory.put_off(id, *ready_at, *attempt, may_repeat);
         }
         Then::Park { .. } => {
@@ -609,6 +614,15 @@ fn record(report: &Report, possible_duplicate: bool, ended_at: Timestamp) -> Att
 }
 
 impl Memory {
+    /// When an attempt ended. Its executor may know that it ended before the report came, but an attempt does not end
+    /// before it was sent; one of which the send is not known here was not sent before its run was due.
+    fn ended_at(&self, report: &Report, run: &Run, came_at: Timestamp) -> Timestamp {
+        let flight =
+            self.in_flight.flights.get(&report.run).filter(|flight| flight.attempt == report.attempt);
+        let least = flight.map_or(run.ready_at, |flight| flight.sent_at).min(came_at);
+        report.ended_at.map_or(came_at, |ended_at| ended_at.clamp(least, came_at))
+    }
+
     /// Whether an earlier attempt than the reported one may have arrived as well.
     fn may_be_repetition(&self, report: &Report) -> bool {
         match (self.in_flight.flights.get(&report.run), self.loaded.runs.get(&report.run)) {
@@ -700,6 +714,7 @@ impl Memory {
             executor: flight.executor.clone(),
             app: None,
             started_at: flight.sent_at,
+            ended_at: None,
             retry_after: None,
             // Each part had its tries.
             further: Further::Useless,

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use punctual_core::event::Event;
 use punctual_core::model::{AttemptOutcome, Definition, LogId, ScheduleKind};
 use punctual_core::policy::Route;
+use punctual_node::ports::AttemptRow;
 use punctual_node::{Callback, DeskError, Node};
 
 use crate::executors::{ONE, beat, log_of, one_run, routed, until};
@@ -138,4 +139,22 @@ fn a_callback_from_another_app_changes_nothing() {
     let callback = Callback { log, outcome: AttemptOutcome::Succeeded, message: "mine".into() };
     let reports = now_or_never(node.reports_of(&[callback], &|app| app == "other")).unwrap();
     assert!(reports.is_empty());
+}
+
+#[test]
+fn an_attempt_ends_when_its_callback_came_and_not_when_the_store_found_its_run() {
+    let house = House::new();
+    let node = house.node();
+    one_run(&house, &node, 60);
+    let log = log_of(&house, &house.runs()[0]);
+    let callback = Callback { log, outcome: AttemptOutcome::Succeeded, message: "fine".into() };
+    house.set("10:00:10.050");
+    let reports = now_or_never(node.reports_of(&[callback], &|_| true)).unwrap();
+    // The store takes two seconds to find the run.
+    house.set("10:00:12.050");
+    drop(node.keep(reports));
+    house.step(&node);
+    let run = &house.runs()[0];
+    let [AttemptRow::Ended(record)] = &run.attempts[..] else { panic!("{run:?}") };
+    assert_eq!(record.ended_at, at("10:00:10.050"));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::model::{AttemptOutcome, Definition, Overrides, ScheduleKind, ShardId};
+use punctual_core::model::{AttemptOutcome, Definition, NodeId, Overrides, ScheduleKind, ShardId};
 use punctual_core::policy::Block;
 use punctual_node::ports::Hint;
 use punctual_node::{Node, Submission};
@@ -30,6 +30,48 @@ fn whoever_leaves_is_not_waited_for_and_the_others_take_all_at_once() {
 }
 
 #[test]
+fn a_drained_node_is_listed_while_it_lives_and_any_node_can_resume_it() {
+    let house = House::new();
+    let (first, second) = (house.node(), house.node());
+    house.until(&[&first, &second], "10:00:02");
+    let (drained, name) = (second.id(), |node: &Node| -> Vec<(usize, bool)> {
+        let others = node.nodes().into_iter().filter(|view| !view.is_self);
+        others.map(|view| (view.shards, view.is_drained)).collect()
+    });
+    assert!(!first.resume(drained), "it is not drained");
+    assert!(first.drain(drained));
+    deliver_all(&house, &[&second]);
+    for second_of_minute in 3..23 {
+        house.until(&[&first, &second], &format!("10:00:{second_of_minute:02}"));
+        deliver_all(&house, &[&first, &second]);
+    }
+    assert_eq!((first.shards_held(), name(&first)), (SHARDS, vec![(0, true)]), "it says that it lives");
+    assert!(first.resume(drained));
+    deliver_all(&house, &[&first, &second]);
+    house.until(&[&first, &second], "10:00:25");
+    let others = name(&first);
+    assert!(second.shards_held() > 0 && others.len() == 1 && !others[0].1, "{others:?}");
+    // Drained again, it dies: then it is no longer listed.
+    assert!(first.drain(second.id()));
+    deliver_all(&house, &[&second]);
+    house.until(&[&first, &second], "10:00:26");
+    deliver_all(&house, &[&first]);
+    drop(second);
+    assert_eq!(name(&first), [(0, true)]);
+    house.until(&[&first], "10:00:40");
+    assert_eq!(name(&first), []);
+}
+
+#[test]
+fn a_node_that_the_store_never_knew_is_not_listed_as_drained() {
+    let house = House::new();
+    let node = house.node();
+    node.hear(Hint::Drained(NodeId(4_711)));
+    assert_eq!(node.nodes().len(), 1);
+    assert!(!node.resume(NodeId(4_711)), "its address is unknown");
+}
+
+#[test]
 fn whoever_gives_shards_to_a_newcomer_tells_it_so_at_once() {
     let house = House::new();
     let first = house.node();
@@ -46,6 +88,13 @@ fn whoever_gives_shards_to_a_newcomer_tells_it_so_at_once() {
 fn deliver(house: &House, node: &Node) {
     let told = std::mem::take(&mut *house.outside.hints.lock().unwrap());
     told.into_iter().filter(|(whom, _)| *whom == node.id()).for_each(|(_, hint)| node.hear(hint));
+}
+
+/// Brings each of these nodes what was told it.
+fn deliver_all(house: &House, nodes: &[&Node]) {
+    for (whom, hint) in std::mem::take(&mut *house.outside.hints.lock().unwrap()) {
+        nodes.iter().filter(|node| node.id() == whom).for_each(|node| node.hear(hint.clone()));
+    }
 }
 
 /// Two nodes, of which the second has just joined and got its shards from the first. The first does not look at the store again

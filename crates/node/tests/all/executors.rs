@@ -14,6 +14,7 @@ use punctual_node::ports::{
 use punctual_node::{ByHand, Cancelled, Node, RegistrySettings, Settings};
 
 use crate::house::{House, at, definition, every, now_or_never};
+use crate::truth::first_lags;
 
 pub(crate) const ONE: &str = "http://one:9999/";
 const TWO: &str = "http://two:9999/";
@@ -642,6 +643,27 @@ fn a_gate_whose_node_died_before_the_first_byte_is_found_by_asking() {
     assert_eq!(again.len(), 1, "the executor never got it, so it is sent again");
     assert!(again[0].possible_duplicate);
     assert_eq!(supposed(&house), [true], "nobody knows whether the first byte was sent");
+    let lags = first_lags(&second);
+    assert!(lags.len() == 1 && lags[0] >= 20_000, "it is as late as its first certain send: {lags:?}");
+}
+
+#[test]
+fn a_gate_whose_node_died_leaves_a_late_run_also_if_the_shard_moves_before_it_is_sent_again() {
+    let house = doubting();
+    let first = house.node();
+    one_run(&house, &first, 3_600);
+    drop(first);
+    let second = house.node();
+    answering(&house, &second, "10:02:10", None, false);
+    assert_eq!(supposed(&house), [true], "its executor is gone too, and there is no other");
+    assert_eq!(house.take_sends().len(), 0);
+    drop(second);
+    let third = house.node();
+    beat(&third, ONE);
+    until(&house, &third, &[ONE], "10:02:20");
+    assert_eq!(house.take_sends().len(), 1);
+    let lags = first_lags(&third);
+    assert!(lags.len() == 1 && lags[0] >= 120_000, "it is two minutes late: {lags:?}");
 }
 
 #[test]

@@ -602,6 +602,7 @@ impl House {
             executor: "agent".into(),
             app: None,
             started_at: self.now(),
+            ended_at: None,
             retry_after: None,
             further: punctual_node::ports::Further::Welcome,
         }

@@ -331,6 +331,7 @@ impl House {
             executor: "agent".into(),
             app: None,
             started_at: self.now(),
+            ended_at: None,
             retry_after: None,
             further: Further::Welcome,
         }

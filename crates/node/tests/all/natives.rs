@@ -99,13 +99,19 @@ fn later_attempt(house: &House) -> (Node, JobId, Dispatched) {
 #[test]
 fn an_executor_of_another_app_has_no_records_read() {
     let house = House::new();
-    let (node, _, send) = later_attempt(&house);
+    let (second, _, send) = later_attempt(&house);
+    house.until(&[&second], "10:00:23");
+    drop(second);
+    let node = house.node();
+    come(&node, ONE, &[], vec![claim(&send)]);
+    house.step(&node);
+    let before = house.record_reads();
     node.report(said(&house, &send, ("evil", ONE)));
     assert!(!house.settles_on(&node), "it is refused, and not judged again and again");
-    assert_eq!((house.record_reads(), states(&house)), (0, vec![RunState::Running]));
+    assert_eq!((house.record_reads(), states(&house)), (before, vec![RunState::Running]));
     node.report(said(&house, &send, ("app", ONE)));
     now_or_never(node.settle());
-    assert_eq!((house.record_reads(), states(&house)), (1, vec![RunState::Retrying]));
+    assert_eq!((house.record_reads(), states(&house)), (before + 1, vec![RunState::Retrying]));
 }
 
 #[test]
@@ -168,6 +174,35 @@ fn an_executor_gets_what_it_has_credits_for_and_the_rest_when_it_takes_more() {
     credit(&node, ONE, 10);
     house.step(&node);
     assert_eq!(house.take_sends().len(), 3);
+}
+
+#[test]
+fn an_attempt_ends_when_its_executor_says_within_what_the_node_knows() {
+    let house = House::new();
+    let node = house.node();
+    let job = house.create(&node, job(Route::Round));
+    come(&node, ONE, &[], vec![]);
+    credit(&node, ONE, 3);
+    start(&node, job, 3);
+    house.step(&node);
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 3);
+    let sent_at = node.now().unwrap();
+    house.set("10:00:03");
+    // An executor that was away says it later, and two lie.
+    let came_at = node.now().unwrap();
+    let times = [("10:00:01", at("10:00:01")), ("09:00:00", sent_at), ("11:00:00", came_at)];
+    for (send, (said_at, _)) in sends.iter().zip(times) {
+        let outcome = AttemptOutcome::Succeeded;
+        node.report(Report { ended_at: Some(at(said_at)), outcome, ..said(&house, send, ("app", ONE)) });
+    }
+    now_or_never(node.settle());
+    for (send, (_, expected)) in sends.iter().zip(times) {
+        let run = house.run(send.run);
+        let [AttemptRow::Ended(record)] = &run.attempts[..] else { panic!("{run:?}") };
+        assert_eq!(record.ended_at, expected);
+        assert!(record.started_at <= record.ended_at, "{record:?}");
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::time::Duration;
 use calendar::{Outside, Timestamp};
 use punctual_core::event::Event;
 use punctual_core::model::{AttemptOutcome, AttemptRecord, Definition, RunState, ScheduleKind, WindowSpec};
+use punctual_core::policy::misfire::Policy;
+use punctual_core::policy::{Block, Misfire};
 use punctual_node::Node;
 use punctual_node::ports::{AttemptRow, FiredMark, RunView};
 
@@ -130,7 +132,7 @@ fn ended(run: &RunView) -> Vec<&AttemptRecord> {
 }
 
 /// The lags of sends that count as the first of their run, in milliseconds.
-fn first_lags(node: &Node) -> Vec<u128> {
+pub(crate) fn first_lags(node: &Node) -> Vec<u128> {
     let lag = |event: &Event| match event {
         Event::Sent { lag, is_first: true, .. } => Some(lag.as_millis()),
         _ => None,
@@ -169,6 +171,60 @@ fn an_attempt_that_only_may_have_been_sent_says_so_and_lateness_counts_from_the_
 }
 
 #[test]
+fn lateness_counts_from_the_certain_send_also_where_the_dead_node_wrote_a_gate() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, Definition { block: Block::Serial, ..once("job", "10:00:10") });
+    house.until(&[&first], "10:00:10");
+    assert_eq!(house.sent(), ["10:00:10 #1"]);
+    drop(first);
+    let second = house.node();
+    house.until(&[&second], "10:01:00");
+    assert_eq!(house.sent(), ["10:00:10 #2"]);
+    let lags = first_lags(&second);
+    assert!(lags.len() == 1 && lags[0] >= 30_000, "its timeout passed before it was sent again: {lags:?}");
+}
+
+#[test]
+fn lateness_counts_from_the_certain_send_also_after_a_second_death() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, once("job", "10:00:10"));
+    house.until(&[&first], "10:00:08");
+    drop(first);
+    house.set("10:00:14");
+    let second = house.node();
+    // It dies before it writes down that the run is on its way.
+    house.until(&[&second], "10:00:14.500");
+    assert_eq!(house.sent(), ["10:00:10 #2"]);
+    drop(second);
+    house.set("10:00:20");
+    let third = house.node();
+    house.until(&[&third], "10:00:21");
+    let sends = house.take_sends();
+    assert_eq!((sends.len(), sends[0].attempt.0, sends[0].possible_duplicate), (1, 3, true));
+    let supposed: Vec<bool> = ended(&house.runs()[0]).iter().map(|record| record.is_supposed()).collect();
+    assert_eq!(supposed, [true, true]);
+    let lags = first_lags(&third);
+    assert!(lags.len() == 1 && lags[0] >= 10_000, "nothing certain is known of the sends before: {lags:?}");
+}
+
+#[test]
+fn a_retry_after_a_certain_send_is_no_first_send_for_the_next_holder() {
+    let house = House::new();
+    let first = house.node();
+    house.create(&first, once("job", "10:00:10"));
+    house.until(&[&first], "10:00:10");
+    let send = house.take_sends().remove(0);
+    house.report(&first, &send, AttemptOutcome::Failed);
+    drop(first);
+    let second = house.node();
+    house.until(&[&second], "10:00:30");
+    assert!(!house.take_sends().is_empty(), "it is tried again");
+    assert_eq!(first_lags(&second), Vec::<u128>::new());
+}
+
+#[test]
 fn with_a_mark_nothing_that_was_due_after_it_is_in_doubt() {
     let house = House::new().marked(Arc::new(Mark(AtomicI64::new(i64::MIN))));
     let first = house.node();
@@ -190,7 +246,11 @@ fn with_a_mark_nothing_that_was_due_after_it_is_in_doubt() {
 fn with_a_mark_what_was_missed_follows_its_misfire_policy() {
     let house = House::new().marked(Arc::new(Mark(AtomicI64::new(i64::MIN))));
     let first = house.node();
-    house.create(&first, definition("job", every(1)));
+    let with = |name: &str, policy| {
+        let misfire = Misfire { policy, ..Misfire::default() };
+        house.create(&first, Definition { misfire, ..definition(name, every(1)) })
+    };
+    let (once, never) = (with("once", Policy::FireOnce), with("never", Policy::Skip));
     house.until(&[&first], "10:00:08");
     for send in house.take_sends() {
         house.report(&first, &send, AttemptOutcome::Succeeded);
@@ -198,11 +258,29 @@ fn with_a_mark_what_was_missed_follows_its_misfire_policy() {
     drop(first);
     house.set("10:00:40");
     let second = house.node();
-    house.until(&[&second], "10:00:40.250");
-    let repeated = house.take_sends().iter().filter(|send| send.possible_duplicate).count();
+    house.until(&[&second], "10:00:41");
+    let sends = house.take_sends();
+    let repeated = sends.iter().filter(|send| send.possible_duplicate).count();
     assert_eq!(repeated, 0, "everything that was sent was reported, and nothing else was sent");
     let lost = house.runs().iter().filter(|run| run.state == RunState::Lost).count();
     assert_eq!(lost, 0);
+    // What is at most 5 s late is on time; before that lies what was missed.
+    let missed = |time: Timestamp| time > at("10:00:08") && time < at("10:00:35");
+    let sent = |job| -> Vec<Timestamp> {
+        let of_job = sends.iter().filter(|send| send.job.id == job && missed(send.fire_time));
+        of_job.map(|send| send.fire_time).collect()
+    };
+    assert_eq!((sent(once), sent(never)), (vec![at("10:00:34")], vec![]), "one send stands for all of them");
+    let runs = house.runs();
+    let skipped = |job, reason| {
+        let of_job = runs.iter().filter(|run| run.job == job && missed(run.fire_time));
+        of_job.filter(|run| run.state == RunState::Skipped && run.reason == reason).count()
+    };
+    assert_eq!(
+        (skipped(once, "coalesced"), skipped(never, "misfire")),
+        (6, 6),
+        "five runs, and one for the rest"
+    );
 }
 
 #[test]

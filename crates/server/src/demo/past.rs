@@ -332,6 +332,7 @@ impl Life {
                 executor: url,
                 app: send.address.as_ref().map(|address| address.app.clone()),
                 started_at,
+                ended_at: None,
                 retry_after: None,
                 further: Further::Welcome,
             };

@@ -26,7 +26,7 @@ pub(super) fn figures(
         oldest_due_ms: backlog.oldest.map_or(0, |age| age.as_millis() as u64),
         time_held_ms: node.time_held().map_or(0, |held| held.as_millis() as u64),
         shards: node.shards_held() as u64,
-        nodes: node.nodes().len() as u64,
+        nodes: node.nodes().iter().filter(|one| one.is_self || !one.is_drained).count() as u64,
         skew_ms: skew(node),
         redis_overruled: redis.map_or(0, |redis| redis.figures().overruled),
         strangers: connections.strangers,
@@ -60,6 +60,12 @@ pub(super) fn is_ready(node: &Node, footing: &Footing) -> Result<(), String> {
     if let Some(held) = node.time_held().filter(|held| *held >= HELD_LONG) {
         let seconds = held.as_secs();
         return Err(format!("the database's clock was set back: nothing fires for another {seconds} s"));
+    }
+    if let Some((step, reason)) = node.failing_for(footing.patience()) {
+        let seconds = footing.patience().as_secs();
+        return Err(format!(
+            "for {seconds} s and longer the database has refused every attempt to {step}: {reason}"
+        ));
     }
     let complaint = footing.complaint(clock::instant());
     complaint.filter(|_| node.shards_held() == 0).map_or(Ok(()), Err)

@@ -171,9 +171,12 @@ async fn a_node_that_is_drained_does_nothing_until_it_is_resumed(engine: Engine)
     eventually("the other has all", async || shares(first).await.values().copied().eq([64])).await;
     assert_eq!(named(second, "node-2").await.expect("itself")["state"], "drained");
     assert_eq!(second.get("/readyz").await.status, 503, "no load balancer sends to it");
+    let is_listed = async || named(first, "node-2").await.is_some_and(|node| node["state"] == "drained");
+    eventually("the other lists it", is_listed).await;
     let listed = tell(first, &["node", "list"]);
-    assert!(listed.contains("node-1 *") && !listed.contains("node-2"), "{listed}");
-    tell(second, &["node", "resume", "self"]);
+    assert!(listed.contains("node-1 *") && listed.contains("drained"), "{listed}");
+    // By another node as well.
+    tell(first, &["node", "resume", "node-2"]);
     eventually("both have some again", async || shares(first).await.len() == 2).await;
 }
 

@@ -8,6 +8,7 @@ mod mysql_open;
 mod mysql_support;
 mod mysql_together;
 mod mysql_trouble;
+mod mysql_words;
 mod postgres_cases;
 mod postgres_support;
 mod redis;

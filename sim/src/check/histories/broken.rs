@@ -533,20 +533,6 @@ fn i33_an_instant_is_coalesced_and_no_later_one_has_a_record() {
 }
 
 #[test]
-fn h2_an_attempt_is_given_up_whose_end_another_node_has_heard_and_could_write_down() {
-    let mut story = Story::of(definition());
-    let run = story.planned();
-    story.send(run, 1).unwrap();
-    let heard_at = story.moment().now;
-    story.checker.heard(OTHER, run, Attempt(1), heard_at);
-    story.at(story.now() + MINUTE / 2);
-    story.renew(OTHER, NodeId(8));
-    story.at(story.now() + 1);
-    let end = story.end(run, 1, AttemptOutcome::Lost, story.wait(0, 2));
-    breaks("H2", story.settle(end));
-}
-
-#[test]
 fn h1_an_attempt_is_on_record_that_nobody_sent() {
     let mut story = Story::of(definition());
     let run = story.planned();

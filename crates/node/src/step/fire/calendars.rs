@@ -63,8 +63,10 @@ impl Answers {
     ) -> Wanted {
         let candidate = memory.candidate(id, run);
         let answer = self.about(id, job, &candidate);
-        let wanted = answer
-            .map_or_else(|| wanted_when_due(job, &candidate, run.judged_at(now), now), |answer| answer.wanted);
+        let wanted = answer.map_or_else(
+            || wanted_when_due(job, &candidate, run.judged_at(now), now),
+            |answer| answer.wanted,
+        );
         let is_alone = memory.has_planted(Planted::CoalescedAlone)
             && candidate.origin == Origin::Schedule
             && job.definition.misfire.policy == Policy::FireOnce;

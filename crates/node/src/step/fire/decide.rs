@@ -134,9 +134,6 @@ impl Turn<'_> {
             },
             then => then,
         };
-        if run.attempt == Attempt::FIRST {
-            self.memory.loaded.supposed.insert(id, run.ready_at);
-        }
         self.decision.ends.push(Ended::sent(id, run, attempt, then).following(job, run));
     }
 

@@ -9,9 +9,9 @@ use crate::entitled::Moment;
 use crate::inbox::Received;
 use crate::jobs::Known;
 use crate::memory::Run;
+use crate::pasts::counts_attempts;
 use crate::ports::{RunRow, StoreError};
 use crate::settings::Planted;
-use crate::spared::counts_attempts;
 
 /// Runs that were reported on and are not in memory.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Node {
 
     /// Reads how many earlier attempts do not count, of runs that this node did not have when those ended, as far as it decides
     /// what follows. A report that will be refused has nothing read.
-    pub(super) async fn read_pasts(
+    pub(super) async fn read_pasts_of_strangers(
         &self,
         strangers: &mut Strangers,
         reports: &[Received],
@@ -63,8 +63,9 @@ impl Node {
             }
             (here, elsewhere)
         };
-        self.know_spared(here).await?;
-        strangers.spared.extend(self.read_spared(elsewhere).await?);
+        self.know_pasts(here).await?;
+        let pasts = self.read_pasts(elsewhere).await?;
+        strangers.spared.extend(pasts.into_iter().map(|(run, past)| (run, past.spared)));
         Ok(())
     }
 }
