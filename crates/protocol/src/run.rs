@@ -55,7 +55,7 @@ pub enum Runs {
         runs: Vec<RunSubmission>,
     },
     /// One run.
-    One(RunSubmission),
+    One(Box<RunSubmission>),
 }
 
 /// The result of a submission.

@@ -120,6 +120,7 @@ fn report(length: usize) -> Message {
         outcome: Outcome::Failed,
         message: "x".repeat(length),
         started_at: None,
+        ended_ms_ago: None,
         retry: true,
     };
     let said = FromExecutor::Reports(Reports { reports: vec![report], credits: 0 });
