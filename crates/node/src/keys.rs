@@ -14,7 +14,7 @@ use crate::memory::{Memory, RunLocation};
 use crate::ports::Boot;
 
 /// How often a run asks again for a key that a run of another node has.
-pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(250);
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The order in which runs ask: those that were refused before, in the order of their turns, then the others by rank.
 type AskOrder = (u64, Rank);
@@ -36,7 +36,7 @@ pub(crate) struct KeyWaits {
     /// Which run of this node has a key, or asks for it at this moment.
     taken: FxHashMap<Text, RunId>,
     takers: FxHashMap<RunId, ExclusiveKeys>,
-    /// When the first runs ask again, after the store has refused one.
+    /// When the first runs ask again.
     again_at: Option<Boot>,
 }
 
@@ -131,9 +131,11 @@ impl KeyWaits {
         called.into_iter().filter(may_ask).map(|(_, rank)| rank.run).collect()
     }
 
-    /// When a run asks again although no run of this node gave a key back.
-    pub(crate) fn next(&self) -> Option<Boot> {
-        self.again_at.filter(|_| !self.waiting.is_empty())
+    /// When the first runs ask again although no run of this node gave a key back: another node may have, and a run that was
+    /// called may have had a reason not to ask.
+    pub(crate) fn next(&self, boot: Boot) -> Option<Boot> {
+        let again_at = self.again_at.unwrap_or_else(|| boot.plus(ASK_AGAIN));
+        (!self.waiting.is_empty()).then_some(again_at)
     }
 
     /// How many runs wait.
@@ -198,12 +200,11 @@ impl Memory {
     }
 
     /// Another run comes first, so this one asks again soon.
-    pub(crate) fn keys_refused(&mut self, id: RunId, job: &Job, first: RunId, boot: Boot) {
+    pub(crate) fn keys_refused(&mut self, id: RunId, job: &Job, first: RunId) {
         self.loaded.keys.note_refused(id, first);
         self.return_keys(id);
         let Some(keys) = self.keys_of(id, job) else { return self.move_to(id, RunLocation::Ready) };
         self.queue_for_keys(id, keys);
-        self.loaded.keys.again_at.get_or_insert(boot.plus(ASK_AGAIN));
     }
 
     /// A run is gone, or waits for a time: its keys are free, and it has no turn.
@@ -221,7 +222,9 @@ impl Memory {
 
     /// The first run that waits for each key asks again, as often as the store may have freed a key.
     pub(crate) fn ask_again_for_keys(&mut self, boot: Boot) {
-        if self.loaded.keys.next().is_some_and(|at| at <= boot) {
+        let next = self.loaded.keys.next(boot);
+        self.loaded.keys.again_at = next;
+        if next.is_some_and(|at| at <= boot) {
             self.loaded.keys.again_at = None;
             let keys: Vec<Text> = self.loaded.keys.by_key.keys().cloned().collect();
             self.call_for_keys(keys.into_iter());

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use punctual_core::model::{
-    AttemptOutcome, Definition, ExclusiveKeys, FlowControl, JobId, Overrides, RunId, ScheduleKind, Text,
+    AttemptOutcome, Definition, ExclusiveKeys, Executor, FlowControl, JobId, Overrides, RunId, ScheduleKind,
+    Target, Text,
 };
 use punctual_core::policy::{Classes, Limits};
 use punctual_node::ports::Dispatched;
@@ -232,4 +233,24 @@ fn a_key_stays_with_a_run_whose_node_died_until_that_run_has_ended() {
     let after = house.take_sends();
     assert_eq!(after.len(), 1);
     assert_ne!(after[0].job.id, sends[0].job.id);
+}
+
+#[test]
+fn a_run_that_is_called_and_does_not_ask_keeps_no_other_from_its_key() {
+    let house = House::new();
+    let node = house.node();
+    let first = house.create(&node, with_keys("first", &["a"]));
+    let target = Target::Executor(Executor::of("nobody has this"));
+    let second = house.create(&node, Definition { target, ..with_keys("second", &["a"]) });
+    let third = house.create(&node, with_keys("third", &["a"]));
+    for (job, time) in [(first, "10:00:10"), (second, "10:00:10.250"), (third, "10:00:10.500")] {
+        submit(&node, job, time);
+    }
+    house.until(&[&node], "10:00:11");
+    let sends = house.take_sends();
+    assert_eq!(sends.len(), 1);
+    house.report(&node, &sends[0], AttemptOutcome::Succeeded);
+    house.until(&[&node], "10:00:13");
+    let jobs: Vec<JobId> = house.take_sends().iter().map(|send| send.job.id).collect();
+    assert_eq!(jobs, [third], "the second waits for an executor, and has no key meanwhile");
 }

@@ -161,7 +161,7 @@ impl Turn<'_> {
         self.memory.unchoose(gate.run);
         self.memory.loaded.seekers.remove(gate.run);
         match self.memory.jobs.get(run.job).cloned() {
-            Some(Known::Job(job)) => self.memory.keys_refused(gate.run, &job, first, self.boot),
+            Some(Known::Job(job)) => self.memory.keys_refused(gate.run, &job, first),
             _ => {
                 self.memory.return_keys(gate.run);
                 self.memory.move_to(gate.run, RunLocation::Ready);

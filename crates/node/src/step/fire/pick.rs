@@ -363,7 +363,7 @@ impl Node {
         let overfull = memory.is_clogged(&self.settings, now).then(|| memory.loaded.flow.next_look());
         let listened = memory.executors.natives.listened();
         let fetches = memory.fetches_at(boot).map(|at| at.max(boot.plus(NEXT_FETCH)));
-        [in_queue, waiting, overfull, listened, fetches, memory.loaded.keys.next()]
+        [in_queue, waiting, overfull, listened, fetches, memory.loaded.keys.next(boot)]
             .into_iter()
             .flatten()
             .fold(idle, Boot::min)
