@@ -137,6 +137,8 @@ pub struct Checker {
     pub(crate) parked: BTreeSet<(JobId, ShardId, i64, RunId)>,
     /// Which run is under way with each exclusive key.
     pub(crate) keys: FxHashMap<Text, RunId>,
+    /// When a run with each exclusive key was last sent.
+    pub(crate) keys_sent: FxHashMap<Text, crate::link::Micros>,
     /// Days before this one (in milliseconds) may have been dropped.
     pub(crate) pruned_before: i64,
     /// What came about.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use calendar::Timestamp;
-use punctual_core::model::Text;
+use punctual_core::model::{ExclusiveKeys, Text};
 use punctual_core::policy::{Block, Classes, Limits};
 use punctual_node::{Planted, RegistrySettings, Settings};
 
@@ -344,6 +344,8 @@ impl WorldSetup {
         }
         for (index, JobPlan { definition, .. }) in self.jobs.iter_mut().enumerate() {
             definition.app = workload::app_of(index, self.apps);
+            // A call that hangs would keep its exclusive keys from everything else for ten minutes.
+            definition.flow.exclusive = ExclusiveKeys::default();
             if index % self.apps == hung {
                 definition.target = workload::agent(index);
                 (definition.timeout, definition.block) = (HUNG, Block::Concurrent(None));

@@ -122,13 +122,15 @@ impl KeyWaits {
     }
 
     /// The runs that may ask now, of those that are the first to wait for one of these keys.
-    fn called(&self, keys: impl Iterator<Item = Text>) -> Vec<RunId> {
-        let first = |key: Text| self.by_key.get(&key)?.first().copied();
+    fn called<'a>(&self, keys: impl Iterator<Item = &'a Text>) -> Vec<RunId> {
+        let first = |key: &Text| self.by_key.get(key)?.first().copied();
         let called: BTreeSet<AskOrder> = keys.filter_map(first).collect();
-        let may_ask = |(_, rank): &AskOrder| {
-            self.waiting.get(&rank.run).is_some_and(|(_, keys)| self.may_ask(*rank, keys))
-        };
-        called.into_iter().filter(may_ask).map(|(_, rank)| rank.run).collect()
+        called.into_iter().map(|(_, rank)| rank.run).filter(|run| self.may_be_called(*run)).collect()
+    }
+
+    /// Whether a run waits and may ask now.
+    fn may_be_called(&self, id: RunId) -> bool {
+        self.waiting.get(&id).is_some_and(|((_, rank), keys)| self.may_ask(*rank, keys))
     }
 
     /// When the first runs ask again although no run of this node gave a key back: another node may have, and a run that was
@@ -165,7 +167,8 @@ impl Memory {
         job.must_be_gated() || self.has_own_keys(id)
     }
 
-    fn has_own_keys(&self, id: RunId) -> bool {
+    /// Whether a run has keys of its own, in place of its job's.
+    pub(crate) fn has_own_keys(&self, id: RunId) -> bool {
         self.loaded.overrides_of(id).exclusive.as_ref().is_some_and(|keys| !keys.is_empty())
     }
 
@@ -199,12 +202,16 @@ impl Memory {
         }
     }
 
-    /// Another run comes first, so this one asks again soon.
+    /// Another run comes first, so this one asks again soon. The others that wait here stay behind it: to let each of them be
+    /// refused too would cost a transaction a run.
     pub(crate) fn keys_refused(&mut self, id: RunId, job: &Job, first: RunId) {
         self.loaded.keys.note_refused(id, first);
-        self.return_keys(id);
+        self.loaded.keys.give_back(id);
         let Some(keys) = self.keys_of(id, job) else { return self.move_to(id, RunLocation::Ready) };
         self.queue_for_keys(id, keys);
+        if self.loaded.keys.may_be_called(first) {
+            self.call_for_keys([first]);
+        }
     }
 
     /// A run is gone, or waits for a time: its keys are free, and it has no turn.
@@ -216,7 +223,8 @@ impl Memory {
     /// A run has its keys no longer: the next one asks.
     pub(crate) fn return_keys(&mut self, id: RunId) {
         if let Some(keys) = self.loaded.keys.give_back(id) {
-            self.call_for_keys(keys.iter().cloned());
+            let called = self.loaded.keys.called(keys.iter());
+            self.call_for_keys(called);
         }
     }
 
@@ -226,13 +234,13 @@ impl Memory {
         self.loaded.keys.again_at = next;
         if next.is_some_and(|at| at <= boot) {
             self.loaded.keys.again_at = None;
-            let keys: Vec<Text> = self.loaded.keys.by_key.keys().cloned().collect();
-            self.call_for_keys(keys.into_iter());
+            let called = self.loaded.keys.called(self.loaded.keys.by_key.keys());
+            self.call_for_keys(called);
         }
     }
 
-    fn call_for_keys(&mut self, keys: impl Iterator<Item = Text>) {
-        for id in self.loaded.keys.called(keys) {
+    fn call_for_keys(&mut self, runs: impl IntoIterator<Item = RunId>) {
+        for id in runs {
             self.move_to(id, RunLocation::Ready);
             self.outbox.wakes.fire = true;
         }
@@ -262,12 +270,12 @@ mod tests {
         waits.wait(rank(3), keys(&["b"]));
         assert!(waits.may_ask(rank(4), &keys(&["c"])));
         let returned = waits.give_back(RunId(1)).unwrap();
-        assert_eq!(waits.called(returned.iter().cloned()), [RunId(2)]);
+        assert_eq!(waits.called(returned.iter()), [RunId(2)]);
         waits.take(RunId(2));
         waits.ask(RunId(2), keys(&["a", "b"]));
-        assert!(waits.called(["a", "b"].map(Text::Borrowed).into_iter()).is_empty());
+        assert!(waits.called(["a", "b"].map(Text::Borrowed).iter()).is_empty());
         waits.give_back(RunId(2));
-        assert_eq!(waits.called(["a", "b"].map(Text::Borrowed).into_iter()), [RunId(3)]);
+        assert_eq!(waits.called(["a", "b"].map(Text::Borrowed).iter()), [RunId(3)]);
     }
 
     #[test]
@@ -291,11 +299,11 @@ mod tests {
         waits.note_refused(RunId(1), RunId(9));
         let returned = waits.give_back(RunId(1)).unwrap();
         waits.wait(rank(1), returned.clone());
-        assert_eq!(waits.called(returned.iter().cloned()), [RunId(9)]);
+        assert_eq!(waits.called(returned.iter()), [RunId(9)]);
         waits.take(RunId(9));
         waits.ask(RunId(9), returned.clone());
         waits.give_back(RunId(9));
-        assert_eq!(waits.called(returned.iter().cloned()), [RunId(1)]);
+        assert_eq!(waits.called(returned.iter()), [RunId(1)]);
         assert!(!waits.may_ask(rank(0), &returned), "run 1 has its turn");
     }
 

@@ -133,9 +133,9 @@ impl Flight {
     ///
     /// An executor that is called admits to runs of a job, not to attempts. What it has may be another run of the job, or an
     /// attempt that was given up and still runs, so its word proves nothing here.
-    pub(crate) fn is_supposed(&self, job: Option<&Job>) -> bool {
+    pub(crate) fn is_supposed(&self, job: Option<&Job>, has_own_keys: bool) -> bool {
         let calls_back = self.address.as_ref().is_some_and(|address| address.dialect != Dialect::Native);
-        let is_gated_first = calls_back || job.is_none_or(Job::must_be_gated);
+        let is_gated_first = calls_back || has_own_keys || job.is_none_or(Job::must_be_gated);
         self.adopted_at.is_some() && !self.is_whole() && !self.was_claimed && is_gated_first
     }
 

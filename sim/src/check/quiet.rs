@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use punctual_core::model::{JobId, JobState, Origin, Skip, StoppedReason, Target};
+use punctual_core::model::{JobId, JobState, Origin, RunId, Skip, StoppedReason, Target};
 use punctual_core::policy::Block;
 use punctual_store::memory::{Dump, JobDump, RunDump};
 use rustc_hash::FxHashMap;
@@ -283,7 +283,17 @@ impl Checker {
             |other: &RunFacts| other.parts.iter().map(part).any(|part| part.is_open() && is_later(part));
         let is_held_up =
             || self.runs.iter().filter(is_ahead).any(|other| is_later(other) || has_later_part(other));
-        is_limited && (is_moving || is_held_up())
+        is_limited && (is_moving || is_held_up()) || self.is_behind_a_key(moment, run)
+    }
+
+    /// Whether a run waits for an exclusive key that another has, which may hang until its time is up, or that others had just
+    /// now, one after the other.
+    fn is_behind_a_key(&self, moment: Moment, run: &RunFacts) -> bool {
+        let definition = &self.jobs[&run.job].current().definition;
+        let is_open = |holder: &RunId| *holder != run.id && self.run(*holder).is_some_and(RunFacts::is_open);
+        let is_held = |key| self.keys.get(key).is_some_and(is_open);
+        let is_moving = |key| self.keys_sent.get(key).is_some_and(|sent| moment.now - sent < QUEUE_US);
+        run.overrides.exclusive(definition).iter().any(|key| is_held(key) || is_moving(key))
     }
 }
 

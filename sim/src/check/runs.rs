@@ -114,6 +114,9 @@ pub struct RunFacts {
     pub is_parked: bool,
     /// Its gates.
     pub gates: Vec<(Attempt, Token)>,
+    /// Gates of attempts that need none, asked before the send because an earlier write about the run had no answer. Records
+    /// look like those of attempts that were in flight for long.
+    pub asked_first: Vec<(Attempt, Token)>,
     /// Whether it was sent by a version of its job that has a limit.
     pub has_place: bool,
     /// How its attempts ended.
@@ -158,6 +161,7 @@ impl RunFacts {
             attempt: Attempt::FIRST,
             is_parked: false,
             gates: Vec::new(),
+            asked_first: Vec::new(),
             has_place: false,
             ended: Vec::new(),
             admitted_among: 0,
@@ -198,6 +202,14 @@ impl RunFacts {
     pub(super) fn has_attempt_open(&self) -> bool {
         self.sends.iter().any(|send| self.end_of(send.attempt).is_none())
     }
+}
+
+/// Whether attempts of a run are written down before they are sent.
+fn is_gated_first(definition: &Definition, overrides: &Overrides) -> bool {
+    definition.delivery == Delivery::AtMostOnce
+        || matches!(definition.target, Target::Executor(_))
+        || definition.block != Block::Concurrent(None)
+        || !overrides.exclusive(definition).is_empty()
 }
 
 impl Checker {
@@ -268,6 +280,7 @@ impl Checker {
             }
         }
         let index = self.index("L4", gate.run, "gated")?;
+        let current = self.jobs.get(&gate.job).map(|job| job.current().definition.clone());
         let run = &mut self.runs[index];
         let (id, attempt, token) = (run.id, gate.attempt, gate.token);
         hold!("L4", run.is_open(), "{} has a gate for run {id}, which is closed: {:?}", begun.by, run.close);
@@ -289,6 +302,9 @@ impl Checker {
             "run {id} is gated with the token {token}"
         );
         run.gates.push((attempt, token));
+        if !was_sent && current.is_some_and(|definition| !is_gated_first(&definition, &run.overrides)) {
+            run.asked_first.push((attempt, token));
+        }
         // The run was to be parked, and no node was told that it was.
         run.is_parked = false;
         self.parked.remove(&(run.job, run.shard, run.due, run.id));
@@ -316,11 +332,7 @@ impl Checker {
         let (id, attempt, token) = (send.run, send.attempt, send.token);
         let definition = &send.job.definition;
         let at_most_once = definition.delivery == Delivery::AtMostOnce;
-        let is_for_executors = matches!(definition.target, Target::Executor(_));
-        let is_gated = at_most_once
-            || is_for_executors
-            || definition.block != Block::Concurrent(None)
-            || !run.overrides.exclusive(definition).is_empty();
+        let is_gated = is_gated_first(definition, &run.overrides);
         let promised = self.is_honest || is_gated;
         hold!("I3", run.job == send.job.id, "run {id} of job {} is sent for job {}", run.job, send.job.id);
         hold!(
@@ -367,7 +379,7 @@ impl Checker {
         hold!("W1", is_allowed, "run {id} for {} is sent outside {:?}", show(asked_for), definition.windows);
         self.check_repeats(run, send, at_most_once)?;
         self.check_limit(unit as u32, send)?;
-        self.check_keys(unit, send)?;
+        self.check_keys(moment, unit, send)?;
         self.counters.sends += 1;
         self.counters.sent_with_overrides += u64::from(!self.runs[index].overrides.is_empty());
         self.last_sent = moment.now;
@@ -393,7 +405,7 @@ impl Checker {
     }
 
     /// No other run is under way that shares a key, and this one is from now on. The parts of a run go with the whole.
-    fn check_keys(&mut self, unit: usize, send: &Dispatched) -> Checked {
+    fn check_keys(&mut self, moment: Moment, unit: usize, send: &Dispatched) -> Checked {
         let run = &self.runs[unit];
         let id = run.id;
         if !run.is_open() {
@@ -407,6 +419,7 @@ impl Checker {
                 !is_open,
                 "run {id} is sent with the key {key}, and so was run {holder:?}, which is open"
             );
+            self.keys_sent.insert(key.clone(), moment.now);
             self.counters.sent_with_key += 1;
         }
         Ok(())

@@ -131,7 +131,7 @@ impl World {
                     payload: Some(payload(index, self.clients[index].tries, key, number)),
                     key: key.map(|key| format!("k{}", key + number).into()),
                     priority: None,
-                    overrides: overrides(self.setup.seed, index, number),
+                    overrides: overrides(self.setup.seed, index, number, self.setup.hung.is_none()),
                 };
                 let submissions: Vec<Submission> = (0..count).map(one).collect();
                 let asking = async move { Said::Submitted(node.submit(submissions).await) };
@@ -357,7 +357,7 @@ impl World {
 }
 
 /// The overrides of a one-shot: every fourth has some, and the same ones when it is submitted again.
-fn overrides(seed: u64, client: usize, number: u32) -> Overrides {
+fn overrides(seed: u64, client: usize, number: u32, shares_keys: bool) -> Overrides {
     let bits = named(seed, Stream::Workload, client as u64 | 1 << 40, u64::from(number));
     let seconds = |shift: u32, most: u64| Duration::from_secs(1 + (bits >> shift) % most);
     let retry = Retry {
@@ -371,7 +371,7 @@ fn overrides(seed: u64, client: usize, number: u32) -> Overrides {
         retry: (bits & 0b111 == 0b001 || bits & 0b111 == 0b010).then_some(retry),
         // Some share what the jobs share, and some nothing at all.
         exclusive: match bits >> 40 & 0xff {
-            0 => ExclusiveKeys::new([Text::Borrowed("a")]).ok(),
+            0 if shares_keys => ExclusiveKeys::new([Text::Borrowed("a")]).ok(),
             1..=16 => Some(ExclusiveKeys::default()),
             _ => None,
         },

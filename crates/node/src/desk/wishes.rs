@@ -400,7 +400,7 @@ impl Memory {
             None => Ended::unsent(id, &run, then),
             Some(flight) => {
                 let (outcome, said) = (AttemptOutcome::Cancelled, close.reason.clone());
-                let attempt = self.ended_by_us(run.job, flight, outcome, said, close.closed_at);
+                let attempt = self.ended_by_us((id, run.job), flight, outcome, said, close.closed_at);
                 Ended::by_us(id, &run, flight, attempt, then)
             }
         };

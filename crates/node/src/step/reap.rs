@@ -87,7 +87,7 @@ impl Node {
             let overdue = memory.in_flight.flights.get(id).filter(|flight| flight.deadline <= now);
             let (Some(run), Some(flight)) = (memory.loaded.runs.get(id), overdue) else { continue };
             let silence = Text::Borrowed("nothing was heard of it in time");
-            let mut attempt = memory.ended_by_us(run.job, flight, AttemptOutcome::Lost, silence, now);
+            let mut attempt = memory.ended_by_us((*id, run.job), flight, AttemptOutcome::Lost, silence, now);
             if let Some(loss) = &flight.loss {
                 attempt.message = flight.with_unclear(&loss.reason);
             } else if let Some(address) = &flight.address {

@@ -408,7 +408,7 @@ impl Turn<'_> {
                 });
                 let said = close.reason.clone();
                 let attempt =
-                    self.memory.ended_by_us(run.job, flight, AttemptOutcome::Cancelled, said, self.now);
+                    self.memory.ended_by_us((id, run.job), flight, AttemptOutcome::Cancelled, said, self.now);
                 Ended::by_us(id, &run, flight, attempt, Then::Close(close))
             }
         };
@@ -451,7 +451,7 @@ impl Memory {
     /// The record of an attempt that this node ends by itself. It says that the attempt was sent only where that is certain.
     pub(crate) fn ended_by_us(
         &self,
-        job: JobId,
+        (id, job): (RunId, JobId),
         flight: &Flight,
         outcome: AttemptOutcome,
         message: Text,
@@ -461,7 +461,8 @@ impl Memory {
             Some(Known::Job(job)) => Some(&**job),
             _ => None,
         };
-        let is_supposed = flight.is_supposed(job) && !self.has_planted(Planted::GateAsSent);
+        let is_supposed =
+            flight.is_supposed(job, self.has_own_keys(id)) && !self.has_planted(Planted::GateAsSent);
         AttemptRecord {
             number: flight.attempt,
             token: if is_supposed { Token::SUPPOSED } else { flight.token },
