@@ -205,6 +205,7 @@ impl World {
         let mut checker = Checker::new();
         checker.submitted.key_ttl_ms = setup.key_ttl.as_millis() as i64;
         checker.executors.doubt_ms = setup.settings.registry.doubt.as_millis() as i64;
+        checker.executors.away_ms = setup.settings.registry.away.as_millis() as i64;
         checker.executors.repeat = setup.settings.registry.repeat.as_micros() as Micros;
         let mut world = World {
             link,

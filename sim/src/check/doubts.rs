@@ -48,6 +48,8 @@ pub struct Executors {
     answers: FxHashMap<(Who, JobId, Text), Vec<Heard>>,
     /// How long after an attempt, and between two questions, nothing is concluded from them.
     pub doubt_ms: i64,
+    /// How long an executor that is registered may be silent, where that is shorter.
+    pub away_ms: i64,
     /// How long executors may take to say again what they could not say while no node was there.
     pub repeat: Micros,
     /// From when on apps have executors that are well, and which.
@@ -196,7 +198,9 @@ impl Checker {
                     let mut times = heard.iter().filter(|heard| heard.has == has).map(|heard| heard.node_now);
                     times.next().zip(times.next_back()).map_or(-1, |(first, last)| last - first)
                 };
-                let is_asked_twice = spread(Some(false)).max(spread(None)) >= self.executors.doubt_ms;
+                let silence = self.executors.doubt_ms.min(self.executors.away_ms);
+                let is_asked_twice =
+                    spread(Some(false)) >= self.executors.doubt_ms || spread(None) >= silence;
                 hold!(
                     "X1",
                     is_asked_twice,

@@ -100,6 +100,7 @@ impl Story {
         let mut checker = Checker::new();
         checker.submitted.key_ttl_ms = MINUTE;
         checker.executors.doubt_ms = DOUBT;
+        checker.executors.away_ms = DOUBT;
         checker.executors.repeat = REPEAT as Micros * 1_000;
         checker.lives_at(&Text::Borrowed("a0"), &URL);
         let lease = Lease { shard: ShardId(0), epoch: Epoch(1) };
