@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use calendar::{Outside, Timestamp};
+use calendar::Timestamp;
 use punctual_core::model::{
     Child, Definition, ExclusiveKeys, Executor, FlowControl, Glue, Http, JobId, Schedule, ScheduleKind,
     Target, Text, WindowSpec,
@@ -53,8 +53,6 @@ struct FlowForm {
     class: Option<String>,
     jitter: Duration,
     exclusive: Vec<String>,
-    calendar: Option<String>,
-    off_calendar: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -279,8 +277,6 @@ impl From<&FlowControl> for FlowForm {
             class: flow.class.as_deref().map(str::to_owned),
             jitter: flow.jitter,
             exclusive: flow.exclusive.iter().map(|key| key.clone().into_owned()).collect(),
-            calendar: flow.calendar.as_deref().map(str::to_owned),
-            off_calendar: (flow.off_calendar != Outside::default()).then(|| flow.off_calendar.to_string()),
         }
     }
 }
@@ -295,8 +291,6 @@ impl FlowForm {
             class: self.class.map(Text::Owned),
             jitter: self.jitter,
             exclusive: ExclusiveKeys::new(self.exclusive.into_iter().map(Text::Owned))?,
-            calendar: self.calendar.map(Text::Owned),
-            off_calendar: self.off_calendar.as_deref().map(word).transpose()?.unwrap_or_default(),
         })
     }
 }
@@ -373,7 +367,7 @@ fn word<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
 mod tests {
     use std::num::NonZeroU32;
 
-    use calendar::{Dialect, Gap, Overlap};
+    use calendar::{Dialect, Gap, Outside, Overlap};
     use punctual_core::model::{Delivery, GlueKind, When};
     use punctual_core::policy::{Block, misfire};
 
@@ -414,8 +408,6 @@ mod tests {
                 class: Some("output".into()),
                 jitter: Duration::from_millis(1_500),
                 exclusive: ExclusiveKeys::new(["b".into(), "a".into()]).unwrap(),
-                calendar: Some("holidays".into()),
-                off_calendar: Outside::Defer,
             },
         }
     }

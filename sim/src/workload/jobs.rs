@@ -187,7 +187,6 @@ fn flow(dice: &mut Dice, keys: &[&'static str]) -> FlowControl {
         class: class.map(Text::Borrowed),
         jitter: Duration::from_millis(jitter),
         exclusive: exclusive.expect("each is one word"),
-        ..FlowControl::default()
     }
 }
 

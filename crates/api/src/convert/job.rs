@@ -183,7 +183,6 @@ fn flow(object: &Object<'_>, context: &Context<'_>) -> Option<FlowControl> {
         class: class.map_or(Some(None), |class| class.map(Some))?,
         jitter: jitter?,
         exclusive: exclusive?,
-        ..FlowControl::default()
     })
 }
 

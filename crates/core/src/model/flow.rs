@@ -1,9 +1,7 @@
-//! Flow control of a job: which of its runs go first, which never overlap, and on which dates they run.
+//! Flow control of a job: which of its runs go first, which never overlap, and how fire times are spread.
 
 use std::fmt;
 use std::time::Duration;
-
-use calendar::Outside;
 
 use super::{Poison, Text};
 
@@ -13,7 +11,7 @@ pub const JITTER_MAX: Duration = Duration::from_secs(86_400);
 /// How many exclusive keys a job or run may have.
 pub const KEYS_MAX: usize = 16;
 
-/// The longest name of a class, an exclusive key or a calendar, in bytes.
+/// The longest name of a class or an exclusive key, in bytes.
 const NAME_MAX: usize = 128;
 
 /// The fields of a job that say how its runs share what they use with the runs of other jobs.
@@ -25,10 +23,6 @@ pub struct FlowControl {
     pub jitter: Duration,
     /// Runs that share one of these keys never overlap, in the whole cluster.
     pub exclusive: ExclusiveKeys,
-    /// The calendar of dates on which the job runs.
-    pub calendar: Option<Text>,
-    /// What becomes of a fire time on a date that the calendar does not allow.
-    pub off_calendar: Outside,
 }
 
 impl FlowControl {
@@ -36,13 +30,10 @@ impl FlowControl {
         if self.jitter > JITTER_MAX {
             return Err(Poison::new("/jitter", &"more than 24 hours"));
         }
-        let names = [("/class", &self.class), ("/calendar", &self.calendar)];
-        for (pointer, name) in names {
-            if let Some(fault) = name.as_deref().and_then(fault_of) {
-                return Err(Poison::new(pointer, &fault));
-            }
+        match self.class.as_deref().and_then(fault_of) {
+            Some(fault) => Err(Poison::new("/class", &fault)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
